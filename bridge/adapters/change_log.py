@@ -1,0 +1,208 @@
+"""The CDC tables of a ScyllaDB cluster as the bridge reads them: schemas, options, generations and log pages.
+
+Knows the server's table names (spec sections 1, 5 and 7); knows no client library.
+"""
+
+from __future__ import annotations
+
+import struct
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from bridge.adapters.scylla import CqlSession, Prepared, timeuuid_parameter
+from bridge.errors import BridgeError, StartupError
+from bridge.model.changes import Page
+from bridge.model.cursors import Window
+from bridge.model.streams import StreamId, StreamSet, Token, TokenRange
+from bridge.model.times import UnixMillis
+from schemas.cql_types import parse
+from schemas.table_schema import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
+
+_GENERATIONS: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
+_STREAMS: Final = "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
+_COLUMNS: Final = (
+    "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
+)
+_TABLE: Final = "SELECT extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+_KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class CdcOptions:
+    """The `cdc` option of a base table (spec section 1.4).
+
+    Attributes:
+        ttl_s: for how long the log keeps a change, in s; 0 is for ever.
+    """
+
+    enabled: bool
+    preimage: str
+    postimage: bool
+    delta: str
+    ttl_s: int
+
+
+class ChangeLog:
+    """Reads what one cluster says about its CDC tables. Thread-safe, as its session is.
+
+    Every method raises RetriableError when the cluster does not answer and BridgeError when it refuses.
+    """
+
+    def __init__(self, session: CqlSession) -> None:
+        self.session = session
+        self._metadata_consistency = session.settings.metadata_consistency
+
+    def table_schema(self, keyspace: str, table: str) -> TableSchema:
+        """The base table as `system_schema` describes it now.
+
+        Raises:
+            StartupError: there is no such keyspace or table.
+        """
+        rows = self.session.rows(_COLUMNS, (keyspace, table))
+        if not rows:
+            if not self.session.rows(_KEYSPACE, (keyspace,)):
+                raise StartupError(f"table {keyspace}.{table}: there is no keyspace {keyspace!r} at {self._address}")
+            raise StartupError(f"table {keyspace}.{table}: there is no such table at {self._address}")
+        return TableSchema(
+            keyspace,
+            table,
+            tuple(
+                Column(row["column_name"], parse(row["type"]), ColumnKind(row["kind"]), row["position"])
+                for row in rows
+            ),
+        )
+
+    def cdc_options(self, keyspace: str, table: str) -> CdcOptions | None:
+        """The table's `cdc` option; None when it was never set, or there is no such table."""
+        rows = self.session.rows(_TABLE, (keyspace, table))
+        extensions: dict[str, Any] = dict(rows[0]["extensions"] or {}) if rows else {}
+        blob = extensions.get("cdc")
+        return None if blob is None else parse_options(blob)
+
+    def check_captured(self, keyspace: str, table: str) -> TableSchema:
+        """The schema of a table whose changes can be read.
+
+        Raises:
+            StartupError: there is no such table, CDC is not enabled on it, or its log table is missing; the message
+                says what to do.
+        """
+        schema = self.table_schema(keyspace, table)
+        options = self.cdc_options(keyspace, table)
+        if options is None or not options.enabled:
+            raise StartupError(
+                f"table {keyspace}.{table}: CDC is not enabled; enable it with "
+                f"ALTER TABLE {_quoted(keyspace)}.{_quoted(table)} WITH cdc = {{'enabled': true}}"
+            )
+        log_table = table + LOG_TABLE_SUFFIX
+        if not self.session.rows(_TABLE, (keyspace, log_table)):
+            raise StartupError(
+                f"table {keyspace}.{table}: CDC is enabled but the log table {keyspace}.{log_table} does not exist; "
+                "it may still be in the making: try again, or disable and enable CDC"
+            )
+        return schema
+
+    def generations(self) -> list[UnixMillis]:
+        """Starts of the published generations, ascending. What is not there may still be published, even late."""
+        rows = self.session.rows(_GENERATIONS, consistency=self._for_metadata())
+        return sorted(_millis(row["time"]) for row in rows)
+
+    def stream_sets(self, generation_ms: UnixMillis, within: TokenRange | None = None) -> tuple[StreamSet, ...]:
+        """A published generation's stream sets, ascending; with `within`, those whose range ends in that slice.
+
+        Ask only for generations that `generations` gave: a partition of the table is complete only then.
+        """
+        # The driver takes an integer for a timestamp as the milliseconds that it is.
+        cql = _STREAMS
+        parameters: list[object] = [generation_ms]
+        if within is not None:
+            if within.after is not None:
+                cql += " AND range_end > ?"
+                parameters.append(within.after)
+            cql += " AND range_end <= ?"
+            parameters.append(within.until)
+        rows = self.session.rows(cql, parameters, consistency=self._for_metadata())
+        return tuple(
+            StreamSet(Token(row["range_end"]), tuple(sorted(StreamId(bytes(raw)) for raw in row["streams"] or ())))
+            for row in sorted(rows, key=lambda row: row["range_end"])
+        )
+
+    def log_reader(self, keyspace: str, table: str) -> LogReader:
+        """A reader of one table's log."""
+        return LogReader(self.session, keyspace, table)
+
+    @property
+    def _address(self) -> str:
+        return self.session.address
+
+    def _for_metadata(self) -> str:
+        # ScyllaDB itself writes these tables with QUORUM, or ONE on a single node (spec section 5.3).
+        if self._metadata_consistency is not None:
+            return self._metadata_consistency
+        return "QUORUM" if self.session.node_count > 1 else "ONE"
+
+
+class LogReader:
+    """Asks for pages of one log table, a stream and a window at a time."""
+
+    def __init__(self, session: CqlSession, keyspace: str, table: str) -> None:
+        self._session = session
+        log_table = f"{_quoted(keyspace)}.{_quoted(table + LOG_TABLE_SUFFIX)}"
+        start = f'SELECT * FROM {log_table} WHERE "cdc$stream_id" = ? AND "cdc$time" >= ?'
+        self._bounded: Prepared = session.prepare(f'{start} AND "cdc$time" < ? BYPASS CACHE')
+        self._unbounded: Prepared = session.prepare(f"{start} BYPASS CACHE")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The log's columns in the order of a row's cells."""
+        return self._bounded.columns
+
+    def page(
+        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+    ) -> Future[Page]:
+        """One page of a stream's rows in a window, in the server's order."""
+        parameters: list[object] = [stream.raw, timeuuid_parameter(window.lower_timeuuid)]
+        upper = window.upper_timeuuid
+        prepared = self._unbounded
+        if upper is not None:
+            parameters.append(timeuuid_parameter(upper))
+            prepared = self._bounded
+        return self._session.page(prepared, parameters, page_rows=page_rows, paging_state=paging_state)
+
+
+def parse_options(blob: bytes) -> CdcOptions:
+    """The options in `extensions['cdc']`: uint32 LE count, then each key and value with a uint32 LE length.
+
+    Raises:
+        BridgeError: the bytes are of another form.
+    """
+    try:
+        (count,) = struct.unpack_from("<I", blob, 0)
+        at = 4
+        texts: list[str] = []
+        for _ in range(2 * count):
+            (length,) = struct.unpack_from("<I", blob, at)
+            at += 4
+            texts.append(blob[at : at + length].decode())
+            at += length
+        values = dict(zip(texts[::2], texts[1::2], strict=True))
+        return CdcOptions(
+            enabled=values.get("enabled") == "true",
+            preimage=values.get("preimage", "false"),
+            postimage=values.get("postimage") == "true",
+            delta=values.get("delta", "full"),
+            ttl_s=int(values.get("ttl", "86400")),
+        )
+    except (struct.error, ValueError) as error:
+        raise BridgeError(f"extensions['cdc'] is not as ScyllaDB writes it: 0x{blob.hex()}") from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _millis(value: datetime) -> UnixMillis:
+    return UnixMillis((value.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))
+

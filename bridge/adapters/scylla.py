@@ -1,0 +1,396 @@
+"""CQL sessions: the only module that imports `cassandra`.
+
+Rows come as the raw cells of the wire, never through the driver's own types: those can't hold every CQL value (a
+timestamp beyond year 9999, for one) and rename columns. Decoded rows are given where small tables are read.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from cassandra import (
+    AuthenticationFailed,
+    ConsistencyLevel,
+    DriverException,
+    InvalidRequest,
+    OperationTimedOut,
+    ReadFailure,
+    ReadTimeout,
+    RequestExecutionException,
+    Unauthorized,
+    Unavailable,
+    UnsupportedOperation,
+    WriteFailure,
+    WriteTimeout,
+)
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+    ResponseFuture,
+    Session,
+)
+from cassandra.connection import ConnectionException
+from cassandra.policies import (
+    ConstantReconnectionPolicy,
+    DCAwareRoundRobinPolicy,
+    LoadBalancingPolicy,
+    RoundRobinPolicy,
+)
+from cassandra.protocol import ErrorMessage, ResultMessage, SyntaxException, _ProtocolHandler
+from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement, PreparedStatement
+
+from bridge.config import ScyllaSettings
+from bridge.errors import BridgeError, RetriableError, StartupError
+from bridge.model.changes import Cells, Page
+
+_INT: Final = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement that the server has parsed; good for the session that prepared it."""
+
+    cql: str
+    statement: PreparedStatement
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.statement.column_metadata)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the statement's result, as they were when it was prepared."""
+        return tuple(column[2] for column in self.statement.result_metadata or ())
+
+
+class CqlSession:
+    """A connected session; thread-safe. Failures come as RetriableError, or BridgeError where trying again is no use.
+
+    Used on the driver by the planner and in each lane's worker: one a process.
+    """
+
+    def __init__(self, cluster: Cluster, session: Session, settings: ScyllaSettings) -> None:
+        self._cluster = cluster
+        self._session = session
+        self.settings = settings
+        self.address = ", ".join(settings.contact_points)
+
+    @classmethod
+    def connect(cls, settings: ScyllaSettings) -> CqlSession:
+        """Connect once.
+
+        Raises:
+            RetriableError: no contact point answers; the message names them.
+            StartupError: the cluster refuses the credentials, or a contact point's name has no address.
+        """
+        address = ", ".join(settings.contact_points)
+        endpoints = [_host_and_port(point) for point in settings.contact_points]
+        balancing: LoadBalancingPolicy = RoundRobinPolicy()
+        if settings.local_datacenter:
+            balancing = DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter)
+        profile = ExecutionProfile(
+            load_balancing_policy=balancing,
+            consistency_level=ConsistencyLevel.name_to_value[settings.consistency],
+            request_timeout=settings.request_timeout_ms / 1000,
+            row_factory=_keep,
+        )
+        auth = None
+        if settings.username is not None and settings.password is not None:
+            auth = PlainTextAuthProvider(username=settings.username, password=settings.password.reveal())
+        cluster = Cluster(
+            contact_points=endpoints,
+            # Nodes do not say on which port they listen for CQL: those found later are asked on the first one's.
+            port=endpoints[0][1],
+            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            auth_provider=auth,
+            schema_metadata_enabled=False,
+            reconnection_policy=ConstantReconnectionPolicy(1.0, max_attempts=None),
+            connect_timeout=settings.request_timeout_ms / 1000,
+            control_connection_timeout=settings.request_timeout_ms / 1000,
+            compression=False,
+        )
+        try:
+            session = cluster.connect()
+        except (NoHostAvailable, DriverException, UnsupportedOperation, ErrorMessage, OSError) as error:
+            cluster.shutdown()
+            raise _translate(error, address, "connecting") from error
+        session.client_protocol_handler = _RawProtocolHandler
+        return cls(cluster, session, settings)
+
+    def close(self) -> None:
+        """Close every connection; safe to call twice."""
+        self._cluster.shutdown()
+
+    @property
+    def node_count(self) -> int:
+        """Nodes that the driver knows, up or down."""
+        return len(self._cluster.metadata.all_hosts())
+
+    def rows(
+        self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Every row of a small result, decoded by the driver, with the columns' own names.
+
+        Raises:
+            RetriableError: the server did not answer in time or lacks replicas.
+            BridgeError: the server refuses the statement.
+        """
+        prepared = self.prepare(cql)
+        state: bytes | None = None
+        found: list[dict[str, Any]] = []
+        while True:
+            future = self._send(prepared, parameters, page_rows=5000, paging_state=state, consistency=consistency)
+            raw = self._result(future, cql)
+            types = raw.types
+            for row in raw:
+                found.append(
+                    {
+                        name: None if cell is None else kind.from_binary(cell, self._protocol)
+                        for name, kind, cell in zip(raw.names, types, row, strict=True)
+                    }
+                )
+            state = future._paging_state
+            if not state:
+                return found
+
+    def execute(self, cql: str, consistency: str | None = None) -> None:
+        """Run a statement that has no parameters and gives no rows (DDL for one).
+
+        Raises:
+            RetriableError, BridgeError: as `rows`.
+        """
+        try:
+            self._session.execute(cql, timeout=60)
+        except _FAILURES as error:
+            raise _translate(error, self.address, cql) from error
+
+    def prepare(self, cql: str) -> Prepared:
+        """Have the server parse a statement, once for each text.
+
+        Raises:
+            RetriableError, BridgeError: as `rows`.
+        """
+        known = self._prepared.get(cql)
+        if known is None:
+            try:
+                known = Prepared(cql, self._session.prepare(cql))
+            except _FAILURES as error:
+                raise _translate(error, self.address, cql) from error
+            self._prepared[cql] = known
+        return known
+
+    def page(
+        self,
+        prepared: Prepared,
+        parameters: Sequence[object],
+        *,
+        page_rows: int,
+        paging_state: bytes | None = None,
+        consistency: str | None = None,
+    ) -> Future[Page]:
+        """Ask for one page; the future fails with RetriableError or BridgeError."""
+        result: Future[Page] = Future()
+        response = self._send(
+            prepared, parameters, page_rows=page_rows, paging_state=paging_state, consistency=consistency
+        )
+
+        def arrived(raw: _RawRows) -> None:
+            result.set_result(Page(raw.names, raw, response._paging_state))
+
+        def failed(error: BaseException) -> None:
+            result.set_exception(_translate(error, self.address, prepared.cql))
+
+        response.add_callbacks(arrived, failed)
+        return result
+
+    def write_raw(self, prepared: Prepared, cells: Sequence[bytes | None]) -> Future[None]:
+        """Run a prepared statement with parameters that are already serialized; None writes null, UNSET nothing."""
+        return self._run(self._bound(prepared, cells), prepared.cql)
+
+    def write_batch(self, prepared: Prepared, rows: Iterable[Sequence[bytes | None]]) -> Future[None]:
+        """Run a prepared statement for several rows of one partition in an unlogged batch."""
+        batch = BatchStatement(batch_type=BatchType.UNLOGGED, consistency_level=ConsistencyLevel.ONE)
+        for cells in rows:
+            batch.add(self._bound(prepared, cells))
+        return self._run(batch, prepared.cql)
+
+    def write_all(self, writes: Iterable[Callable[[], Future[None]]], in_flight: int = 64) -> int:
+        """Run writes with at most `in_flight` of them under way, and say how many there were.
+
+        Raises:
+            RetriableError, BridgeError: the first failure.
+        """
+        pending: deque[Future[None]] = deque()
+        count = 0
+        for start in writes:
+            if len(pending) >= in_flight:
+                pending.popleft().result()
+            pending.append(start())
+            count += 1
+        for future in pending:
+            future.result()
+        return count
+
+    @property
+    def _protocol(self) -> int:
+        version: int = self._session._protocol_version
+        return version
+
+    @property
+    def _prepared(self) -> dict[str, Prepared]:
+        cache: dict[str, Prepared] = self.__dict__.setdefault("_statements", {})
+        return cache
+
+    def _bound(self, prepared: Prepared, cells: Sequence[bytes | None]) -> BoundStatement:
+        bound = BoundStatement(prepared.statement)
+        # The driver would serialize Python values; these are the wire's bytes already.
+        bound.values = list(cells)
+        bound.consistency_level = ConsistencyLevel.ONE
+        return bound
+
+    def _run(self, statement: BoundStatement | BatchStatement, cql: str) -> Future[None]:
+        result: Future[None] = Future()
+        response: ResponseFuture = self._session.execute_async(statement, timeout=60)
+        response.add_callbacks(
+            lambda _rows: result.set_result(None),
+            lambda error: result.set_exception(_translate(error, self.address, cql)),
+        )
+        return result
+
+    def _send(
+        self,
+        prepared: Prepared,
+        parameters: Sequence[object],
+        *,
+        page_rows: int,
+        paging_state: bytes | None,
+        consistency: str | None,
+    ) -> ResponseFuture:
+        bound = prepared.statement.bind(parameters)
+        bound.fetch_size = page_rows
+        if consistency is not None:
+            bound.consistency_level = ConsistencyLevel.name_to_value[consistency]
+        return self._session.execute_async(bound, paging_state=paging_state)
+
+    def _result(self, future: ResponseFuture, cql: str) -> _RawRows:
+        try:
+            # Not future.result(): its ResultSet would fetch further pages by itself.
+            done: Future[_RawRows] = Future()
+            future.add_callbacks(done.set_result, done.set_exception)
+            return done.result()
+        except _FAILURES as error:
+            raise _translate(error, self.address, cql) from error
+
+
+def timeuuid_parameter(timeuuid: bytes) -> uuid.UUID:
+    """A timeuuid's 16 bytes as the driver wants its parameter."""
+    return uuid.UUID(bytes=timeuuid)
+
+
+class _RawRows(list[Cells]):
+    """Undecoded rows with their columns; a list because the driver looks at its length."""
+
+    names: tuple[str, ...]
+    types: tuple[Any, ...]
+
+
+class _RawResultMessage(ResultMessage):  # type: ignore[misc]  # the driver has no types
+    """A result whose cells stay bytes."""
+
+    def recv_results_rows(
+        self,
+        f: Any,
+        protocol_version: int,
+        user_type_map: Mapping[str, Any],
+        result_metadata: Sequence[Any] | None,
+        column_encryption_policy: object,
+    ) -> None:
+        self.recv_results_metadata(f, user_type_map)
+        metadata = self.column_metadata or result_metadata or ()
+        self.column_names = [column[2] for column in metadata]
+        self.column_types = [column[3] for column in metadata]
+        body = f.read()
+        self.parsed_rows = rows = _parse_rows(body, len(metadata))
+        rows.names = tuple(self.column_names)
+        rows.types = tuple(self.column_types)
+
+
+def _parse_rows(body: bytes, width: int) -> _RawRows:
+    (count,) = _INT.unpack_from(body, 0)
+    at = 4
+    rows = _RawRows()
+    read_length = _INT.unpack_from
+    for _ in range(count):
+        row: list[bytes | None] = []
+        for _ in range(width):
+            (length,) = read_length(body, at)
+            at += 4
+            if length < 0:
+                row.append(None)
+            else:
+                row.append(body[at : at + length])
+                at += length
+        rows.append(tuple(row))
+    return rows
+
+
+class _RawProtocolHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver has no types
+    message_types_by_opcode = {**_ProtocolHandler.message_types_by_opcode, ResultMessage.opcode: _RawResultMessage}
+
+
+def _keep(_names: object, rows: object) -> object:
+    return rows
+
+
+def _host_and_port(point: str) -> tuple[str, int]:
+    host, _, port = point.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+_FAILURES: Final = (NoHostAvailable, DriverException, ErrorMessage, ConnectionException, OSError)
+
+_MEANING: Final[tuple[tuple[type[BaseException], type[BridgeError], str], ...]] = (
+    # What the driver raises, what that means here, and how the message begins. The first match counts.
+    (AuthenticationFailed, StartupError, "refused the username or password"),
+    (Unauthorized, StartupError, "does not allow"),
+    (SyntaxException, BridgeError, "does not understand"),
+    (InvalidRequest, BridgeError, "refuses"),
+    (Unavailable, RetriableError, "has too few live replicas for"),
+    (ReadTimeout, RetriableError, "timed out reading for"),
+    (WriteTimeout, RetriableError, "timed out writing for"),
+    (ReadFailure, RetriableError, "failed reading for"),
+    (WriteFailure, RetriableError, "failed writing for"),
+    (OperationTimedOut, RetriableError, "did not answer in time to"),
+    (RequestExecutionException, RetriableError, "failed at"),
+    (ConnectionException, RetriableError, "lost the connection while at"),
+    (NoHostAvailable, RetriableError, "can't be reached for"),
+    (ErrorMessage, RetriableError, "answered with an error to"),
+    (OSError, RetriableError, "can't be reached for"),
+)
+
+
+def _translate(error: BaseException, address: str, what: str) -> BridgeError:
+    cause = error
+    if isinstance(error, NoHostAvailable) and isinstance(error.errors, dict):
+        inner = [found for found in error.errors.values() if isinstance(found, BaseException)]
+        # One node's refusal of the credentials is the cluster's.
+        refused = [found for found in inner if isinstance(found, AuthenticationFailed)]
+        cause = refused[0] if refused else error
+    for kind, ours, words in _MEANING:
+        if isinstance(cause, kind):
+            return ours(f"ScyllaDB at {address} {words} {_short(what)}: {_short(str(cause))}")
+    return BridgeError(f"ScyllaDB at {address}: unexpected {type(cause).__name__} at {_short(what)}: {cause}")
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 300 else flat[:297] + "..."

@@ -1,0 +1,391 @@
+"""The configuration file's shape: one model for each concern, each field with its meaning, unit, default and why.
+
+`parse` validates a mapping whole: every unknown key and bad value is named at once. Secrets are never values in the
+file: a `Secret` says where one is to be found, and is read where it is used, so a rotated one is seen by the next
+connection and none can reach a log, a repr, a metric or a Spark option.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AnyHttpUrl,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from bridge.errors import StartupError
+
+_TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)
+_ADDRESS = re.compile(r"^(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):\d{1,5}$")
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+_TOPIC = r"^[A-Za-z0-9._{}-]+$"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
+
+
+class Secret(_Model):
+    """Where a secret lies: an environment variable or a file (whose trailing newline is dropped)."""
+
+    env: str | None = Field(None, description="Name of the environment variable that holds the secret.")
+    file: Path | None = Field(None, description="Path of the file that holds the secret; read again at each use.")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("name one place for the secret: either `env` or `file`")
+        return self
+
+    def reveal(self) -> str:
+        """The secret itself.
+
+        Raises:
+            StartupError: the variable is not set, or the file can't be read.
+        """
+        if self.env is not None:
+            value = os.environ.get(self.env)
+            if value is None:
+                raise StartupError(f"the environment variable {self.env} is not set; it should hold a secret")
+            return value
+        assert self.file is not None
+        try:
+            return self.file.read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise StartupError(f"the secret's file {self.file} can't be read: {error.strerror}") from error
+
+
+def _refuse_plain_secret(value: object) -> object:
+    if isinstance(value, str):
+        raise ValueError("a secret can't stand in the file: write {env: NAME} or {file: PATH}")
+    return value
+
+
+SecretSetting = Annotated[Secret, BeforeValidator(_refuse_plain_secret)]
+
+
+def _addresses(value: object) -> object:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _address(value: str) -> str:
+    if not _ADDRESS.match(value) or not 0 < int(value.rpartition(":")[2]) < 65536:
+        raise ValueError(f"{value!r} is not host:port")
+    return value
+
+
+Address = Annotated[str, BeforeValidator(lambda value: value if not isinstance(value, str) else _address(value))]
+Addresses = Annotated[tuple[Address, ...], BeforeValidator(_addresses), Field(min_length=1)]
+
+Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]
+
+
+class ScyllaSettings(_Model):
+    """How to reach and to spare the ScyllaDB cluster."""
+
+    contact_points: Addresses = Field(description="Nodes to connect to first, `host:port`.")
+    local_datacenter: str | None = Field(
+        None, description="Data center whose nodes are asked; unset, that of the first contact point."
+    )
+    username: str | None = Field(None, description="Role to log in as; unset, no authentication.")
+    password: SecretSetting | None = Field(None, description="Where the role's password lies.")
+    consistency: Consistency = Field(
+        "LOCAL_QUORUM",
+        description="Consistency of log reads; together with the writers' it must overlap (R + W > RF).",
+    )
+    metadata_consistency: Consistency | None = Field(
+        None, description="Consistency of generation reads; unset, QUORUM, or ONE when the cluster has one node."
+    )
+    page_rows: int = Field(2000, ge=10, le=100_000, description="Most log rows asked for in one page.")
+    requests_in_flight: int = Field(
+        32, ge=1, le=1024, description="Most log requests that one lane has under way at a time."
+    )
+    request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("`username` and `password` go together: set both or none")
+        return self
+
+
+_OURS = frozenset(
+    {
+        "bootstrap.servers",
+        "transactional.id",
+        "enable.idempotence",
+        "acks",
+        "isolation.level",
+        "enable.auto.commit",
+        "group.id",
+        "transaction.timeout.ms",
+        "partitioner",
+    }
+)
+
+
+class KafkaSettings(_Model):
+    """How to reach Kafka, and what topics are made like."""
+
+    bootstrap_servers: Addresses = Field(description="Brokers to connect to first, `host:port`.")
+    partitions: int = Field(12, ge=1, le=10_000, description="Partitions of a change topic that does not exist yet.")
+    replication_factor: int | None = Field(
+        None, ge=1, description="Replicas of topics that do not exist yet; unset, the broker's default."
+    )
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
+        "lz4", description="Compression of record batches."
+    )
+    linger_ms: int = Field(20, ge=0, le=10_000, description="How long a record batch may wait to fill, in ms.")
+    transaction_timeout_ms: int = Field(
+        60_000,
+        ge=1000,
+        le=900_000,
+        description="After this long, in ms, the broker aborts a transaction whose lane has vanished.",
+    )
+    properties: dict[str, str | int | bool] = Field(
+        default_factory=dict,
+        description="Further librdkafka properties for every client (not those that the protocol depends on).",
+    )
+
+    @field_validator("properties")
+    @classmethod
+    def _leave_ours_alone(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        taken = sorted(_OURS & value.keys())
+        if taken:
+            raise ValueError(f"{', '.join(taken)}: set by the bridge itself, exactly-once depends on it")
+        secret = sorted(key for key in value if re.search(r"password|secret|oauthbearer\.config|\.pem$", key))
+        if secret:
+            raise ValueError(f"{', '.join(secret)}: a secret can't stand in the file")
+        return value
+
+
+class RegistrySettings(_Model):
+    """How to reach the schema registry (Confluent's REST interface)."""
+
+    url: AnyHttpUrl = Field(description="Base address, as Confluent's clients take it.")
+    username: str | None = Field(None, description="User for basic authentication; unset, none.")
+    password: SecretSetting | None = Field(None, description="Where the user's password lies.")
+    request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("`username` and `password` go together: set both or none")
+        return self
+
+
+class ReadingSettings(_Model):
+    """Which part of the log is read, and in what portions."""
+
+    start: Literal["earliest", "latest"] | datetime = Field(
+        "earliest",
+        description="Where a table that has no progress yet begins: the oldest change that the log still holds, "
+        "now, or an instant with its UTC offset.",
+    )
+    confidence_ms: int = Field(
+        10_000,
+        ge=0,
+        description="Age in ms that a change must reach before it is read (the confidence window). Below write "
+        "timeout plus clock skew, changes that become visible late are missed; 0 is for tests.",
+    )
+    leeway_ms: int = Field(
+        5_000,
+        ge=0,
+        description="How long in ms after its end a generation may still get rows; ScyllaDB's own bound is 5 s.",
+    )
+    max_window_ms: int = Field(
+        3_600_000, ge=100, description="Longest window of `cdc$time`, in ms, that one micro-batch reads."
+    )
+    target_batch_ms: int = Field(
+        2_000, ge=50, description="Duration in ms that a micro-batch should take: windows shrink and grow towards it."
+    )
+    on_incomplete_group: Literal["stop", "deliver"] = Field(
+        "stop",
+        description="What to do with a group whose last row is missing (which ScyllaDB never writes): stop, or "
+        "deliver what is there.",
+    )
+
+    @field_validator("start")
+    @classmethod
+    def _aware(cls, value: str | datetime) -> str | datetime:
+        if isinstance(value, datetime) and value.tzinfo is None:
+            raise ValueError("give the instant with its UTC offset, as in 2026-01-31T12:00:00+00:00")
+        return value
+
+
+class PublishingSettings(_Model):
+    """What is written to Kafka, and in transactions of which size."""
+
+    topic: str = Field(
+        "{keyspace}.{table}", pattern=_TOPIC, description="Change topic's name; {keyspace} and {table} are replaced."
+    )
+    progress_topic: str = Field(
+        "{name}.progress.{keyspace}.{table}",
+        pattern=_TOPIC,
+        description="Name of the compacted topic that holds the lanes' cursors; {name} is the job's.",
+    )
+    max_transaction_records: int = Field(
+        50_000, ge=1, description="A transaction is committed at the next end of a group once it holds this many."
+    )
+    max_transaction_bytes: int = Field(
+        64 * 1024 * 1024, ge=1024, description="The same for its bytes of keys and values."
+    )
+
+
+class TableSettings(_Model):
+    """One captured table; what is unset here comes from `reading` and `publishing`."""
+
+    name: str = Field(description="`keyspace.table`, quoted as in CQL where a name is not all lower case.")
+    topic: str | None = Field(None, pattern=_TOPIC, description="This table's change topic.")
+    start: Literal["earliest", "latest"] | datetime | None = Field(None, description="As `reading.start`.")
+    lanes: int | None = Field(None, ge=1, le=1024, description="As `spark.lanes`.")
+
+    @field_validator("name")
+    @classmethod
+    def _qualified(cls, value: str) -> str:
+        if not _TABLE.match(value):
+            raise ValueError(f'{value!r} is not keyspace.table (quote a part as in CQL: ks."MyTable")')
+        return value
+
+    @property
+    def keyspace(self) -> str:
+        return self._part("keyspace")
+
+    @property
+    def table(self) -> str:
+        return self._part("table")
+
+    def _part(self, which: str) -> str:
+        match = _TABLE.match(self.name)
+        assert match is not None
+        part = match.group(which)
+        return part[1:-1] if part.startswith('"') else part.lower()
+
+
+def _table(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class SparkSettings(_Model):
+    """Where the work runs."""
+
+    master: str = Field("local[*]", description="Spark master; `local[*]` is this machine alone.")
+    checkpoint: Path = Field(
+        Path("checkpoint"),
+        description="Folder (any Hadoop-compatible path) for Spark's plan; a lost one loses and doubles nothing.",
+    )
+    lanes: int | None = Field(
+        None, ge=1, le=1024, description="Lanes of each table; unset, as many as there are cores to work them."
+    )
+    trigger_interval_ms: int = Field(500, ge=0, description="Shortest time from one micro-batch to the next, in ms.")
+    properties: dict[str, str | int | bool] = Field(default_factory=dict, description="Further Spark properties.")
+
+
+class StartupSettings(_Model):
+    """How patient the start is with servers that are not there yet."""
+
+    patience_s: int = Field(60, ge=0, description="How long in s an unreachable server is tried again at start.")
+
+
+class BridgeConfig(_Model):
+    """One job: which tables, from where, to where."""
+
+    name: str = Field(
+        pattern=_NAME,
+        description="The job's name: first part of its transactional ids, progress topics and Spark application.",
+    )
+    scylla: ScyllaSettings
+    kafka: KafkaSettings
+    registry: RegistrySettings
+    tables: Annotated[tuple[Annotated[TableSettings, BeforeValidator(_table)], ...], Field(min_length=1)]
+    reading: ReadingSettings = ReadingSettings()
+    publishing: PublishingSettings = PublishingSettings()
+    spark: SparkSettings = SparkSettings()
+    startup: StartupSettings = StartupSettings()
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        names = [(table.keyspace, table.table) for table in self.tables]
+        twice = sorted({".".join(name) for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)}: named twice among `tables`")
+        topics = [self.topic_of(table) for table in self.tables]
+        shared = sorted({topic for topic in topics if topics.count(topic) > 1})
+        if shared:
+            raise ValueError(f"{', '.join(shared)}: one topic for several tables; their schemas would collide")
+        return self
+
+    def topic_of(self, table: TableSettings) -> str:
+        """The change topic of a table."""
+        template = table.topic or self.publishing.topic
+        return template.replace("{keyspace}", table.keyspace).replace("{table}", table.table)
+
+    def progress_topic_of(self, table: TableSettings) -> str:
+        """The compacted topic that holds the cursors of a table's lanes."""
+        template = self.publishing.progress_topic
+        return (
+            template.replace("{name}", self.name)
+            .replace("{keyspace}", table.keyspace)
+            .replace("{table}", table.table)
+        )
+
+    def table(self, keyspace: str, table: str) -> TableSettings:
+        """The settings of a captured table.
+
+        Raises:
+            KeyError: the table is not among `tables`.
+        """
+        for settings in self.tables:
+            if (settings.keyspace, settings.table) == (keyspace, table):
+                return settings
+        raise KeyError(f"{keyspace}.{table}")
+
+
+class SourceConfig(_Model):
+    """What the Spark source needs by itself: one table, and how to read it."""
+
+    scylla: ScyllaSettings
+    table: Annotated[TableSettings, BeforeValidator(_table)] = Field(description="The captured table.")
+    reading: ReadingSettings = ReadingSettings()
+    lanes: int = Field(1, ge=1, le=1024, description="Input partitions of each micro-batch.")
+    payload: Literal["avro", "json"] = Field(
+        "avro", description="What `key` and `value` hold: Avro bodies, or the same as JSON text."
+    )
+
+
+def validate(mapping: Mapping[str, object]) -> BridgeConfig:
+    """The configuration of a mapping; see `bridge.config_file` for the file that it comes from.
+
+    Raises:
+        pydantic.ValidationError: with every problem in it.
+    """
+    return BridgeConfig.model_validate(dict(mapping))
+
+
+__all__ = [
+    "BridgeConfig",
+    "KafkaSettings",
+    "PublishingSettings",
+    "ReadingSettings",
+    "RegistrySettings",
+    "ScyllaSettings",
+    "Secret",
+    "SourceConfig",
+    "SparkSettings",
+    "StartupSettings",
+    "TableSettings",
+    "ValidationError",
+    "validate",
+]

@@ -1,0 +1,242 @@
+"""The settings as data, and what is generated from them: the example file and the table for the documentation.
+
+Everything said about a setting comes from its field in `bridge.config`; what is added here are the example values of
+settings that have no default. Knows nothing of files and servers.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+from pydantic import AnyUrl, BaseModel
+from pydantic.fields import FieldInfo
+
+from bridge.config import BridgeConfig, Secret
+
+_WIDTH: Final = 100
+
+_EXAMPLES: Final[Mapping[str, str]] = {
+    "name": "orders-bridge",
+    "scylla.contact_points": "[127.0.0.1:9042]",
+    "scylla.local_datacenter": "datacenter1",
+    "scylla.username": "cdc_reader",
+    "scylla.password": "{env: SCYLLA_PASSWORD}",
+    "scylla.metadata_consistency": "QUORUM",
+    "kafka.bootstrap_servers": "[127.0.0.1:9092]",
+    "kafka.replication_factor": "3",
+    "registry.url": "http://127.0.0.1:8081",
+    "registry.username": "bridge",
+    "registry.password": "{file: /run/secrets/registry-password}",
+    "tables[].name": "shop.orders",
+    "tables[].topic": "orders",
+    "tables[].start": "latest",
+    "tables[].lanes": "4",
+    "spark.lanes": "8",
+}
+"""What the example file shows for settings without a default, as YAML."""
+
+_HEAD: Final = """\
+# Configuration of one scylla-cdc-bridge job.
+#
+# Settings that begin with `#` show their default, or, where it says "unset", an example.
+# Secrets never stand here: {env: NAME} or {file: PATH} says where they are found.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One leaf of the configuration.
+
+    Attributes:
+        path: as in `reading.confidence_ms`; items of a list are `[]`, as in `tables[].name`.
+        description: the field's own.
+        expected: what a value must be, as in "a whole number from 1 to 1024".
+        required: whether the file must give it.
+        default: None when required, or when it is unset by default.
+        kind: `mapping` for free mappings, `list` for lists, else `value`.
+        secret: whether it says where a secret lies.
+    """
+
+    path: str
+    description: str
+    expected: str
+    required: bool
+    default: object
+    kind: Literal["value", "list", "mapping"]
+    secret: bool
+
+
+@cache
+def settings() -> Mapping[str, Setting]:
+    """Every setting by its path, in the order of the model."""
+    return {setting.path: setting for setting in _walk(BridgeConfig, "")}
+
+
+@cache
+def sections() -> Mapping[str, str]:
+    """What each section is about, by its path (`scylla`; `tables[]` for the items of a list)."""
+    return {path: " ".join((model.__doc__ or "").split()) for path, model in _sections(BridgeConfig, "")}
+
+
+def example_yaml() -> str:
+    """A whole configuration file: what is required with example values, the rest commented with its default."""
+    lines = _HEAD.splitlines()
+    section = ""
+    for setting in settings().values():
+        parent, _, name = setting.path.rpartition(".")
+        if parent != section:
+            section = parent
+            lines += ["", *_comment(sections()[parent], ""), parent.removesuffix("[]") + ":"]
+        elif not parent:
+            lines.append("")
+        listed = parent.endswith("[]")
+        indent = "    " if listed else "  " if parent else ""
+        # The first setting of a list's item is the one that begins the item.
+        begins = listed and setting.required
+        lines += _comment(_meaning(setting), "  " if begins else indent)
+        lines.append(("  - " if begins else indent) + ("" if setting.required else "# ") + f"{name}: {_shown(setting)}")
+    return "\n".join(lines) + "\n"
+
+
+def markdown_table() -> str:
+    """The settings as one Markdown table."""
+    lines = ["| Setting | Default | Value | Meaning |", "|---|---|---|---|"]
+    for setting in settings().values():
+        default = "required" if setting.required else "unset" if setting.default is None else f"`{_shown(setting)}`"
+        cells = (f"`{setting.path}`", default, setting.expected, setting.description)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _meaning(setting: Setting) -> str:
+    text = setting.description
+    if setting.required:
+        text += " Required."
+    elif setting.default is None and "unset" not in text:
+        text += " Unset by default."
+    # Only what the description and the value that is shown do not say already.
+    return f"{text} ({setting.expected})" if setting.expected.startswith(("a whole number", "one of", "{")) else text
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+
+
+def _shown(setting: Setting) -> str:
+    """The default as YAML, or an example where there is none."""
+    default = setting.default
+    if setting.required or default is None:
+        return _EXAMPLES[setting.path]
+    if default == {}:
+        return "{}"
+    text = str(default)
+    # What YAML would read as something else is quoted.
+    return f'"{text}"' if text[0] in "{[*&!%@`" else text
+
+
+def _walk(model: type[BaseModel], prefix: str) -> Iterator[Setting]:
+    for name, field in model.model_fields.items():
+        path = prefix + name
+        nested = _nested(field.annotation)
+        if nested is None:
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            yield Setting(
+                path,
+                field.description or "",
+                _expected(field),
+                field.is_required(),
+                default,
+                _kind(field.annotation),
+                secret=Secret in _parts(field.annotation),
+            )
+        else:
+            yield from _walk(nested, f"{path}{_item(field)}.")
+
+
+def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in model.model_fields.items():
+        nested = _nested(field.annotation)
+        if nested is not None:
+            path = f"{prefix}{name}{_item(field)}"
+            yield path, nested
+            yield from _sections(nested, f"{path}.")
+
+
+def _item(field: FieldInfo) -> str:
+    return "[]" if get_origin(field.annotation) is tuple else ""
+
+
+def _kind(annotation: object) -> Literal["value", "list", "mapping"]:
+    origin = get_origin(annotation)
+    return "mapping" if origin is dict else "list" if origin is tuple else "value"
+
+
+def _parts(annotation: object) -> list[Any]:
+    """The alternatives of an annotation, without None and without what only annotates."""
+    if get_origin(annotation) is Annotated:
+        return _parts(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [part for one in get_args(annotation) for part in _parts(one)]
+    return [] if annotation is type(None) else [annotation]
+
+
+def _nested(annotation: object) -> type[BaseModel] | None:
+    """The model of a section, or of the items of a list of sections; a secret counts as a value."""
+    parts = _parts(annotation)
+    if len(parts) != 1:
+        return None
+    if get_origin(parts[0]) is tuple:
+        return _nested(get_args(parts[0])[0])
+    found = parts[0]
+    return found if isinstance(found, type) and issubclass(found, BaseModel) and found is not Secret else None
+
+
+def _expected(field: FieldInfo) -> str:
+    words = [_expected_part(part, field) for part in _parts(field.annotation)]
+    return " or ".join(words)
+
+
+def _expected_part(part: Any, field: FieldInfo) -> str:
+    origin = get_origin(part)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, get_args(part)))}"
+    if origin is tuple:
+        return "a list of host:port"
+    if origin is dict:
+        return "names with text, numbers or booleans"
+    if part is int:
+        return _range(field)
+    if isinstance(part, type) and issubclass(part, AnyUrl):
+        return "an http or https address"
+    pattern = next((found for one in field.metadata if (found := getattr(one, "pattern", None))), None)
+    if part is str and pattern is not None:
+        return f"text like `{pattern}`"
+    return _WORDS[part]
+
+
+_WORDS: Final[Mapping[object, str]] = {
+    str: "text",
+    bool: "true or false",
+    Path: "a path",
+    datetime: "an instant with its UTC offset",
+    Secret: "{env: NAME} or {file: PATH}",
+}
+
+
+def _range(field: FieldInfo) -> str:
+    bounds = {name: value for one in field.metadata for name in ("ge", "le") if (value := getattr(one, name, None)) is not None}
+    match bounds:
+        case {"ge": low, "le": high}:
+            return f"a whole number from {low} to {high}"
+        case {"ge": low}:
+            return f"a whole number of at least {low}"
+        case {"le": high}:
+            return f"a whole number of at most {high}"
+    return "a whole number"

@@ -1,0 +1,63 @@
+"""The control rows that travel between source and sink, in-band at both ends of each input partition.
+
+The sink's tasks are told nothing about the micro-batch that they write (no batch id, no window), so the source's tasks
+say it in the data: a `begin` row before the changes and an `end` row behind them, even when there are none, so that the
+lane's cursor moves. A partition without its `end` was not read to its end and must not be committed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Self
+
+from bridge.errors import BridgeError
+from bridge.model.cursors import StreamOffset, canonical_json
+from bridge.publishing import LaneTask
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """What the sink must know before the first change of a lane.
+
+    Attributes:
+        task: the lane's part of the micro-batch.
+        key_schema: Avro schema of the keys, as JSON text.
+        value_schema: Avro schema of the values, as JSON text.
+    """
+
+    task: LaneTask
+    key_schema: str
+    value_schema: str
+
+    def to_json(self) -> str:
+        task = self.task
+        return canonical_json(
+            {
+                "v": 1,
+                "keyspace": task.keyspace,
+                "table": task.table,
+                "lane": task.lane,
+                "offset": StreamOffset(task.batch.next, task.batch).to_json(),
+                "key_schema": self.key_schema,
+                "value_schema": self.value_schema,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Raises BridgeError when the text is no begin row's."""
+        match json.loads(text):
+            case {
+                "v": 1,
+                "keyspace": str(keyspace),
+                "table": str(table),
+                "lane": int(lane),
+                "offset": offset,
+                "key_schema": str(key_schema),
+                "value_schema": str(value_schema),
+            }:
+                batch = StreamOffset.from_json(offset).batch
+                if batch is not None:
+                    return cls(LaneTask(keyspace, table, lane, batch), key_schema, value_schema)
+        raise BridgeError(f"not a begin row: {text[:200]!r}")

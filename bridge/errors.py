@@ -1,0 +1,48 @@
+"""The bridge's errors, grouped by what the caller does about them.
+
+```
+BridgeError
++-- ConfigError         the configuration file or an option is wrong: mend it, nothing was touched
++-- StartupError        a precondition does not hold (unreachable server, unknown table, wrong password)
++-- RetriableError      a server did not answer as hoped: the same work may be tried again
++-- FencedError         another process has taken this transactional id over: stop at once
++-- PoisonError         one record can't be carried as configured
++-- DataLossError       changes are gone, or may be: stop the table until someone decides
+```
+
+Messages name the table, generation, stream set, window or record at fault, and what to do. They never hold secrets.
+"""
+
+from __future__ import annotations
+
+
+class BridgeError(Exception):
+    """Root of every error that the bridge raises on purpose."""
+
+
+class ConfigError(BridgeError):
+    """One or more settings are wrong; `problems` names each of them with its place and a hint."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class StartupError(BridgeError):
+    """The job can't start: something it needs is missing, unreachable or refuses us."""
+
+
+class RetriableError(BridgeError):
+    """A server failed in a way that may pass; whoever owns the unit of work may try it again."""
+
+
+class FencedError(BridgeError):
+    """A newer owner of the same transactional id exists; this one must not write another record."""
+
+
+class PoisonError(BridgeError):
+    """A record that can't be encoded, or that Kafka refuses."""
+
+
+class DataLossError(BridgeError):
+    """Progress and log no longer meet: going on would skip changes in silence."""

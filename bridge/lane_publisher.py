@@ -1,0 +1,201 @@
+"""Carries out the publishing protocol for one lane: the transactions, the cursor marker, and its recovery.
+
+One instance a process and lane, kept over micro-batches. Single-threaded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from bridge.errors import FencedError
+from bridge.model.cursors import GroupPosition, LaneProgress
+from bridge.publishing import LaneTask, Remainder, remainder
+
+_log = logging.getLogger(__name__)
+
+STREAM_ID_END: Final = 16
+TIMEUUID_END: Final = 32
+
+
+class Transactions(Protocol):
+    """A producer of one transactional id; see `bridge.adapters.kafka.TransactionalProducer` for what each may raise."""
+
+    def init(self) -> None: ...
+    def begin(self) -> None: ...
+    def produce(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes]],
+        partition: int | None = None,
+    ) -> None: ...
+    def commit(self) -> None: ...
+    def abort(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class LanePublisher:
+    """Publishes one lane's records, each exactly once.
+
+    Usage, for one planned micro-batch: `start`, then `publish` for each record in lane order, then `finish`. After any
+    exception the outcome of the open transaction is unknown and only Kafka knows it: call `close` and make a new one.
+
+    Args:
+        producer: makes the producer of the lane's transactional id.
+        read_progress: reads the lane's committed progress record; the id has been initialised by then, so no older
+            attempt can still add to it.
+        progress_topic: where the cursor goes, in the partition numbered like the lane.
+        most_records: a transaction is committed at the end of the group in which it reaches this many.
+        most_bytes: the same for bytes of keys and values.
+    """
+
+    def __init__(
+        self,
+        producer: Callable[[], Transactions],
+        read_progress: Callable[[], bytes | None],
+        *,
+        progress_topic: str,
+        most_records: int,
+        most_bytes: int,
+    ) -> None:
+        self._make_producer = producer
+        self._read_progress = read_progress
+        self._progress_topic = progress_topic
+        self._most_records = most_records
+        self._most_bytes = most_bytes
+        self._producer: Transactions | None = None
+        self._known: LaneProgress | None = None
+        self._left: Remainder | None = None
+        self._place = b""
+        self._wanted = False
+        self._open = False
+        self._records = 0
+        self._bytes = 0
+        self.published = 0
+
+    def start(self, task: LaneTask, *, fresh: bool) -> Remainder:
+        """Take up a task; says what of it is left.
+
+        Args:
+            task: the lane's part of the micro-batch.
+            fresh: whether to open the transactional id anew even though this process holds it: an earlier attempt at
+                the same task may have gone further than we know.
+
+        Raises:
+            FencedError, DataLossError, RetriableError: see `bridge.publishing.remainder` and the producer.
+        """
+        known = self._known
+        in_step = (
+            known is not None
+            and known.done is None
+            and known.cursor == task.batch.window.start
+            and known.layout == task.batch.layout
+        )
+        if fresh or not in_step or self._producer is None:
+            self._reopen()
+        self._left = remainder(task, self._known, self._progress_topic)
+        self._place = b""
+        self._wanted = False
+        self.published = 0
+        return self._left
+
+    def publish(
+        self, topic: str, key: bytes, value: bytes | None, position: bytes, headers: list[tuple[str, bytes]]
+    ) -> None:
+        """Publish one record unless it is committed already.
+
+        Records come in lane order. A transaction that has reached its limits ends when the next group begins.
+
+        Args:
+            topic: the change topic.
+            key: framed key.
+            value: framed value; None for a tombstone.
+            position: stream id (16 bytes), timeuuid (16 bytes), batch_seq_no (4 bytes).
+            headers: the record's headers.
+        """
+        left, producer = self._working()
+        place = position[:TIMEUUID_END]
+        if place != self._place:
+            if self._open and (self._records >= self._most_records or self._bytes >= self._most_bytes):
+                self._commit(left.midway(self._group()))
+            self._place = place
+            self._wanted = left.wants(self._group())
+        if not self._wanted:
+            return
+        if not self._open:
+            self._begin()
+        producer.produce(topic, key, value, headers)
+        self._records += 1
+        self._bytes += len(key) + (len(value) if value is not None else 0)
+        self.published += 1
+
+    def finish(self) -> LaneProgress:
+        """Commit the rest and move the lane's cursor to the micro-batch's end; says where the lane stands now."""
+        left, _ = self._working()
+        if not left.finished:
+            if not self._open:
+                self._begin()
+            self._commit(left.completed())
+        self._left = None
+        assert self._known is not None
+        return self._known
+
+    def write_progress(self, progress: LaneProgress) -> None:
+        """Open the id and commit a progress record alone; for the first start and for a change of the lane layout."""
+        self._reopen()
+        self._begin()
+        self._commit(progress)
+
+    def open(self) -> LaneProgress | None:
+        """Open the id, which fences every older owner, and say what is committed."""
+        self._reopen()
+        return self._known
+
+    def close(self) -> None:
+        """Let go of the id; an open transaction is aborted so that it does not hide others' records."""
+        producer, self._producer, self._known, self._left = self._producer, None, None, None
+        if producer is None:
+            return
+        if self._open:
+            self._open = False
+            try:
+                producer.abort()
+            except FencedError:
+                _log.info("a newer owner has taken over, and settled the transaction")
+        producer.close()
+
+    def _working(self) -> tuple[Remainder, Transactions]:
+        if self._left is None or self._producer is None:
+            raise AssertionError("publish and finish come after start")
+        return self._left, self._producer
+
+    def _group(self) -> GroupPosition:
+        return GroupPosition.of(self._place[:STREAM_ID_END], self._place[STREAM_ID_END:])
+
+    def _reopen(self) -> None:
+        self.close()
+        producer = self._make_producer()
+        self._producer = producer
+        # In this order: only after the id is ours is the committed progress final.
+        producer.init()
+        raw = self._read_progress()
+        self._known = None if raw is None else LaneProgress.from_bytes(raw)
+
+    def _begin(self) -> None:
+        assert self._producer is not None
+        self._producer.begin()
+        self._open = True
+        self._records = self._bytes = 0
+
+    def _commit(self, progress: LaneProgress) -> None:
+        assert self._producer is not None
+        self._known = None  # unknown until the commit has succeeded
+        self._producer.produce(
+            self._progress_topic, str(progress.lane).encode(), progress.to_bytes(), [], partition=progress.lane
+        )
+        self._producer.commit()
+        self._open = False
+        self._known = progress

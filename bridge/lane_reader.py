@@ -1,0 +1,177 @@
+"""Reads the streams of one lane and merges them in `cdc$time` order, with bounded memory and bounded load.
+
+Every stream has at most two pages here: the one being consumed and the next, asked for ahead. Rows leave in rounds: all
+that lie at or before the earliest end of a page which has a successor are complete and can be sorted and handed on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from operator import itemgetter
+from threading import Lock
+from typing import Final, Protocol
+
+from bridge.errors import RetriableError
+from bridge.model.changes import Cells, LogLayout, Page
+from bridge.model.cursors import Window
+from bridge.model.streams import StreamId
+from bridge.model.times import sort_key
+
+_BUFFERED_ROWS: Final = 200_000
+"""About how many rows a lane holds at most, whatever the number of its streams."""
+_FEWEST_PAGE_ROWS: Final = 50
+
+
+class LogPages(Protocol):
+    """Where pages come from. The future fails with RetriableError when another try may succeed."""
+
+    def page(
+        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+    ) -> Future[Page]:
+        """One page of a stream's rows in a window, in the server's order."""
+        ...
+
+
+class BoundedPages:
+    """Passes requests on while fewer than `in_flight` of them are under way; the others wait their turn."""
+
+    def __init__(self, pages: LogPages, in_flight: int) -> None:
+        self._pages = pages
+        self._free = in_flight
+        self._lock = Lock()
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def page(
+        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+    ) -> Future[Page]:
+        """As the pages behind it, later."""
+        result: Future[Page] = Future()
+
+        def send() -> None:
+            request = self._pages.page(stream, window, page_rows=page_rows, paging_state=paging_state)
+            request.add_done_callback(arrived)
+
+        def arrived(request: Future[Page]) -> None:
+            with self._lock:
+                following = self._waiting.popleft() if self._waiting else None
+                if following is None:
+                    self._free += 1
+            if following is not None:
+                following()
+            error = request.exception()
+            if error is None:
+                result.set_result(request.result())
+            else:
+                result.set_exception(error)
+
+        with self._lock:
+            if self._free == 0:
+                self._waiting.append(send)
+                return result
+            self._free -= 1
+        send()
+        return result
+
+
+class ColumnsChangedError(RetriableError):
+    """The log has other columns than those that the encoder was compiled for: read the schema again."""
+
+
+class _Stream:
+    """One stream's buffered rows, each with its place in the lane's order."""
+
+    __slots__ = ("keys", "pending", "rows", "stream", "taken")
+
+    def __init__(self, stream: StreamId) -> None:
+        self.stream = stream
+        self.keys: list[bytes] = []
+        self.rows: list[Cells] = []
+        self.taken = 0
+        self.pending: Future[Page] | None = None
+
+
+def read_lane(
+    pages: LogPages,
+    streams: Sequence[StreamId],
+    window: Window,
+    layout: LogLayout,
+    *,
+    page_rows: int,
+    in_flight: int,
+) -> Iterator[list[Cells]]:
+    """The rows of a window of several streams, in chunks that follow each other in lane order.
+
+    Lane order is `cdc$time` as the server orders it, then stream id, then `cdc$batch_seq_no`.
+
+    Args:
+        pages: where pages come from.
+        streams: the lane's streams.
+        window: what to read.
+        layout: the columns that are expected.
+        page_rows: most rows asked for at once; fewer when many streams share the memory.
+        in_flight: most requests under way at a time.
+
+    Raises:
+        ColumnsChangedError: a page has other columns than `layout`.
+        RetriableError: the server failed.
+    """
+    rows_each = max(_FEWEST_PAGE_ROWS, min(page_rows, _BUFFERED_ROWS // (2 * max(1, len(streams)))))
+    gate = BoundedPages(pages, in_flight)
+    reading = _first_pages(gate, streams, window, layout, rows_each)
+    while reading:
+        unfinished = [one for one in reading if one.pending is not None]
+        bound = min((one.keys[-1] for one in unfinished), default=None)
+        chunk: list[tuple[bytes, Cells]] = []
+        for one in reading:
+            upto = len(one.keys) if bound is None else bisect_right(one.keys, bound, lo=one.taken)
+            chunk.extend(zip(one.keys[one.taken : upto], one.rows[one.taken : upto], strict=True))
+            one.taken = upto
+        # Stable, so rows of one group stay in batch_seq_no order.
+        chunk.sort(key=_first)
+        yield [row for _, row in chunk]
+        for one in unfinished:
+            _advance(one, gate, window, layout, rows_each)
+        reading = [one for one in reading if one.taken < len(one.keys) or one.pending is not None]
+
+
+_first: Final = itemgetter(0)
+
+
+def _first_pages(
+    pages: LogPages, streams: Sequence[StreamId], window: Window, layout: LogLayout, rows_each: int
+) -> list[_Stream]:
+    asked = [(_Stream(stream), pages.page(stream, window, page_rows=rows_each)) for stream in streams]
+    reading: list[_Stream] = []
+    for one, future in asked:
+        one.pending = future
+        _advance(one, pages, window, layout, rows_each)
+        if one.keys:
+            reading.append(one)
+    return reading
+
+
+def _advance(one: _Stream, pages: LogPages, window: Window, layout: LogLayout, rows_each: int) -> None:
+    # A page may come back empty and still have a successor.
+    while one.pending is not None and one.taken == len(one.keys):
+        _take(one, one.pending.result(), pages, window, layout, rows_each)
+
+
+def _take(
+    one: _Stream, page: Page, pages: LogPages, window: Window, layout: LogLayout, rows_each: int
+) -> None:
+    if page.rows and page.columns != layout.columns:
+        raise ColumnsChangedError(
+            f"stream {one.stream}: the log's columns changed from {', '.join(layout.columns)} to "
+            f"{', '.join(page.columns)}"
+        )
+    time_at = layout.time
+    suffix = one.stream.raw
+    one.keys = [sort_key(row[time_at] or b"") + suffix for row in page.rows]
+    one.rows = list(page.rows)
+    one.taken = 0
+    one.pending = None
+    if page.paging_state is not None:
+        one.pending = pages.page(one.stream, window, page_rows=rows_each, paging_state=page.paging_state)

@@ -1,0 +1,154 @@
+"""The simulated cluster's generations: made, published in the server's own order, and asked for streams."""
+
+from __future__ import annotations
+
+from random import Random
+from struct import Struct
+from typing import Final, NamedTuple
+
+from bridge.adapters.scylla import Cells, CqlSession
+from bridge.local.simulator.acceptance import accepting_generation
+from bridge.local.simulator.topology import Ring, StreamMap
+from bridge.model.streams import Generation, StreamId, Token
+from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+
+_LONG: Final = Struct(">q")
+_INT: Final = Struct(">i")
+_TIMESTAMPS_KEY: Final = b"timestamps"
+_INSERT_STREAMS: Final = (
+    "INSERT INTO system_distributed.cdc_streams_descriptions_v2 (time, range_end, streams) VALUES (?, ?, ?)"
+)
+_INSERT_TIMESTAMP: Final = (
+    # `expired` stays null, as in every release of ScyllaDB.
+    "INSERT INTO system_distributed.cdc_generation_timestamps (key, time) VALUES (?, ?)"
+)
+_TABLES: Final = (
+    "system_distributed.cdc_generation_timestamps",
+    "system_distributed.cdc_streams_descriptions_v2",
+)
+
+
+class Placement(NamedTuple):
+    """Where a write's log rows go."""
+
+    stream_id: StreamId
+    generation_ms: UnixMillis
+
+
+class SimulatedCluster:
+    """A vnode cluster whose nodes have equal shards; each generation is made as if one more node had joined.
+
+    Not thread-safe. The ring, the streams and their random bits depend on `seed` alone.
+    """
+
+    def __init__(
+        self, session: CqlSession, *, seed: int, vnodes: int = 16, shards: int = 2, ignore_msb: int = 12
+    ) -> None:
+        """Make a cluster that has no generation yet; nothing is written.
+
+        Args:
+            session: where the generation tables are.
+            seed: decides tokens and stream ids.
+            vnodes: tokens of each node.
+            shards: shards of each node, so streams of each vnode.
+            ignore_msb: the sharding function's ignored bits (ScyllaDB's default is 12).
+        """
+        self._session = session
+        self._random = Random(f"{seed}/cluster")  # noqa: S311  # simulated data, wanted to be repeatable
+        self._vnodes = vnodes
+        self._shards = shards
+        self._ignore_msb = ignore_msb
+        self._ring = Ring()
+        self._maps: list[StreamMap] = []
+        self._starts_us: list[UnixMicros] = []
+
+    @property
+    def generations(self) -> tuple[Generation, ...]:
+        """Every generation that writes use, published or not, oldest first."""
+        return tuple(stream_map.generation() for stream_map in self._maps)
+
+    def reset(self) -> None:
+        """Empty the generation tables and forget every generation; the ring goes on growing where it was.
+
+        Raises:
+            RetriableError, BridgeError: as `CqlSession.execute`.
+        """
+        for table in _TABLES:
+            self._session.execute(f"TRUNCATE {table}")
+        self._maps.clear()
+        self._starts_us.clear()
+
+    def add_generation(self, start_ms: UnixMillis, *, publish: bool = True) -> Generation:
+        """Let a node join, and use its streams from `start_ms` on.
+
+        Writes follow the new generation from its start, whether it is published or not, as ScyllaDB's do.
+
+        Args:
+            start_ms: the generation's timestamp in ms; later than every earlier one's.
+            publish: also write it to the tables that readers see; else `publish` does so later.
+
+        Raises:
+            ValueError: the start is not later than the newest generation's.
+            RetriableError, BridgeError: publishing failed; `publish` may be tried again.
+        """
+        if self._maps and start_ms <= self._maps[-1].start_ms:
+            raise ValueError(f"generation {start_ms} must start after {self._maps[-1].start_ms}")
+        self._ring = self._ring.joined_by_node(self._vnodes, self._random)
+        made = StreamMap.of_ring(
+            start_ms, self._ring, shards=self._shards, ignore_msb=self._ignore_msb, random=self._random
+        )
+        self._maps.append(made)
+        self._starts_us.append(millis_to_micros(start_ms))
+        generation = made.generation()
+        if publish:
+            self.publish(generation)
+        return generation
+
+    def publish(self, generation: Generation) -> None:
+        """Write a generation to the tables that readers see; idempotent.
+
+        All of its streams come first and its timestamp last (spec section 5.3), so that a reader who sees the
+        timestamp can rely on the streams.
+
+        Raises:
+            RetriableError, BridgeError: as `CqlSession.write_raw`.
+        """
+        (stream_map,) = (known for known in self._maps if known.start_ms == generation.start_ms)
+        publish_streams(
+            self._session,
+            generation.start_ms,
+            # Like the server, unsorted: in shard order.
+            dict(zip(stream_map.range_ends, stream_map.streams, strict=True)),
+        )
+
+    def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:
+        """The stream that takes a write.
+
+        Args:
+            token: the base partition's.
+            write_us: the write's timestamp.
+            now_us: the coordinator's clock.
+
+        Raises:
+            SimulatorRefusal: ScyllaDB would refuse the timestamp (spec section 5.5).
+        """
+        stream_map = self._maps[accepting_generation(self._starts_us, write_us, now_us)]
+        return Placement(stream_map.stream_for(token), stream_map.start_ms)
+
+
+def publish_streams(session: CqlSession, start_ms: UnixMillis, streams: dict[Token, tuple[StreamId, ...]]) -> None:
+    """Write one generation's streams, then its timestamp, in the form of ScyllaDB's own tables.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.write_raw`.
+    """
+    time = _LONG.pack(start_ms)
+    insert = session.prepare(_INSERT_STREAMS)
+    rows: list[Cells] = [(time, _LONG.pack(end), _blob_set(ids)) for end, ids in streams.items()]
+    session.write_all(lambda row=row: session.write_raw(insert, row) for row in rows)  # type: ignore[misc]
+    session.write_raw(session.prepare(_INSERT_TIMESTAMP), (_TIMESTAMPS_KEY, time)).result()
+
+
+def _blob_set(ids: tuple[StreamId, ...]) -> bytes:
+    body = b"".join(_INT.pack(len(stream.raw)) + stream.raw for stream in ids)
+    return _INT.pack(len(ids)) + body

@@ -1,0 +1,135 @@
+"""The DDL of a captured table and of its CDC log as ScyllaDB makes it (spec sections 1.1 to 1.4). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from schemas.table_schema import Column, TableSchema
+
+CDC_PARTITIONER: Final = "com.scylladb.dht.CDCPartitioner"
+"""What `system_schema.scylla_tables` says of every genuine log table, and of no other."""
+
+_META: Final = (
+    ("cdc$operation", "tinyint"),
+    ("cdc$ttl", "bigint"),
+    ("cdc$end_of_batch", "boolean"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CdcOptions:
+    """The `cdc` option of a base table.
+
+    Attributes:
+        ttl_s: TTL of log rows in seconds; 0 keeps them.
+        preimage, postimage, delta: as in ScyllaDB; the simulator makes no images yet.
+        enabled: false for a table that is not captured.
+    """
+
+    ttl_s: int = 86_400
+    preimage: Literal["false", "true", "full"] = "false"
+    postimage: bool = False
+    delta: Literal["full", "keys"] = "full"
+    enabled: bool = True
+
+    def __str__(self) -> str:
+        """The map literal that CQL takes."""
+        options = {
+            "delta": self.delta,
+            "enabled": str(self.enabled).lower(),
+            "postimage": str(self.postimage).lower(),
+            "preimage": self.preimage,
+            "ttl": str(self.ttl_s),
+        }
+        return "{" + ", ".join(f"'{name}': '{value}'" for name, value in options.items()) + "}"
+
+
+def quoted(name: str) -> str:
+    """A name as CQL takes it whatever its letters."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def deleted_flag(column: str) -> str:
+    """The log column that says that a base column was set to null."""
+    return f"cdc$deleted_{column}"
+
+
+def log_columns(table_schema: TableSchema) -> tuple[tuple[str, str], ...]:
+    """Names and types of the log's regular columns, sorted by name bytes as the server lists them.
+
+    Raises:
+        ValueError: a column is no atomic value (collections are not simulated yet).
+    """
+    columns = list(_META)
+    for column in table_schema.columns:
+        if column.is_hidden:
+            continue
+        if str(column.type).partition("<")[0] in {"list", "map", "set"}:
+            raise ValueError(f"{table_schema.full_name}: column {column.name!r} of type {column.type} is not simulated")
+        columns.append((column.name, str(column.type)))
+        if column.position < 0:
+            columns.append((deleted_flag(column.name), "boolean"))
+    return tuple(sorted(columns, key=lambda column: column[0].encode()))
+
+
+def base_ddl(table_schema: TableSchema, options: CdcOptions, *, descending: frozenset[str] = frozenset()) -> str:
+    """`CREATE TABLE` of the base table with its cdc option; clustering columns in `descending` are ordered DESC."""
+    columns = [
+        f"{quoted(column.name)} {column.type}{' STATIC' if column in table_schema.statics else ''}"
+        for column in table_schema.columns
+        if not column.is_hidden
+    ]
+    clustering = [quoted(column.name) for column in table_schema.clustering]
+    key = ", ".join([f"({_names(table_schema.partition_key)})", *clustering])
+    properties = [f"cdc = {options}"]
+    if clustering:
+        directions = (
+            f"{quoted(column.name)} {'DESC' if column.name in descending else 'ASC'}"
+            for column in table_schema.clustering
+        )
+        properties.insert(0, f"CLUSTERING ORDER BY ({', '.join(directions)})")
+    return (
+        f"CREATE TABLE {quoted(table_schema.keyspace)}.{quoted(table_schema.name)} "
+        f"({', '.join(columns)}, PRIMARY KEY ({key})) WITH {' AND '.join(properties)}"
+    )
+
+
+def log_ddl(table_schema: TableSchema, options: CdcOptions) -> str:
+    """`CREATE TABLE` of the log table, with those of ScyllaDB's options that Cassandra has too.
+
+    Raises:
+        ValueError: as `log_columns`.
+    """
+    columns = ", ".join(f"{quoted(name)} {type_text}" for name, type_text in log_columns(table_schema))
+    return (
+        f"CREATE TABLE {quoted(table_schema.keyspace)}.{quoted(table_schema.log_table)} ("
+        f'"cdc$stream_id" blob, "cdc$time" timeuuid, "cdc$batch_seq_no" int, {columns}, '
+        'PRIMARY KEY ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")) '
+        'WITH CLUSTERING ORDER BY ("cdc$time" ASC, "cdc$batch_seq_no" ASC) '
+        f"AND compaction = {_compaction(options.ttl_s)} "
+        "AND caching = {'keys': 'NONE', 'rows_per_partition': 'NONE'} "
+        f"AND comment = 'CDC log for {_literal(table_schema.full_name)}' "
+        f"AND default_time_to_live = 0 AND gc_grace_seconds = {0 if options.ttl_s else 864_000} "
+        "AND bloom_filter_fp_chance = 0.01"
+    )
+
+
+def _compaction(ttl_s: int) -> str:
+    options = {"class": "TimeWindowCompactionStrategy"}
+    if ttl_s:
+        # Some 24 windows to a TTL (spec section 1.3).
+        slice_s = -(-ttl_s // 24)
+        options["compaction_window_unit"] = "MINUTES"
+        options["compaction_window_size"] = str(-(-slice_s // 60))
+        options["expired_sstable_check_frequency_seconds"] = str(max(1, slice_s // 2))
+    return "{" + ", ".join(f"'{name}': '{value}'" for name, value in options.items()) + "}"
+
+
+def _names(columns: Sequence[Column]) -> str:
+    return ", ".join(quoted(column.name) for column in columns)
+
+
+def _literal(text: str) -> str:
+    return text.replace("'", "''")

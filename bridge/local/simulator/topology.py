@@ -1,0 +1,67 @@
+"""The simulated ring and its generations: which stream serves a token. Pure; the tables are `cluster`'s.
+
+A real client can't recompute this mapping, for the user-facing tables lose the streams' shard order (spec section
+4.3). The simulator keeps the order, so that a partition lands in the very stream that ScyllaDB would choose.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from random import Random
+
+from bridge.model.streams import Generation, StreamId, StreamSet, Token, build_vnode_streams, shard_of
+from bridge.model.times import UnixMillis
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """The tokens of every node, ascending."""
+
+    tokens: tuple[Token, ...] = ()
+
+    def joined_by_node(self, vnodes: int, random: Random) -> Ring:
+        """The ring after a node with `vnodes` tokens has joined: new tokens split ranges, old ones stay."""
+        tokens = set(self.tokens)
+        wanted = len(tokens) + vnodes
+        while len(tokens) < wanted:
+            # The lowest token is no node's (spec section 4.2).
+            tokens.add(Token(random.randrange(-(1 << 63) + 1, 1 << 63)))
+        return Ring(tuple(sorted(tokens)))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMap:
+    """One generation with its streams in shard order.
+
+    Attributes:
+        start_ms: the generation's timestamp.
+        range_ends: last token of each vnode, ascending.
+        streams: for each vnode its streams, one a shard, in shard order.
+        ignore_msb: the sharding function's ignored bits.
+    """
+
+    start_ms: UnixMillis
+    range_ends: tuple[Token, ...]
+    streams: tuple[tuple[StreamId, ...], ...]
+    ignore_msb: int
+
+    @classmethod
+    def of_ring(cls, start_ms: UnixMillis, ring: Ring, *, shards: int, ignore_msb: int, random: Random) -> StreamMap:
+        """A new generation for a ring, with random bits of its own."""
+        randoms = (random.getrandbits(38) for _ in range(len(ring.tokens) * shards))
+        streams = build_vnode_streams(ring.tokens, shards, ignore_msb, randoms)
+        return cls(start_ms, ring.tokens, streams, ignore_msb)
+
+    def stream_for(self, token: Token) -> StreamId:
+        """The stream of a base partition (spec section 4.3): its vnode's, then its shard's."""
+        streams = self.streams[bisect_left(self.range_ends, token) % len(self.range_ends)]
+        return streams[shard_of(token, len(streams), self.ignore_msb)]
+
+    def generation(self) -> Generation:
+        """The same as readers see it: each vnode's streams as a set, their shard order lost."""
+        sets = (
+            StreamSet(range_end, tuple(sorted(streams)))
+            for range_end, streams in zip(self.range_ends, self.streams, strict=True)
+        )
+        return Generation(self.start_ms, tuple(sets))

@@ -1,0 +1,63 @@
+"""Logging of our processes: plain lines to standard error, one each, in UTC.
+
+`2026-01-01T12:00:00.123Z INFO bridge.lane_publisher: ...`
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+DRIVERS: Final = ("cassandra", "librdkafka", "py4j", "httpx", "httpx2", "httpcore", "httpcore2")
+"""Loggers of libraries, which say at INFO what interests nobody."""
+
+
+class LineFormatter(logging.Formatter):
+    """One line a record: instant with milliseconds, level, logger, message.
+
+    Libraries add tracebacks to warnings that they recover from; those are shown at level debug only.
+    """
+
+    def __init__(self, *, driver_tracebacks: bool) -> None:
+        super().__init__()
+        self._driver_tracebacks = driver_tracebacks
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; a traceback follows on lines of its own."""
+        instant = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        lines = [f"{instant.removesuffix('+00:00')}Z {record.levelname} {record.name}: {record.getMessage()}"]
+        if record.exc_info and (self._driver_tracebacks or not _is_driver(record.name)):
+            lines.append(self.formatException(record.exc_info))
+        return "\n".join(lines)
+
+
+def setup(level: str = "info", *, stream: TextIO | None = None) -> None:
+    """Send this process's log to `stream` (standard error by default); a second call replaces the first.
+
+    Args:
+        level: one of `LEVELS`; at `debug` the libraries' own log comes with it, from INFO on.
+        stream: where the lines go.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
+    debug = level == "debug"
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(LineFormatter(driver_tracebacks=debug))
+    root = logging.getLogger()
+    for former in [one for one in root.handlers if isinstance(one.formatter, LineFormatter)]:
+        root.removeHandler(former)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    for name in DRIVERS:
+        logging.getLogger(name).setLevel(logging.INFO if debug else max(logging.WARNING, root.level))
+
+
+def _is_driver(name: str) -> bool:
+    return name.partition(".")[0] in DRIVERS

@@ -1,0 +1,1 @@
+"""Values that the whole bridge speaks in: times, streams, cursors and changes. Pure: no clock, no I/O."""

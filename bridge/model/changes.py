@@ -1,0 +1,111 @@
+"""Log rows, groups and changes (spec section 2), as raw cells.
+
+A log row is the tuple of its cells' bytes in the order of the columns that were read; `LogLayout` says which cell is
+where. Nothing is decoded here that does not decide how rows belong together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Self
+
+from bridge.errors import BridgeError
+
+Cells = tuple[bytes | None, ...]
+"""One row as the wire has it: a cell's bytes, or None for null."""
+
+STREAM_ID: Final = "cdc$stream_id"
+TIME: Final = "cdc$time"
+BATCH_SEQ_NO: Final = "cdc$batch_seq_no"
+OPERATION: Final = "cdc$operation"
+END_OF_BATCH: Final = "cdc$end_of_batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a result.
+
+    Attributes:
+        columns: names in the order of the cells.
+        rows: raw cells, in the server's order.
+        paging_state: what to ask the next page with; None after the last page.
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[Cells]
+    paging_state: bytes | None
+
+
+class Operation(IntEnum):
+    """`cdc$operation` as ScyllaDB numbers it (spec section 2.1); the set is not closed."""
+
+    PREIMAGE = 0
+    UPDATE = 1
+    INSERT = 2
+    ROW_DELETE = 3
+    PARTITION_DELETE = 4
+    RANGE_START_INCLUSIVE = 5
+    RANGE_START_EXCLUSIVE = 6
+    RANGE_END_INCLUSIVE = 7
+    RANGE_END_EXCLUSIVE = 8
+    POSTIMAGE = 9
+    ROW_EXPIRY = -3
+    PARTITION_EXPIRY = -4
+
+
+@dataclass(frozen=True, slots=True)
+class LogLayout:
+    """Where the CDC columns lie among the cells of a log row.
+
+    Attributes:
+        columns: the columns in the order of the cells.
+        end_of_batch: None for logs from before 4.3, which do not have the column.
+    """
+
+    columns: tuple[str, ...]
+    stream_id: int
+    time: int
+    batch_seq_no: int
+    operation: int
+    end_of_batch: int | None
+
+    @classmethod
+    def of(cls, columns: Sequence[str]) -> Self:
+        """The layout of a result's columns.
+
+        Raises:
+            BridgeError: a column that every log has is missing.
+        """
+        at = {name: index for index, name in enumerate(columns)}
+        missing = [name for name in (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION) if name not in at]
+        if missing:
+            raise BridgeError(f"not a CDC log: it has no {', '.join(missing)} among {', '.join(columns)}")
+        return cls(
+            tuple(columns), at[STREAM_ID], at[TIME], at[BATCH_SEQ_NO], at[OPERATION], at.get(END_OF_BATCH)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a consumer gets one record for: a delta row.
+
+    Attributes:
+        operation: the number in `cdc$operation`.
+        row: the delta's cells.
+        last_in_group: whether no change of the same group follows.
+    """
+
+    operation: int
+    row: Cells
+    last_in_group: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All changes of one (stream, `cdc$time`), in `cdc$batch_seq_no` order; delivered whole or not at all."""
+
+    stream_id: bytes
+    timeuuid: bytes
+    changes: tuple[Change, ...]

@@ -1,0 +1,242 @@
+"""Streams, stream sets and generations, and how a base partition finds its stream.
+
+Owns the layout of stream ids and the token arithmetic of spec section 4. Reading the tables that hold them is the
+CQL adapter's business; what is here only computes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NewType
+
+from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+
+Token = NewType("Token", int)
+"""A signed 64-bit position on the token ring."""
+
+MIN_TOKEN: Final = Token(-(1 << 63))
+MAX_TOKEN: Final = Token((1 << 63) - 1)
+_WORD: Final = 1 << 64
+_STREAM_ID_BYTES: Final = 16
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StreamId:
+    """One partition key of a log table (16 bytes; ordered as unsigned bytes, like the server's).
+
+    Only the token is meaningful in ids that are older than version 1 (spec section 4.1).
+    """
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.raw) < 8:
+            raise ValueError(f"a stream id has at least 8 bytes, not {len(self.raw)}: 0x{self.raw.hex()}")
+
+    @classmethod
+    def build(cls, token: Token, index: int, random: int) -> StreamId:
+        """The version 1 id of a token, a vnode index (22 bits) and 38 random bits."""
+        low = (random & ((1 << 38) - 1)) << 26 | (index & 0x3FFFFF) << 4 | _VERSION
+        return cls((token % _WORD).to_bytes(8, "big") + low.to_bytes(8, "big"))
+
+    @property
+    def token(self) -> Token:
+        return Token(int.from_bytes(self.raw[:8], "big", signed=True))
+
+    @property
+    def version(self) -> int:
+        return self._low & 0xF
+
+    @property
+    def index(self) -> int:
+        """The vnode's number in token order; 0 for tablets."""
+        return (self._low >> 4) & 0x3FFFFF
+
+    @property
+    def _low(self) -> int:
+        return int.from_bytes(self.raw[8:_STREAM_ID_BYTES], "big")
+
+    def __str__(self) -> str:
+        return f"0x{self.raw.hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSet:
+    """The streams that the server groups: those of one vnode, or a tablet's single stream.
+
+    Attributes:
+        range_end: last token of the range that the set serves; unique inside its generation.
+        streams: sorted by id; the server's shard order is not kept by its tables (spec section 4.3).
+    """
+
+    range_end: Token
+    streams: tuple[StreamId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A published set of streams and the instant from which it is used.
+
+    Attributes:
+        start_ms: the generation's timestamp, which is also its name.
+        stream_sets: ascending by `range_end`.
+    """
+
+    start_ms: UnixMillis
+    stream_sets: tuple[StreamSet, ...]
+
+    def __post_init__(self) -> None:
+        ends = [stream_set.range_end for stream_set in self.stream_sets]
+        if ends != sorted(set(ends)):
+            raise ValueError(f"generation {self.start_ms}: stream sets must ascend by range end, each once")
+
+    @property
+    def start_us(self) -> UnixMicros:
+        return millis_to_micros(self.start_ms)
+
+    def streams(self) -> Iterator[StreamId]:
+        for stream_set in self.stream_sets:
+            yield from stream_set.streams
+
+    def stream_set_for(self, token: Token) -> StreamSet:
+        """The set whose range holds the token; the first range wraps round the ring."""
+        ends = [stream_set.range_end for stream_set in self.stream_sets]
+        return self.stream_sets[bisect_left(ends, token) % len(ends)]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRange:
+    """A slice `(after, until]` of the token ring that does not wrap; `after` None is the ring's very beginning.
+
+    The beginning needs its own name because a range end may be the lowest token itself.
+    """
+
+    after: Token | None
+    until: Token
+
+    def __contains__(self, token: object) -> bool:
+        return isinstance(token, int) and (self.after is None or token > self.after) and token <= self.until
+
+
+def lane_range(lane: int, lanes: int) -> TokenRange:
+    """The slice of the ring that lane `lane` of `lanes` equal ones works; together they hold every token once."""
+    if not 0 <= lane < lanes:
+        raise ValueError(f"lane {lane} does not exist among {lanes} lanes")
+    span = _WORD
+    after = None if lane == 0 else Token(MIN_TOKEN + span * lane // lanes - 1)
+    return TokenRange(after, Token(MIN_TOKEN + span * (lane + 1) // lanes - 1))
+
+
+def shard_of(token: Token, shards: int, ignore_msb: int) -> int:
+    """The shard that owns a token on a node with `shards` shards (spec section 4.2)."""
+    unbiased = (token + (1 << 63)) % _WORD
+    return (((unbiased << ignore_msb) % _WORD) * shards) >> 64
+
+
+def first_token_of_shard(after: Token, until: Token, shard: int, shards: int, ignore_msb: int) -> Token | None:
+    """The first token of `(after, until]`, going round the ring, that a shard owns; None when it owns none there."""
+    start = (after + 1 + (1 << 63)) % _WORD
+    length = (until - after) % _WORD or _WORD
+    period = _WORD >> ignore_msb
+    # Smallest position inside one period whose shard is the wanted one.
+    within = -(-(shard << (64 - ignore_msb)) // shards)
+    base = start - start % period
+    candidate = start if shard_of(Token(start - (1 << 63)), shards, ignore_msb) == shard else base + within
+    if candidate < start:
+        candidate += period
+    if candidate % _WORD == 0:
+        candidate += 1  # the lowest token never occurs (spec section 4.2)
+    if candidate - start >= length:
+        return None
+    return Token((candidate % _WORD) - (1 << 63))
+
+
+def build_vnode_streams(
+    range_ends: Sequence[Token], shards: int, ignore_msb: int, randoms: Iterable[int]
+) -> tuple[tuple[StreamId, ...], ...]:
+    """Streams of a new generation as ScyllaDB makes them: for each vnode one stream a shard, in shard order.
+
+    Args:
+        range_ends: the ring's tokens, ascending.
+        shards: shards of every owner.
+        ignore_msb: the sharding function's ignored bits (12 by default in ScyllaDB).
+        randoms: one number for each stream, of which 38 bits are used.
+    """
+    random = iter(randoms)
+    ring = []
+    for index, until in enumerate(range_ends):
+        after = range_ends[index - 1]
+        streams = []
+        for shard in range(shards):
+            token = first_token_of_shard(after, until, shard, shards, ignore_msb)
+            streams.append(StreamId.build(until if token is None else token, index, next(random)))
+        ring.append(tuple(streams))
+    return tuple(ring)
+
+
+def murmur3_token(key: bytes) -> Token:
+    """The token of a serialized partition key, as ScyllaDB and Cassandra compute it (Murmur3 x64-128, signed tail)."""
+    h1 = h2 = 0
+    full = len(key) // 16 * 16
+    for at in range(0, full, 16):
+        k1 = int.from_bytes(key[at : at + 8], "little")
+        k2 = int.from_bytes(key[at + 8 : at + 16], "little")
+        h1 ^= _mix1(k1)
+        h1 = (_rotl(h1, 27) + h2) % _WORD
+        h1 = (h1 * 5 + 0x52DCE729) % _WORD
+        h2 ^= _mix2(k2)
+        h2 = (_rotl(h2, 31) + h1) % _WORD
+        h2 = (h2 * 5 + 0x38495AB5) % _WORD
+    tail = key[full:]
+    h1 ^= _mix1(_signed_little(tail[:8]))
+    h2 ^= _mix2(_signed_little(tail[8:]))
+    h1 ^= len(key)
+    h2 ^= len(key)
+    h1 = (h1 + h2) % _WORD
+    h2 = (h2 + h1) % _WORD
+    h1, h2 = _fmix(h1), _fmix(h2)
+    h1 = (h1 + h2) % _WORD
+    token = h1 - _WORD if h1 >= 1 << 63 else h1
+    return MAX_TOKEN if token == MIN_TOKEN else Token(token)
+
+
+def partition_key_bytes(components: Sequence[bytes]) -> bytes:
+    """The serialized partition key that is hashed: the cell itself, or each with its length and a zero byte."""
+    if len(components) == 1:
+        return components[0]
+    return b"".join(len(cell).to_bytes(2, "big") + cell + b"\0" for cell in components)
+
+
+_C1: Final = 0x87C37B91114253D5
+_C2: Final = 0x4CF5AD432745937F
+
+
+def _signed_little(tail: bytes) -> int:
+    # The tail's bytes are sign-extended, unlike in the published Murmur3.
+    value = 0
+    for at, byte in enumerate(tail):
+        value ^= ((byte - 256 if byte >= 128 else byte) << (8 * at)) % _WORD
+    return value
+
+
+def _mix1(value: int) -> int:
+    return _rotl(value * _C1 % _WORD, 31) * _C2 % _WORD
+
+
+def _mix2(value: int) -> int:
+    return _rotl(value * _C2 % _WORD, 33) * _C1 % _WORD
+
+
+def _rotl(value: int, by: int) -> int:
+    return ((value << by) | (value >> (64 - by))) % _WORD
+
+
+def _fmix(value: int) -> int:
+    value ^= value >> 33
+    value = value * 0xFF51AFD7ED558CCD % _WORD
+    value ^= value >> 33
+    value = value * 0xC4CEB9FE1A85EC53 % _WORD
+    return value ^ (value >> 33)

@@ -1,0 +1,257 @@
+"""CQL types as a frozen tree, and their text form in ``system_schema.columns.type``.
+
+Knows the grammar and a few facts about serialized values; must not know Avro.
+Example: ``parse("frozen<map<text, int>>")`` is
+``FrozenType(MapType(NativeType("text"), NativeType("int")))`` and its ``str`` is the same text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from schemas.errors import TypeTextError
+
+FIXED_WIDTH_BYTES: dict[str, int] = {
+    "bigint": 8,
+    "boolean": 1,
+    "counter": 8,
+    "date": 4,
+    "double": 8,
+    "float": 4,
+    "int": 4,
+    "smallint": 2,
+    "time": 8,
+    "timestamp": 8,
+    "timeuuid": 16,
+    "tinyint": 1,
+    "uuid": 16,
+}
+"""Width of the serialized value in bytes, for the native types that have one."""
+
+_VARIABLE_WIDTH = frozenset({"ascii", "blob", "decimal", "duration", "inet", "text", "varchar", "varint"})
+
+_HIDDEN = "empty"
+"""Type of the invisible value column of COMPACT STORAGE tables (spec section 1.2)."""
+
+NATIVE_TYPES: frozenset[str] = frozenset(FIXED_WIDTH_BYTES) | _VARIABLE_WIDTH | {_HIDDEN}
+
+_EMPTY_IS_A_VALUE = frozenset({"ascii", "blob", "text", "varchar"})
+_CONSTRUCTORS = frozenset({"frozen", "list", "map", "set", "tuple", "vector"})
+_MAX_DEPTH = 64
+
+_TOKEN = re.compile(r"""\s*(?:(?P<word>[A-Za-z0-9_]+)|(?P<quoted>"(?:[^"]|"")*")|(?P<sign>[<>,]))""")
+_PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class NativeType:
+    """A built-in scalar type; `name` is one of ``NATIVE_TYPES``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        """Return the CQL text."""
+        return self.name
+
+    @property
+    def fixed_width_bytes(self) -> int | None:
+        """Width of a serialized value, None if it varies."""
+        return FIXED_WIDTH_BYTES.get(self.name)
+
+    @property
+    def empty_is_value(self) -> bool:
+        """Whether zero bytes are an ordinary value (text and blob) and not CQL's odd "empty"."""
+        return self.name in _EMPTY_IS_A_VALUE
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether a column of this type is invisible to CQL and absent from the log."""
+        return self.name == _HIDDEN
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    """``list<element>``."""
+
+    element: CqlType
+
+    def __str__(self) -> str:
+        """Return the CQL text."""
+        return f"list<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class SetType:
+    """``set<element>``."""
+
+    element: CqlType
+
+    def __str__(self) -> str:
+        """Return the CQL text."""
+        return f"set<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """``map<key, value>``."""
+
+    key: CqlType
+    value: CqlType
+
+    def __str__(self) -> str:
+        """Return the CQL text."""
+        return f"map<{self.key}, {self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    """``tuple<a, b, ...>``; one element or more."""
+
+    elements: tuple[CqlType, ...]
+
+    def __str__(self) -> str:
+        """Return the CQL text."""
+        return f"tuple<{', '.join(map(str, self.elements))}>"
+
+
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """``vector<element, dimension>``; dimension >= 1."""
+
+    element: CqlType
+    dimension: int
+
+    def __str__(self) -> str:
+        """Return the CQL text."""
+        return f"vector<{self.element}, {self.dimension}>"
+
+
+@dataclass(frozen=True, slots=True)
+class UdtType:
+    """A user-defined type by its name, unquoted; its fields live in ``system_schema.types``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        """Return the CQL text, quoted where CQL needs it."""
+        plain = _PLAIN_NAME.fullmatch(self.name) and self.name not in NATIVE_TYPES | _CONSTRUCTORS
+        return self.name if plain else '"' + self.name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenType:
+    """``frozen<inner>``."""
+
+    inner: CqlType
+
+    def __str__(self) -> str:
+        """Return the CQL text."""
+        return f"frozen<{self.inner}>"
+
+
+CqlType: TypeAlias = NativeType | ListType | SetType | MapType | TupleType | VectorType | UdtType | FrozenType
+
+
+def parse(text: str) -> CqlType:
+    """Parse one type as ``system_schema.columns.type`` spells it; white space is free.
+
+    Unquoted names are folded to lower case as CQL does; an unknown name is a UDT's.
+
+    Raises:
+        TypeTextError: not a type, or a custom (class name) type.
+    """
+    parser = _Parser(text)
+    cql_type = parser.type_(depth=0)
+    parser.end()
+    return cql_type
+
+
+class _Parser:
+    """Recursive descent over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = self._tokenize(text)
+        self._next = 0
+
+    def _tokenize(self, text: str) -> list[str]:
+        tokens, at = [], 0
+        text = text.rstrip()
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise self._error(f"unexpected {text[at:].lstrip()[:1]!r}")
+            tokens.append(match.group("word") or match.group("quoted") or match.group("sign"))
+            at = match.end()
+        return tokens
+
+    def _error(self, reason: str) -> TypeTextError:
+        return TypeTextError(f"not a CQL type: {self._text!r}: {reason}")
+
+    def _take(self) -> str:
+        if self._next == len(self._tokens):
+            raise self._error("text ends too early")
+        token = self._tokens[self._next]
+        self._next += 1
+        return token
+
+    def _expect(self, sign: str) -> None:
+        token = self._take()
+        if token != sign:
+            raise self._error(f"{sign!r} expected, {token!r} found")
+
+    def end(self) -> None:
+        if self._next != len(self._tokens):
+            raise self._error(f"{self._tokens[self._next]!r} after the end of the type")
+
+    def type_(self, depth: int) -> CqlType:
+        if depth > _MAX_DEPTH:
+            raise self._error(f"nested deeper than {_MAX_DEPTH}")
+        token = self._take()
+        if token.startswith('"'):
+            name = token[1:-1].replace('""', '"')
+            if not name:
+                raise self._error("empty quoted name")
+            return UdtType(name)
+        if not (token[0].isalpha() or token[0] == "_"):
+            raise self._error(f"a type expected, {token!r} found")
+        name = token.lower()
+        if name in _CONSTRUCTORS:
+            self._expect("<")
+            made = self._constructed(name, depth + 1)
+            self._expect(">")
+            return made
+        return NativeType(name) if name in NATIVE_TYPES else UdtType(name)
+
+    def _constructed(self, name: str, depth: int) -> CqlType:
+        first = self.type_(depth)
+        match name:
+            case "frozen":
+                return FrozenType(first)
+            case "list":
+                return ListType(first)
+            case "set":
+                return SetType(first)
+            case "map":
+                self._expect(",")
+                return MapType(first, self.type_(depth))
+            case "vector":
+                self._expect(",")
+                return VectorType(first, self._dimension())
+            case _:
+                return TupleType((first, *self._more_elements(depth)))
+
+    def _more_elements(self, depth: int) -> list[CqlType]:
+        elements = []
+        while self._next < len(self._tokens) and self._tokens[self._next] == ",":
+            self._next += 1
+            elements.append(self.type_(depth))
+        return elements
+
+    def _dimension(self) -> int:
+        token = self._take()
+        if not (token.isascii() and token.isdigit()) or int(token) == 0:
+            raise self._error(f"a vector's dimension must be a positive number, not {token!r}")
+        return int(token)

@@ -1,0 +1,53 @@
+"""Names and places of the columns of a CDC log table (spec sections 1.1 and 1.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from schemas.errors import TableSchemaError
+from schemas.table_schema import TableSchema
+
+STREAM_ID: Final = "cdc$stream_id"
+TIME: Final = "cdc$time"
+BATCH_SEQ_NO: Final = "cdc$batch_seq_no"
+OPERATION: Final = "cdc$operation"
+TTL: Final = "cdc$ttl"
+END_OF_BATCH: Final = "cdc$end_of_batch"
+"""True on the last row of a group; logs older than 4.3 lack it."""
+
+META_PREFIX: Final = "cdc$"
+_META: Final = frozenset({STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION, TTL, END_OF_BATCH})
+_NEEDED_META: Final = (STREAM_ID, TIME, BATCH_SEQ_NO, TTL)
+
+
+def deleted_flag(column: str) -> str:
+    """Return the name of the log's boolean "this column was set to null"."""
+    return f"cdc$deleted_{column}"
+
+
+def log_positions(table: TableSchema, log_columns: Sequence[str]) -> dict[str, int]:
+    """Return name -> index of the log's columns, after checking that they fit the table.
+
+    Columns that begin with ``cdc$`` and mean nothing to us are tolerated: newer servers may
+    add some. A plain column that the table lacks is not: its changes would be lost unseen.
+
+    Raises:
+        TableSchemaError: names the log table and the columns at fault.
+    """
+    _refuse(table, "columns named twice", (name for name, count in Counter(log_columns).items() if count > 1))
+    base = {column.name for column in table.columns if not column.is_hidden}
+    flags = {deleted_flag(column.name) for column in table.values}
+    _refuse(table, "columns of the base table that are named like the log's own", base & (_META | flags))
+    positions = {name: index for index, name in enumerate(log_columns)}
+    _refuse(table, "columns missing", {*_NEEDED_META, *base, *flags} - positions.keys())
+    strangers = (name for name in positions if name not in base and not name.startswith(META_PREFIX))
+    _refuse(table, "columns that the base table lacks", strangers)
+    return positions
+
+
+def _refuse(table: TableSchema, what: str, names: Iterable[str]) -> None:
+    found = sorted(names)
+    if found:
+        raise TableSchemaError(f"log table {table.keyspace}.{table.log_table}: {what}: {', '.join(found)}")

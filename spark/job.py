@@ -1,0 +1,224 @@
+"""The job: every captured table's query in one Spark application, from configuration to clean stop.
+
+Run as `python -m spark.job -c bridge.yaml` (what `scylla-cdc-bridge run` does), so that Python is the process that gets
+the signals. Exit statuses: 0 stopped as asked; 1 failed while running; 2 refused before anything was written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Final
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bridge import config_file, logs, preflight
+from bridge.config import BridgeConfig
+from bridge.errors import BridgeError, ConfigError, RetriableError, StartupError
+from spark.report import ProgressReport
+from spark.session import build_session
+from spark.table_query import TableQuery
+
+_log = logging.getLogger(__name__)
+
+EXIT_FAILED: Final = 1
+EXIT_REFUSED: Final = 2
+_STOP_WITHIN_S: Final = 10.0
+_LOOK_EVERY_S: Final = 0.2
+_LONGEST_BACKOFF_S: Final = 30.0
+_CALM_AFTER_S: Final = 60.0
+
+_RAISED: Final = re.compile(
+    r"^(?:pyspark\S*: )?(?:bridge|schemas)\.\w+(?:\.\w+)*\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
+)
+_HOPELESS: Final = frozenset(
+    {"DataLossError", "PoisonError", "ConfigError", "StartupError", "CellError", "UnsupportedTypeError",
+     "IncompatibleSchemaError", "SchemaError"}
+)  # fmt: skip
+"""Errors that no further try can mend; what is not among them is tried again."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """One table's query, and how its failures were met so far."""
+
+    table: TableQuery
+    query: StreamingQuery | None = None
+    since_s: float = 0.0
+    tries: int = 0
+    again_at_s: float = 0.0
+    report: ProgressReport = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.report = ProgressReport(self.table.name)
+
+
+class Job:
+    """Runs every table until it is told to stop, or until one can't go on."""
+
+    def __init__(self, session: SparkSession, config: BridgeConfig, *, once: bool) -> None:
+        self._tables = [_Running(TableQuery(session, config, table)) for table in config.tables]
+        self._once = once
+        self._stop = threading.Event()
+
+    def request_stop(self) -> None:
+        """Ask for a clean stop; safe in a signal handler."""
+        self._stop.set()
+
+    def run(self) -> int:
+        """Start the queries and look after them; gives the exit status."""
+        try:
+            while not self._stop.is_set():
+                for running in self._tables:
+                    self._look_after(running)
+                if self._once and all(running.query is not None and not running.query.isActive for running in self._tables):
+                    return 0
+                self._stop.wait(_LOOK_EVERY_S)
+        except _GivenUp as given_up:
+            _log.error("%s", given_up)
+            return EXIT_FAILED
+        finally:
+            self._stop_queries()
+        return 0
+
+    def _look_after(self, running: _Running) -> None:
+        query, now_s = running.query, time.monotonic()
+        if query is None:
+            if now_s >= running.again_at_s:
+                self._start(running)
+            return
+        running.report.look(query)
+        if query.isActive:
+            if now_s - running.since_s > _CALM_AFTER_S:
+                running.tries = 0
+            return
+        failure = query.exception()
+        if failure is not None:
+            running.query = None
+            self._met_failure(running, failure)
+
+    def _start(self, running: _Running) -> None:
+        try:
+            running.query = running.table.start(once=self._once)
+            running.since_s = time.monotonic()
+        except (BridgeError, StreamingQueryException) as failure:
+            self._met_failure(running, failure)
+
+    def _met_failure(self, running: _Running, failure: Exception) -> None:
+        words = _what_went_wrong(failure)
+        if _is_hopeless(failure):
+            raise _GivenUp(f"{running.table.name} stops: {words}")
+        running.tries += 1
+        wait_s = min(_LONGEST_BACKOFF_S, 0.5 * 2**running.tries)
+        running.again_at_s = time.monotonic() + wait_s
+        _log.warning("%s: %s (failure %d; starting again in %.0f s)", running.table.name, words, running.tries, wait_s)
+
+    def _stop_queries(self) -> None:
+        active = [running.query for running in self._tables if running.query is not None and running.query.isActive]
+        deadline_s = time.monotonic() + _STOP_WITHIN_S
+        for query in active:
+            # Between two micro-batches no transaction is open. Stopping inside one is harmless too, but hides later
+            # records from read_committed consumers until the lane is opened again.
+            batch = _batch_id(query)
+            while query.status["isTriggerActive"] and _batch_id(query) == batch and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            query.stop()
+
+
+class _GivenUp(Exception):  # noqa: N818
+    """A table can't go on; its words are for the user."""
+
+
+def _batch_id(query: StreamingQuery) -> object:
+    progress = query.lastProgress
+    return None if progress is None else progress["batchId"]
+
+
+def _ours(failure: Exception) -> re.Match[str] | None:
+    # Errors of Python workers arrive as text inside Spark's exceptions; the last is the one that ended the attempt.
+    found = None
+    for found in _RAISED.finditer(str(failure)):
+        pass
+    return found
+
+
+def _is_hopeless(failure: Exception) -> bool:
+    if isinstance(failure, BridgeError):
+        return not isinstance(failure, RetriableError)
+    match = _ours(failure)
+    return match is not None and match["kind"] in _HOPELESS
+
+
+def _what_went_wrong(failure: Exception) -> str:
+    match = None if isinstance(failure, BridgeError) else _ours(failure)
+    if match is not None:
+        return match["words"]
+    lines = [line for line in str(failure).splitlines() if line.strip()]
+    return f"{type(failure).__name__}: {lines[0] if lines else 'no message'}"
+
+
+def run(config: BridgeConfig, *, once: bool) -> int:
+    """Run a checked configuration until SIGTERM or SIGINT; gives the exit status."""
+    session = build_session(config.name, config.spark)
+    job = Job(session, config, once=once)
+
+    def stop(signum: int, _frame: FrameType | None) -> None:
+        _log.info("%s: stopping", signal.Signals(signum).name)
+        job.request_stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    try:
+        status = job.run()
+    except (Py4JError, Py4JNetworkError, ConnectionError) as error:
+        _log.error("Spark's JVM has ended (%s); what was committed stays, start the job again", type(error).__name__)
+        return EXIT_FAILED
+    session.stop()
+    _log.info("stopped")
+    return status
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line of `python -m spark.job`."""
+    parser = argparse.ArgumentParser(prog="python -m spark.job", description="Publish CDC changes to Kafka.")
+    parser.add_argument("-c", "--config", required=True, help="the configuration file")
+    parser.add_argument("--once", action="store_true", help="publish what can be read now, then stop")
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    arguments = parser.parse_args(argv)
+    logs.setup(arguments.log_level)
+    try:
+        config = config_file.load(arguments.config)
+        preflight.check(config, report=_log.info)
+    except ConfigError as error:
+        for problem in error.problems:
+            _log.error("%s", problem)
+        return EXIT_REFUSED
+    except StartupError as error:
+        _log.error("%s", error)
+        return EXIT_REFUSED
+    try:
+        return run(config, once=arguments.once)
+    except PySparkException as error:
+        _log.error("%s", _what_went_wrong(error))
+        return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    code = main()
+    # Not sys.exit: the gateway's threads may wait for a JVM that is gone.
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

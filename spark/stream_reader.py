@@ -1,0 +1,207 @@
+"""Both ends of the source: planning micro-batches (one process for the query) and reading lanes (tasks).
+
+Translates between Spark and `bridge`; what to read and in which order is decided there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from bridge import assembly, planning
+from bridge.config import ReadingSettings, SourceConfig
+from bridge.control import Begin
+from bridge.encoding import EncodedChange, encode_group
+from bridge.errors import RetriableError
+from bridge.lane_reader import read_lane
+from bridge.model.changes import Cells
+from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
+from bridge.model.times import UnixMicros, UnixMillis
+from bridge.publishing import LaneTask
+from spark import rows, worker
+
+_log = logging.getLogger(__name__)
+
+_GENERATIONS_EVERY_S = 2.0
+_FIRST_WINDOW_US = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LanePartition(InputPartition):
+    """One lane's part of a planned micro-batch, as it travels to a task."""
+
+    keyspace: str
+    table: str
+    lane: int
+    offset: str
+
+    @property
+    def task(self) -> LaneTask:
+        batch = StreamOffset.from_json(json.loads(self.offset)).batch
+        assert batch is not None
+        return LaneTask(self.keyspace, self.table, self.lane, batch)
+
+
+class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in the query's planner process, reads in its tasks; what it keeps between calls only paces the planner."""
+
+    def __init__(
+        self, config: SourceConfig, layout: Layout | None, cursor: Cursor | None, until: Cursor | None, *, control: bool
+    ) -> None:
+        self._config = config
+        self._layout = layout
+        self._cursor = cursor
+        self._until = until
+        self._control = control
+        self._frozen_now_us: UnixMicros | None = None
+        self._window_us = min(_FIRST_WINDOW_US, config.reading.max_window_ms * 1000)
+        self._planned: tuple[float, PlannedBatch] | None = None
+        self._generations: list[UnixMillis] = []
+        self._generations_read_s = float("-inf")
+
+    # -- planner process ------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
+        cursor = self._cursor or wait_for_first_cursor(self._config)
+        return _plain(StreamOffset(cursor, None))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The next micro-batch's offset, or `start` itself when nothing may be read yet."""
+        reached = StreamOffset.from_json(start)
+        self._pace()
+        batch = planning.plan(
+            reached.next,
+            self._frozen_now_us or _now_us(),
+            self._known_generations(),
+            planning.Limits(
+                self._config.reading.confidence_ms * 1000, self._config.reading.leeway_ms * 1000, self._window_us
+            ),
+            self._layout or (reached.batch.layout if reached.batch else Layout(self._config.lanes, reached.next)),
+        )
+        if batch is not None and self._until is not None:
+            batch = planning.clip(batch, self._until)
+        if batch is None:
+            self._planned = None
+            return start
+        self._planned = (time.monotonic(), batch)
+        return _plain(StreamOffset(batch.next, batch))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing that becomes readable after this moment belongs to the run."""
+        self._frozen_now_us = _now_us()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LanePartition]:
+        """One input partition for each lane of the micro-batch, exactly as it was planned."""
+        offset = StreamOffset.from_json(end)
+        if offset.batch is None or start == end:
+            return []
+        table = self._config.table
+        text = canonical_json(offset.to_json())
+        return [
+            LanePartition(table.keyspace, table.table, lane, text) for lane in range(offset.batch.layout.lanes)
+        ]
+
+    def stop(self) -> None:
+        """Close the planner's session (Spark ends the process with SIGTERM instead, mostly)."""
+        worker.drop_cluster(self._config.scylla)
+
+    def _pace(self) -> None:
+        if self._planned is None:
+            return
+        planned_s, batch = self._planned
+        window = batch.window
+        full = window.end_us is not None and window.end_us - window.start_us >= self._window_us
+        self._window_us = planning.next_window_us(
+            self._window_us,
+            (time.monotonic() - planned_s) * 1000,
+            self._config.reading.target_batch_ms,
+            full,
+            self._config.reading.max_window_ms * 1000,
+        )
+
+    def _known_generations(self) -> list[UnixMillis]:
+        now_s = time.monotonic()
+        if now_s - self._generations_read_s >= _GENERATIONS_EVERY_S:
+            self._generations = worker.change_log(self._config.scylla).generations()
+            self._generations_read_s = now_s
+        return self._generations
+
+    # -- tasks ----------------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The changes of one lane in lane order, between its control rows if these are wanted."""
+        assert isinstance(partition, LanePartition)
+        worker.settle_memory()
+        task = partition.task
+        scylla = self._config.scylla
+        try:
+            captured = worker.captured_table(scylla, task.keyspace, task.table)
+            if self._control:
+                codec = captured.codec
+                begin = Begin(task, codec.key_avro_schema, codec.value_avro_schema)
+                yield rows.control_batch(rows.BEGIN, begin.to_json())
+            yield from rows.change_batches(self._changes(task, captured))
+            if self._control:
+                yield rows.control_batch(rows.END, None)
+        except RetriableError:
+            # A session that failed, or columns that changed: the next attempt looks at everything anew.
+            worker.drop_cluster(scylla)
+            raise
+
+    def _changes(self, task: LaneTask, captured: worker.CapturedTable) -> Iterator[EncodedChange]:
+        reading: ReadingSettings = self._config.reading
+        scylla = self._config.scylla
+        window = task.batch.window
+        sets = worker.lane_stream_sets(scylla, window.generation_ms, task.lane, task.batch.layout.lanes)
+        chunks = read_lane(
+            captured.reader,
+            [stream for stream_set in sets for stream in stream_set.streams],
+            window,
+            captured.layout,
+            page_rows=scylla.page_rows,
+            in_flight=scylla.requests_in_flight,
+        )
+        log_rows: Iterator[Cells] = (row for chunk in chunks for row in chunk)
+        for group in assembly.groups(log_rows, captured.layout, incomplete=reading.on_incomplete_group):
+            yield from encode_group(group, captured.codec, captured.layout, window.generation_ms)
+
+
+def wait_for_first_cursor(config: SourceConfig, sleep_s: float = 2.0) -> Cursor:
+    """Where a table without progress begins, by `reading.start`; waits while the cluster has no generation yet."""
+    log = worker.change_log(config.scylla)
+    while True:
+        cursor = planning.first_cursor(log.generations(), _start_us(config))
+        if cursor is not None:
+            return cursor
+        _log.warning(
+            "%s has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
+            '("could not find any CDC stream"). Waiting for it',
+            log.session.address,
+        )
+        time.sleep(sleep_s)
+
+
+def _start_us(config: SourceConfig) -> UnixMicros | None:
+    start = config.table.start or config.reading.start
+    if isinstance(start, str):
+        return None if start == "earliest" else UnixMicros(_now_us() - config.reading.confidence_ms * 1000)
+    return UnixMicros(round(start.timestamp() * 1_000_000))
+
+
+def _now_us() -> UnixMicros:
+    return UnixMicros(time.time_ns() // 1000)
+
+
+def _plain(offset: StreamOffset) -> dict[str, Any]:
+    # Spark writes the dict as JSON in this order, and compares the text.
+    plain: dict[str, Any] = json.loads(canonical_json(offset.to_json()))
+    return plain

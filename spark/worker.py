@@ -1,0 +1,132 @@
+"""What one Python process keeps from task to task: sessions, codecs, registries and lane publishers.
+
+PySpark reuses worker processes, and functions of an importable module keep its globals: opening a session or a
+transactional id for every task would cost more than the work itself. Nothing here outlives an exception that leaves its
+state unknown: `drop_*` is called and the next task opens anew.
+"""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from bridge.adapters.change_log import ChangeLog, LogReader
+from bridge.adapters.kafka import CommittedReader, TransactionalProducer
+from bridge.adapters.scylla import CqlSession
+from bridge.config import BridgeConfig, ScyllaSettings
+from bridge.lane_publisher import LanePublisher
+from bridge.model.changes import LogLayout
+from bridge.model.streams import StreamSet, lane_range
+from bridge.model.times import UnixMillis
+from bridge.publishing import transactional_id
+from schemas.envelope import TableCodec
+from schemas.registry import Registry
+
+_PROGRESS_TIMEOUT_S: Final = 60.0
+
+_logs: dict[str, ChangeLog] = {}
+_tables: dict[tuple[str, str, str], CapturedTable] = {}
+_stream_sets: dict[tuple[str, UnixMillis, int, int], tuple[StreamSet, ...]] = {}
+_publishers: dict[str, LanePublisher] = {}
+_registries: dict[str, Registry] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedTable:
+    """A table's reader and what was compiled for its columns."""
+
+    reader: LogReader
+    layout: LogLayout
+    codec: TableCodec
+
+
+@cache
+def settle_memory() -> None:
+    """Take what is loaded out of the garbage collector's sight, once a process.
+
+    PySpark collects garbage after every task; with the libraries' objects in it that was nearly all of a small
+    micro-batch's CPU time.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def change_log(settings: ScyllaSettings) -> ChangeLog:
+    """This process's connection to a cluster."""
+    name = settings.model_dump_json()
+    if name not in _logs:
+        _logs[name] = ChangeLog(CqlSession.connect(settings))
+    return _logs[name]
+
+
+def captured_table(settings: ScyllaSettings, keyspace: str, table: str) -> CapturedTable:
+    """A table's reader and codec, compiled once for its present columns."""
+    name = (settings.model_dump_json(), keyspace, table)
+    if name not in _tables:
+        log = change_log(settings)
+        schema = log.check_captured(keyspace, table)
+        reader = log.log_reader(keyspace, table)
+        layout = LogLayout.of(reader.columns)
+        _tables[name] = CapturedTable(reader, layout, TableCodec(schema, layout.columns))
+    return _tables[name]
+
+
+def lane_stream_sets(
+    settings: ScyllaSettings, generation_ms: UnixMillis, lane: int, lanes: int
+) -> tuple[StreamSet, ...]:
+    """The stream sets of a lane in a generation; a published generation never changes."""
+    name = (settings.model_dump_json(), generation_ms, lane, lanes)
+    if name not in _stream_sets:
+        _stream_sets[name] = change_log(settings).stream_sets(generation_ms, lane_range(lane, lanes))
+    return _stream_sets[name]
+
+
+def drop_cluster(settings: ScyllaSettings) -> None:
+    """Forget a cluster's connection and everything that was learned over it."""
+    name = settings.model_dump_json()
+    log = _logs.pop(name, None)
+    for known in [known for known in _tables if known[0] == name]:
+        del _tables[known]
+    if log is not None:
+        log.session.close()
+
+
+def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> LanePublisher:
+    """This process's holder of a lane's transactional id."""
+    name = transactional_id(config.name, keyspace, table, lane)
+    if name not in _publishers:
+        topic = config.progress_topic_of(config.table(keyspace, table))
+
+        def read_progress() -> bytes | None:
+            with CommittedReader(config.kafka) as reader:
+                return reader.last_value(topic, lane, _PROGRESS_TIMEOUT_S)
+
+        _publishers[name] = LanePublisher(
+            lambda: TransactionalProducer(config.kafka, name),
+            read_progress,
+            progress_topic=topic,
+            most_records=config.publishing.max_transaction_records,
+            most_bytes=config.publishing.max_transaction_bytes,
+        )
+    return _publishers[name]
+
+
+def drop_publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> None:
+    """Let go of a lane's transactional id after an error: only Kafka knows how far it got."""
+    held = _publishers.pop(transactional_id(config.name, keyspace, table, lane), None)
+    if held is not None:
+        held.close()
+
+
+def registry(config: BridgeConfig) -> Registry:
+    """This process's registry client; it remembers what is registered."""
+    settings = config.registry
+    name = settings.model_dump_json()
+    if name not in _registries:
+        auth = None
+        if settings.username is not None and settings.password is not None:
+            auth = (settings.username, settings.password.reveal())
+        _registries[name] = Registry(str(settings.url), auth=auth, timeout_s=settings.request_timeout_ms / 1000)
+    return _registries[name]

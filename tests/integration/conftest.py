@@ -1,0 +1,29 @@
+"""The local stack that the integration tests share: brought up once, on ports and data of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.local.jars import JARS_VARIABLE
+from bridge.local.stack import LocalStack
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def shared_jars() -> Path:
+    """Where the servers' jars are kept between runs, so that only the first one downloads them."""
+    named = os.environ.get(JARS_VARIABLE)
+    return Path(named) if named else _REPOSITORY / ".local-stack" / "jars"
+
+
+@pytest.fixture(scope="session")
+def local_stack(tmp_path_factory: pytest.TempPathFactory, shared_jars: Path) -> Iterator[LocalStack]:
+    """A running stack. A test that stops a server of it starts it again."""
+    stack = LocalStack.up(tmp_path_factory.mktemp("local-stack"), report=print, jars=shared_jars)
+    yield stack
+    stack.down()

@@ -1,0 +1,69 @@
+"""Tables and log rows that several tests use."""
+
+from __future__ import annotations
+
+from schemas.cql_types import parse
+from schemas.table_schema import Column, ColumnKind, TableSchema
+
+NATIVE = [
+    *("ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration", "float", "inet"),
+    *("int", "smallint", "text", "time", "timestamp", "timeuuid", "tinyint", "uuid", "varchar", "varint"),
+]
+
+STREAM = bytes.fromhex("c0a8000000000000000000000000c0a1")
+TIME = bytes.fromhex("b223c55e6d0711ea765424e4fb3f20b9")
+TIME_US = 1584969040910883
+
+META = ["cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "cdc$ttl", "cdc$end_of_batch"]
+
+
+def table(
+    partition: dict[str, str],
+    clustering: dict[str, str] | None = None,
+    regular: dict[str, str] | None = None,
+    static: dict[str, str] | None = None,
+    *,
+    keyspace: str = "ks",
+    name: str = "t",
+) -> TableSchema:
+    """Make a table from column name -> type text."""
+    columns = [
+        Column(column, parse(text), kind, position if kind in KEYS else -1)
+        for kind, group in (
+            (ColumnKind.PARTITION_KEY, partition),
+            (ColumnKind.CLUSTERING, clustering or {}),
+            (ColumnKind.REGULAR, regular or {}),
+            (ColumnKind.STATIC, static or {}),
+        )
+        for position, (column, text) in enumerate(group.items())
+    ]
+    return TableSchema(keyspace, name, tuple(columns))
+
+
+KEYS = {ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING}
+
+
+def log_columns(of: TableSchema) -> list[str]:
+    """The columns of the table's log, in the server's order for everything after the keys."""
+    regular = [column.name for column in of.columns if not column.is_hidden]
+    regular += [f"cdc$deleted_{column.name}" for column in of.values]
+    return META[:3] + sorted(regular + META[3:], key=str.encode)
+
+
+def row(of: TableSchema, cells: dict[str, bytes | None], ttl: bytes | None = None) -> tuple[bytes | None, ...]:
+    """One log row: cells by column name, the log's own columns filled in."""
+    meta = {"cdc$stream_id": STREAM, "cdc$time": TIME, "cdc$batch_seq_no": bytes(4), "cdc$ttl": ttl}
+    known = {**meta, **cells}
+    return tuple(known.get(column) for column in log_columns(of))
+
+
+def wide_table() -> TableSchema:
+    """A table with every native type that a CDC table can have, and with awkward names."""
+    return table(
+        {"pk": "int", "pk2": "text"},
+        {"ck": "timestamp", "ck2": "decimal"},
+        {**{f"c_{name}": name for name in NATIVE if name != "counter"}, "first name": "text", "Größe": "int"},
+        {"s": "decimal"},
+        keyspace="my ks",
+        name="Wide",
+    )
