@@ -209,7 +209,9 @@ class ReadingSettings(_Model):
         3_600_000, ge=100, description="Longest window of `cdc$time`, in ms, that one micro-batch reads."
     )
     target_batch_ms: int = Field(
-        2_000, ge=50, description="Duration in ms that a micro-batch should take: windows shrink and grow towards it."
+        3_000,
+        ge=50,
+        description="Duration in ms that a micro-batch of a backlog should take: windows shrink and grow towards it.",
     )
     on_incomplete_group: Literal["stop", "deliver"] = Field(
         "stop",

@@ -73,27 +73,40 @@ class Setting:
     secret: bool
 
 
-@cache
-def settings() -> Mapping[str, Setting]:
-    """Every setting by its path, in the order of the model."""
-    return {setting.path: setting for setting in _walk(BridgeConfig, "")}
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What a configuration model has in it.
+
+    Attributes:
+        settings: every setting by its path, in the order of the model.
+        sections: what each section is about, by its path (`scylla`; `tables[]` for the items of a list).
+    """
+
+    settings: Mapping[str, Setting]
+    sections: Mapping[str, str]
+
+    def knows(self, path: str) -> bool:
+        """Whether there is a setting, a section or a list of sections at a path; "" is the whole."""
+        return not path or path in self.settings or path in self.sections or f"{path}[]" in self.sections
 
 
 @cache
-def sections() -> Mapping[str, str]:
-    """What each section is about, by its path (`scylla`; `tables[]` for the items of a list)."""
-    return {path: " ".join((model.__doc__ or "").split()) for path, model in _sections(BridgeConfig, "")}
+def catalog_of(model: type[BaseModel] = BridgeConfig) -> Catalog:
+    """The catalog of a model."""
+    sections = {path: " ".join((section.__doc__ or "").split()) for path, section in _sections(model, "")}
+    return Catalog({setting.path: setting for setting in _walk(model, "")}, sections)
 
 
 def example_yaml() -> str:
     """A whole configuration file: what is required with example values, the rest commented with its default."""
     lines = _HEAD.splitlines()
+    catalog = catalog_of()
     section = ""
-    for setting in settings().values():
+    for setting in catalog.settings.values():
         parent, _, name = setting.path.rpartition(".")
         if parent != section:
             section = parent
-            lines += ["", *_comment(sections()[parent], ""), parent.removesuffix("[]") + ":"]
+            lines += ["", *_comment(catalog.sections[parent], ""), parent.removesuffix("[]") + ":"]
         elif not parent:
             lines.append("")
         listed = parent.endswith("[]")
@@ -105,10 +118,10 @@ def example_yaml() -> str:
     return "\n".join(lines) + "\n"
 
 
-def markdown_table() -> str:
-    """The settings as one Markdown table."""
+def markdown_table(model: type[BaseModel] = BridgeConfig) -> str:
+    """The settings of a model as one Markdown table."""
     lines = ["| Setting | Default | Value | Meaning |", "|---|---|---|---|"]
-    for setting in settings().values():
+    for setting in catalog_of(model).settings.values():
         default = "required" if setting.required else "unset" if setting.default is None else f"`{_shown(setting)}`"
         cells = (f"`{setting.path}`", default, setting.expected, setting.description)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
@@ -231,7 +244,8 @@ _WORDS: Final[Mapping[object, str]] = {
 
 
 def _range(field: FieldInfo) -> str:
-    bounds = {name: value for one in field.metadata for name in ("ge", "le") if (value := getattr(one, name, None)) is not None}
+    found = ((name, getattr(one, name, None)) for one in field.metadata for name in ("ge", "le"))
+    bounds = {name: value for name, value in found if value is not None}
     match bounds:
         case {"ge": low, "le": high}:
             return f"a whole number from {low} to {high}"

@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from bridge.config_docs import sections, settings
+from bridge.config_docs import Catalog
 
 Place = tuple[str | int, ...]
 """Where in the configuration: keys, and the numbers of list items."""
@@ -32,19 +32,19 @@ class Problem:
     text: str
 
 
-def problems_of(error: ValidationError) -> list[Problem]:
-    """Every problem in a validation error, each place once, in the order of the model."""
+def problems_of(error: ValidationError, catalog: Catalog) -> list[Problem]:
+    """Every problem in a validation error of the catalog's model, each place once, in the order of the model."""
     found: dict[Place, list[ErrorDetails]] = {}
     for details in error.errors(include_url=False):
-        found.setdefault(_place_of(details), []).append(details)
+        found.setdefault(_place_of(details, catalog), []).append(details)
     problems = []
     for place, group in found.items():
         kind = group[0]["type"]
         if kind == "missing":
-            problems += _missing(place)
+            problems += _missing(place, catalog)
         elif kind != "too_short" or not any(other[: len(place)] == place for other in found.keys() - {place}):
             # (pydantic counts only the items that are right, so a list with a wrong one may be "too short" as well)
-            problems.append(Problem(place, _text(place, group)))
+            problems.append(Problem(place, _text(place, group, catalog)))
     return problems
 
 
@@ -68,39 +68,32 @@ def is_sensitive(place: Place) -> bool:
     return _SENSITIVE.search(shown(place)) is not None
 
 
-def hint(place: Place) -> str:
+def hint(place: Place, catalog: Catalog) -> str:
     """What may have been meant by a key that does not exist, or else which ones do."""
     wrong = str(place[-1])
     parent = _path(place[:-1])
-    siblings = _children(parent)
+    siblings = _children(parent, catalog)
     lower = wrong.lower().replace("-", "_")
     near = get_close_matches(lower, siblings, n=1) or [one for one in siblings if one.startswith(lower)][:1]
     if near:
         return f"did you mean {near[0]}?"
-    elsewhere = [path for path in settings() if path.rpartition(".")[2] == lower]
+    elsewhere = [path for path in catalog.settings if path.rpartition(".")[2] == lower]
     if elsewhere:
         return f"did you mean {' or '.join(elsewhere)}?"
     return f"known here: {', '.join(siblings)}" if siblings else "no keys are known here"
 
 
-def known_paths() -> frozenset[str]:
-    """Every setting and section by its path, list items as `[]`."""
-    lists = {path.removesuffix("[]") for path in sections()}
-    return frozenset({*settings(), *sections(), *lists, ""})
-
-
-def _place_of(details: ErrorDetails) -> Place:
+def _place_of(details: ErrorDetails, catalog: Catalog) -> Place:
     """The error's place without what pydantic adds to it: the branches of a union, the keys of a shorthand.
 
     A secret is never looked into: one that stands there in the place of a mapping reads as a key.
     """
-    known = known_paths()
     place: Place = ()
     for part in details["loc"]:
-        setting = settings().get(_path(place))
+        setting = catalog.settings.get(_path(place))
         further = (*place, part)
         if setting is None:
-            if _path(further) not in known:
+            if not catalog.knows(_path(further)):
                 wrong_key = details["type"] in ("extra_forbidden", "invalid_key")
                 return (*place, str(part)) if wrong_key else place
         elif setting.kind == "mapping":
@@ -111,35 +104,35 @@ def _place_of(details: ErrorDetails) -> Place:
     return place
 
 
-def _missing(place: Place) -> list[Problem]:
+def _missing(place: Place, catalog: Catalog) -> list[Problem]:
     path = _path(place)
-    setting = settings().get(path)
+    setting = catalog.settings.get(path)
     if setting is not None:
         return [Problem(place, f"required, but missing; it is {setting.expected}")]
-    needed = [one for one in settings().values() if one.required and one.path.startswith(f"{path}.")]
+    needed = [one for one in catalog.settings.values() if one.required and one.path.startswith(f"{path}.")]
     if not needed:
         return [Problem(place, "required, but missing")]
     return [Problem(tuple(one.path.split(".")), f"required, but missing; it is {one.expected}") for one in needed]
 
 
-def _text(place: Place, group: Sequence[ErrorDetails]) -> str:
+def _text(place: Place, group: Sequence[ErrorDetails], catalog: Catalog) -> str:
     kind = group[0]["type"]
-    setting = settings().get(_path(place))
+    setting = catalog.settings.get(_path(place))
     own = next((details for details in group if details["type"] == "value_error"), None)
     if own is not None:
         return _without_credentials(own["msg"].removeprefix("Value error, "))
     if kind == "extra_forbidden":
-        return f"unknown key; {hint(place)}" if setting is None else f"must be {setting.expected}"
+        return f"unknown key; {hint(place, catalog)}" if setting is None else f"must be {setting.expected}"
     if kind == "invalid_key":
         return "a key must be text; put it in quotes"
     if kind == "too_short":
         return "needs at least one entry"
-    if (holder := settings().get(_path(place[:-1]))) is not None:
+    if (holder := catalog.settings.get(_path(place[:-1]))) is not None:
         expected = "text, a number or a boolean" if holder.kind == "mapping" else "host:port"
     elif setting is not None:
         expected = setting.expected
-    elif _path(place) in known_paths():
-        expected = "a list" if f"{_path(place)}[]" in sections() else "a section with settings of its own"
+    elif catalog.knows(_path(place)):
+        expected = "a list" if f"{_path(place)}[]" in catalog.sections else "a section with settings of its own"
     else:
         return group[0]["msg"]
     value = group[0]["input"]
@@ -171,7 +164,7 @@ def _path(place: Place) -> str:
     return shown(tuple(part if isinstance(part, str) else -1 for part in place)).replace("[-1]", "[]")
 
 
-def _children(path: str) -> list[str]:
+def _children(path: str, catalog: Catalog) -> list[str]:
     prefix = f"{path}." if path else ""
-    below = (one[len(prefix) :] for one in settings() if one.startswith(prefix))
+    below = (one[len(prefix) :] for one in catalog.settings if one.startswith(prefix))
     return list(dict.fromkeys(re.split(r"[.\[]", one)[0] for one in below))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
@@ -61,3 +63,16 @@ def setup(level: str = "info", *, stream: TextIO | None = None) -> None:
 
 def _is_driver(name: str) -> bool:
     return name.partition(".")[0] in DRIVERS
+
+
+@contextmanager
+def quiet(driver: str) -> Iterator[None]:
+    """Keep a library silent while we say ourselves what fails; not at level debug."""
+    logger = logging.getLogger(driver)
+    former = logger.level
+    if logger.getEffectiveLevel() > logging.INFO:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(former)

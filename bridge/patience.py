@@ -20,6 +20,7 @@ T = TypeVar("T")
 FIRST_DELAY_S: Final = 0.2
 LONGEST_DELAY_S: Final = 5.0
 _GROWTH: Final = 2.0
+_LONGEST_NAME: Final = 20
 
 
 def with_patience(
@@ -62,7 +63,7 @@ def with_patience(
         except RetriableError as error:
             waited_s = clock() - began_s
             left_s = patience_s - waited_s
-            reason = str(error).removeprefix(named).lstrip(": ")
+            reason = _without_name(str(error), address)
             if left_s <= 0:
                 tried = f"tried {tries} times in {waited_s:.1f} s" if tries > 1 else "tried once"
                 raise StartupError(f"{named} is not reachable ({tried}): {reason}") from error
@@ -70,6 +71,12 @@ def with_patience(
             report(f"{named} is not reachable (try {tries}, next in {pause_s:.1f} s): {reason}")
         sleep(pause_s)
         delay_s = min(delay_s * _GROWTH, LONGEST_DELAY_S)
+
+
+def _without_name(text: str, address: str) -> str:
+    """A message without its beginning "<server> at <address>", which the line has already."""
+    head, _, tail = text.partition(address)
+    return tail.lstrip(":/ ") if tail and len(head) <= _LONGEST_NAME else text
 
 
 def interruptible(call: Callable[[], T]) -> T:

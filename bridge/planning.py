@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+
+
+_SHORTEST_WINDOW_US: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +78,21 @@ def plan(
 
 
 def next_window_us(window_us: int, took_ms: float, target_ms: int, full: bool, longest_us: int) -> int:
-    """The next window's length, so that a micro-batch takes about `target_ms`.
+    """The next window's length, so that a micro-batch with a backlog takes about `target_ms`.
 
     Args:
         window_us: the length that was allowed for the last micro-batch.
         took_ms: how long that took.
+        target_ms: how long one should take; long enough to outweigh a micro-batch's fixed cost.
         full: whether the window was used to its length; a shorter one says nothing about longer ones.
         longest_us: the configured bound.
     """
-    if took_ms > 1.5 * target_ms:
-        # Not below a tenth at a time: one slow micro-batch may be a server's pause.
-        window_us = int(window_us * max(0.1, target_ms / took_ms))
-    elif full and took_ms < target_ms / 2:
-        window_us = int(window_us * min(4.0, max(2.0, target_ms / max(took_ms, 1.0) / 2)))
-    return max(10_000, min(window_us, longest_us))
+    if took_ms > 2 * target_ms:
+        # Not below a quarter at a time: one slow micro-batch may be a server's pause.
+        window_us = int(window_us * max(0.25, target_ms / took_ms))
+    elif full and took_ms < target_ms:
+        window_us *= 4 if took_ms < target_ms / 2 else 2
+    return max(_SHORTEST_WINDOW_US, min(window_us, longest_us))
 
 
 def clip(batch: PlannedBatch, until: Cursor) -> PlannedBatch | None:

@@ -5,12 +5,21 @@ There is no recovery policy here: ``bridge`` decides what is retried, dead-lette
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 _SHOWN_BYTES = 32
 """How much of a cell a message shows: enough to recognise it, too little to leak a document."""
 
 
 class SchemaError(Exception):
-    """Root of everything that ``schemas`` raises on purpose."""
+    """Root of everything that ``schemas`` raises on purpose.
+
+    Errors survive pickling with their attributes: they cross from tasks to the driver.
+    """
+
+    def __reduce__(self) -> tuple[Callable[..., SchemaError], tuple[type[SchemaError], tuple[object, ...]], object]:
+        """Rebuild from message and attributes, whatever a subclass's __init__ asks for."""
+        return _rebuilt, (type(self), self.args), self.__dict__
 
 
 class TypeTextError(SchemaError):
@@ -118,3 +127,9 @@ def _shown(raw: bytes | None) -> str:
         return "zero bytes"
     more = "..." if len(raw) > _SHOWN_BYTES else ""
     return f"{len(raw)} bytes: 0x{raw[:_SHOWN_BYTES].hex()}{more}"
+
+
+def _rebuilt(kind: type[SchemaError], args: tuple[object, ...]) -> SchemaError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error

@@ -30,6 +30,9 @@ Auth: TypeAlias = Credentials | Callable[[], Credentials]
 
 T = TypeVar("T")
 
+_STRANGE_ANSWERS: Final = (ValueError, TypeError, KeyError, AttributeError)
+"""What the library raises when an answer is no JSON or JSON of another shape."""
+
 _UNAUTHORIZED: Final = 401
 _CONFLICT: Final = 409
 _RETRIABLE_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -88,6 +91,8 @@ class Registry:
         schema_id = self._ask(
             f"register subject {subject}", lambda client: client.register_schema(subject, schema), subject
         )
+        if not isinstance(schema_id, int):
+            raise self._strange(f"register subject {subject}", schema_id)
         self._schema_ids[subject, schema_text] = schema_id
         return schema_id
 
@@ -101,8 +106,8 @@ class Registry:
         if known is not None:
             return known
         text = self._ask(f"get schema {schema_id}", lambda client: client.get_schema(schema_id).schema_str)
-        if text is None:
-            raise RegistryError(f"schema registry {self.address}: schema {schema_id} has no text", retriable=False)
+        if not isinstance(text, str):
+            raise self._strange(f"get schema {schema_id}", text)
         self._texts[schema_id] = text
         return text
 
@@ -112,16 +117,23 @@ class Registry:
         Raises:
             RegistryError: it does not.
         """
-        self._ask("list subjects' schema types", lambda client: client.get_schema_types())
+        types = self._ask("list schema types", lambda client: client.get_schema_types())
+        if not isinstance(types, list):
+            raise self._strange("list schema types", types)
 
     def close(self) -> None:
         """Close the connections; safe to call twice."""
         self._client.close()
 
+    def _strange(self, what: str, answer: object) -> RegistryError:
+        # The library hands on what is missing in an answer as None.
+        message = f"schema registry {self.address}: {what}: unintelligible answer ({type(answer).__name__})"
+        return RegistryError(message, retriable=False)
+
     def _ask(self, what: str, request: Callable[[SchemaRegistryClient], T], subject: str | None = None) -> T:
         try:
             return self._send(request)
-        except (SchemaRegistryError, httpx2.HTTPError, httpx2.InvalidURL, ValueError, TypeError) as error:
+        except (SchemaRegistryError, httpx2.HTTPError, httpx2.InvalidURL, *_STRANGE_ANSWERS) as error:
             # "from None": the library's message may quote the url, with what was in it.
             raise _registry_error(error, self.address, what, subject) from None
 

@@ -15,6 +15,7 @@ from spark.source import ScyllaCdcSource
 
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.driver.memory": "1g",
     # Between the JVM and Python on one machine; with the frozen garbage collector it halves a small micro-batch's time.

@@ -50,7 +50,7 @@ class SourceOptions:
         control = plain.pop("control", "false").lower() == "true"
         layout, cursor, until = (plain.pop(name, None) for name in (LAYOUT_OPTION, CURSOR_OPTION, UNTIL_OPTION))
         text = plain.pop(CONFIG_OPTION, None)
-        config = SourceConfig.model_validate_json(text) if text else from_options(plain, SourceConfig)
+        config = SourceConfig.model_validate_json(text) if text else from_options(plain)
         return cls(
             config,
             None if layout is None else Layout.from_json(json.loads(layout)),

@@ -31,7 +31,7 @@ from spark import rows, worker
 _log = logging.getLogger(__name__)
 
 _GENERATIONS_EVERY_S = 2.0
-_FIRST_WINDOW_US = 10_000_000
+_FIRST_WINDOW_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ from bridge.config import ScyllaSettings
 from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.model.changes import Cells, Page
 
+UNSET: Final[Any] = UNSET_VALUE
+"""Among the cells of a write: leave this column alone."""
+
 _INT: Final = Struct(">i")
 
 

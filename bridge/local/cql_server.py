@@ -68,6 +68,7 @@ storage_compatibility_mode: NONE
 memtable_heap_space: 192MiB
 memtable_offheap_space: 192MiB
 file_cache_size: 64MiB
+networking_cache_size: 64MiB
 key_cache_size: 16MiB
 counter_cache_size: 0MiB
 concurrent_reads: 16
@@ -178,6 +179,7 @@ class CqlServer:
         }
         return [
             *(self.java.command, "-Xms256m", "-Xmx768m", "-Xss512k", "-XX:MaxDirectMemorySize=512m"),
+            "-XX:+ExitOnOutOfMemoryError",
             f"-javaagent:{self.jars.jar('cql', 'jamm-')}",
             *(f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS),
             *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS),
@@ -221,7 +223,8 @@ def _make_system_tables(connection: CqlConnection) -> None:
         f"CREATE KEYSPACE IF NOT EXISTS {_KEYSPACE} "
         "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     )
+    connection.run(f"USE {_KEYSPACE}")
     for definition in _SYSTEM_TABLES:
-        connection.run(f"CREATE TABLE IF NOT EXISTS {_KEYSPACE}.{definition}")
+        connection.run(f"CREATE TABLE IF NOT EXISTS {definition}")
     # The table of the oldest generations' format is there, so say what a ScyllaDB that has outgrown it says.
-    connection.run(f"INSERT INTO {_KEYSPACE}.cdc_local (key) VALUES ('rewritten')")
+    connection.run("INSERT INTO cdc_local (key) VALUES ('rewritten')")

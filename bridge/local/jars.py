@@ -60,9 +60,11 @@ _IVY_MODULE = f"""\
   <configurations><conf name="kafka"/><conf name="cql"/><conf name="registry"/></configurations>
   <dependencies>
     <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="kafka->default"/>
-    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="{KAFKA_LOGGING_VERSION}" conf="kafka->default"/>
+    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="{KAFKA_LOGGING_VERSION}"
+                conf="kafka->default"/>
     <dependency org="org.apache.cassandra" name="cassandra-all" rev="{CASSANDRA_VERSION}" conf="cql->default"/>
-    <dependency org="io.apicurio" name="apicurio-registry-app" rev="{REGISTRY_VERSION}" conf="registry->default" transitive="false">
+    <dependency org="io.apicurio" name="apicurio-registry-app" rev="{REGISTRY_VERSION}"
+                conf="registry->default" transitive="false">
       <artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz" m:classifier="all"/>
     </dependency>
     <exclude org="net.openhft" module="chronicle-analytics" conf="cql"/>
@@ -273,7 +275,7 @@ def _ivy_class_path() -> str:
         for pattern in ("ivy-*.jar", "commons-cli-*.jar")
         for jar in sorted(Path(location, "jars").glob(pattern))
     ]
-    if len(found) < 2:  # noqa: PLR2004 (Ivy and the command line parser it needs)
+    if len(found) < 2:  # Ivy and the command line parser that it needs.
         message = f"The package pyspark, whose Ivy resolves the jars, is not complete in {sys.prefix}: install it."
         raise LocalStackError(message)
     return os.pathsep.join(map(str, found))

@@ -124,6 +124,9 @@ class KafkaServer:
             "message.max.bytes": str(64 * 1024 * 1024),
             "replica.fetch.max.bytes": str(64 * 1024 * 1024),
             "socket.request.max.bytes": str(256 * 1024 * 1024),
+            # A broker that was killed may join again only when its old session is over (9 s by default).
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
             "num.network.threads": "2",
             "num.io.threads": "4",
             # The cleaner's buffer is 128 MB by default: a third of this heap.
@@ -145,7 +148,7 @@ def count_brokers(port: int) -> int:
         connection.sendall(struct.pack(">i", len(body)) + body)
         with connection.makefile("rb") as answer:
             head = answer.read(12)
-    if len(head) < 12:  # noqa: PLR2004 (length, correlation id, number of brokers: 4 bytes each)
+    if len(head) < 12:  # Length, correlation id, number of brokers: 4 bytes each.
         message = "the connection was closed"
         raise OSError(message)
     _, answered, brokers = struct.unpack(">iii", head)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -222,24 +223,31 @@ class LocalStack:
     def _start_all(self, names: list[Component], report: Report) -> None:
         report(f"Starting {', '.join(names)}")
         pool = ThreadPoolExecutor(max_workers=len(COMPONENTS))
+        given_up = threading.Event()
         try:
-            starts = {pool.submit(self._start, name): name for name in names}
+            starts = {pool.submit(self._start, name, given_up): name for name in names}
             for done in as_completed(starts):
                 done.result()
                 report(f"  {starts[done]} is ready after {self.start_seconds[starts[done]]:.1f} s")
         except BaseException:
-            # Also on Ctrl-C: what was started must not stay behind. Ending the servers ends the waits for them.
+            # Also on Ctrl-C: what was started must not stay behind. Ending the servers ends the waits for them; one
+            # that isn't started yet will see that it must not be.
+            given_up.set()
             for name in names:
                 self.kill(name)
             raise
         finally:
             pool.shutdown()
 
-    def _start(self, component: Component) -> None:
+    def _start(self, component: Component, given_up: threading.Event | None = None) -> None:
         began_s = time.monotonic()
         what = self._servers[component]
         process = server.launch(what)
         self._state_file.set_process(component, process)
+        if given_up is not None and given_up.is_set():
+            self.kill(component)
+            message = f"{component} was stopped again, because another server could not be started"
+            raise LocalStackError(message)
         try:
             server.wait_ready(what, process, timeout_s=_START_TIMEOUT_S)
         except BaseException:

@@ -263,10 +263,15 @@ def test_schema_metadata_of_the_driver_is_whole(session: Session, keyspace: str)
     assert list(session.cluster.metadata.keyspaces[keyspace].tables["seen"].columns) == ["pk", "v"]
 
 
+def _create_topic(stack: LocalStack, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": stack.kafka})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+
+
 def test_a_kafka_transaction_commits_and_aborts(local_stack: LocalStack) -> None:
     """A read_committed consumer sees what was committed and nothing of what was aborted."""
     topic = f"t-{uuid.uuid4().hex}"
-    AdminClient({"bootstrap.servers": local_stack.kafka}).create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    _create_topic(local_stack, topic)
     producer = Producer({"bootstrap.servers": local_stack.kafka, "transactional.id": topic})
     producer.init_transactions(30)
     for value, commit in ((b"aborted", False), (b"committed", True)):
@@ -319,7 +324,7 @@ def test_the_registry_keeps_ids_over_a_restart(local_stack: LocalStack) -> None:
 def test_a_killed_server_comes_back_with_its_data(local_stack: LocalStack, session: Session, component: Any) -> None:
     """After kill -9 and a start: same port, and what was stored is there."""
     topic, table = f"k-{uuid.uuid4().hex}", f"k{uuid.uuid4().hex}.t"
-    AdminClient({"bootstrap.servers": local_stack.kafka}).create_topics([NewTopic(topic, 3, 1)])[topic].result(30)
+    _create_topic(local_stack, topic)
     session.execute(
         f"CREATE KEYSPACE {table[:-2]} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
     )
@@ -399,8 +404,8 @@ def test_a_failing_up_leaves_nothing_running(tmp_path: Path, shared_jars: Path) 
         LocalStack.load(tmp_path)
 
 
-def test_statements_are_not_slowed_by_rewriting(session: Session, keyspace: str) -> None:
-    """A literal of many megabytes passes through the rewriter unharmed."""
+def test_a_literal_of_megabytes_passes_unchanged(session: Session, keyspace: str) -> None:
+    """The rewriter reads long statements whole and changes nothing in their literals."""
     session.execute(f"CREATE TABLE {keyspace}.big (pk int PRIMARY KEY, v text)")
     value = "cdc " * 1_000_000
     session.execute(SimpleStatement(f"INSERT INTO {keyspace}.big (pk, v) VALUES (1, '{value}')"))

@@ -6,9 +6,10 @@ from random import Random
 from struct import Struct
 from typing import Final, NamedTuple
 
-from bridge.adapters.scylla import Cells, CqlSession
+from bridge.adapters.scylla import CqlSession
 from bridge.local.simulator.acceptance import accepting_generation
 from bridge.local.simulator.topology import Ring, StreamMap
+from bridge.model.changes import Cells
 from bridge.model.streams import Generation, StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
@@ -73,8 +74,7 @@ class SimulatedCluster:
         Raises:
             RetriableError, BridgeError: as `CqlSession.execute`.
         """
-        for table in _TABLES:
-            self._session.execute(f"TRUNCATE {table}")
+        clear_generations(self._session)
         self._maps.clear()
         self._starts_us.clear()
 
@@ -134,6 +134,16 @@ class SimulatedCluster:
         """
         stream_map = self._maps[accepting_generation(self._starts_us, write_us, now_us)]
         return Placement(stream_map.stream_for(token), stream_map.start_ms)
+
+
+def clear_generations(session: CqlSession) -> None:
+    """Empty the generation tables.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.execute`.
+    """
+    for table in _TABLES:
+        session.execute(f"TRUNCATE {table}")
 
 
 def publish_streams(session: CqlSession, start_ms: UnixMillis, streams: dict[Token, tuple[StreamId, ...]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from schemas.table_schema import Column, TableSchema
+from schemas.table_schema import LOG_TABLE_SUFFIX, Column, TableSchema
 
 CDC_PARTITIONER: Final = "com.scylladb.dht.CDCPartitioner"
 """What `system_schema.scylla_tables` says of every genuine log table, and of no other."""
@@ -97,20 +97,26 @@ def base_ddl(table_schema: TableSchema, options: CdcOptions, *, descending: froz
 
 
 def log_ddl(table_schema: TableSchema, options: CdcOptions) -> str:
-    """`CREATE TABLE` of the log table, with those of ScyllaDB's options that Cassandra has too.
+    """`CREATE TABLE` of a table's log; see `log_ddl_of`.
 
     Raises:
         ValueError: as `log_columns`.
     """
-    columns = ", ".join(f"{quoted(name)} {type_text}" for name, type_text in log_columns(table_schema))
+    return log_ddl_of(table_schema.keyspace, table_schema.name, log_columns(table_schema), options)
+
+
+def log_ddl_of(keyspace: str, table: str, columns: Sequence[tuple[str, str]], options: CdcOptions) -> str:
+    """`CREATE TABLE` of a log with these regular columns, with those of ScyllaDB's options that Cassandra has too."""
+    regulars = ", ".join(f"{quoted(name)} {type_text}" for name, type_text in columns)
+    comment = f"CDC log for {keyspace}.{table}".replace("'", "''")
     return (
-        f"CREATE TABLE {quoted(table_schema.keyspace)}.{quoted(table_schema.log_table)} ("
-        f'"cdc$stream_id" blob, "cdc$time" timeuuid, "cdc$batch_seq_no" int, {columns}, '
+        f"CREATE TABLE {quoted(keyspace)}.{quoted(table + LOG_TABLE_SUFFIX)} ("
+        f'"cdc$stream_id" blob, "cdc$time" timeuuid, "cdc$batch_seq_no" int, {regulars}, '
         'PRIMARY KEY ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")) '
         'WITH CLUSTERING ORDER BY ("cdc$time" ASC, "cdc$batch_seq_no" ASC) '
         f"AND compaction = {_compaction(options.ttl_s)} "
         "AND caching = {'keys': 'NONE', 'rows_per_partition': 'NONE'} "
-        f"AND comment = 'CDC log for {_literal(table_schema.full_name)}' "
+        f"AND comment = '{comment}' "
         f"AND default_time_to_live = 0 AND gc_grace_seconds = {0 if options.ttl_s else 864_000} "
         "AND bloom_filter_fp_chance = 0.01"
     )
@@ -129,7 +135,3 @@ def _compaction(ttl_s: int) -> str:
 
 def _names(columns: Sequence[Column]) -> str:
     return ", ".join(quoted(column.name) for column in columns)
-
-
-def _literal(text: str) -> str:
-    return text.replace("'", "''")

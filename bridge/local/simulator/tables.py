@@ -58,7 +58,7 @@ class SimulatedTable:
             ValueError: a column's type is not simulated.
         """
         table = self.table_schema
-        session.execute(_KEYSPACE_DDL.format(quoted(table.keyspace)))
+        create_keyspace(session, table.keyspace)
         session.execute(base_ddl(table, self.options, descending=self.descending))
         session.execute(log_ddl(table, self.options))
         mark_log(session, table.keyspace, table.log_table)
@@ -75,6 +75,15 @@ class SimulatedTable:
     def rules(self) -> LogRules:
         """How its writes are logged."""
         return LogRules.of(self.table_schema, self.descending)
+
+
+def create_keyspace(session: CqlSession, keyspace: str) -> None:
+    """Make a keyspace with one replica, unless it is there.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.execute`.
+    """
+    session.execute(_KEYSPACE_DDL.format(quoted(keyspace)))
 
 
 def mark_log(session: CqlSession, keyspace: str, log_table: str) -> None:

@@ -132,17 +132,25 @@ def test_failure_is_not_cached() -> None:
         assert registry.register("t-key", SCHEMA) == 7
 
 
-def test_no_text() -> None:
-    """A registry that answers a schema without text is refused."""
-    with serving((200, {})) as (address, _), pytest.raises(RegistryError, match="schema 7"):
-        Registry(f"http://{address}").get(7)
-
-
-def test_not_json() -> None:
-    """An answer that is no JSON is final: some other server sits at the address."""
-    with serving((200, b"<html>")) as (address, _):
-        with pytest.raises(RegistryError, match="unintelligible") as caught:
-            Registry(f"http://{address}").ping()
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        *(("register", answer) for answer in (b"<html>", {}, [], "x", 5, None)),
+        *(("get", answer) for answer in (b"<html>", {}, [], "x", 5, None)),
+        *(("ping", answer) for answer in (b"<html>", {}, "x", 5, None)),
+    ],
+)
+def test_strange_answers(call: str, answer: object) -> None:
+    """An answer of another shape is final: some other server sits at the address."""
+    with serving((200, answer)) as (address, _):
+        registry = Registry(f"http://{address}")
+        calls = {
+            "register": lambda: registry.register("t-key", SCHEMA),
+            "get": lambda: registry.get(7),
+            "ping": registry.ping,
+        }
+        with pytest.raises(RegistryError, match="unintelligible answer") as caught:
+            calls[call]()
         assert not caught.value.retriable
 
 

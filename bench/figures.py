@@ -1,0 +1,129 @@
+"""From measured values to what is printed: percentiles, JSON lines, an aligned table, a Markdown table. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+Figures = dict[str, Any]
+"""One table's figures: what a JSON line holds."""
+
+_HEADINGS: Final[tuple[tuple[str, str], ...]] = (
+    ("table", "table"),
+    ("changes_per_s", "changes/s"),
+    ("changes_per_s_with_startup", "with start-up"),
+    ("cpu_s_per_million", "CPU s/million"),
+    ("cpu_s_per_million_streaming", "without start-up"),
+    ("peak_rss_mib", "peak RSS MiB"),
+    ("peak_pss_mib", "peak PSS MiB"),
+    ("latency_ms.p50", "p50 ms"),
+    ("latency_ms.p99", "p99 ms"),
+    ("confidence_ms", "confidence ms"),
+    ("ratio_to_slowest_stage", "of slowest stage"),
+    ("cpu_ratio_to_read", "CPU of plain read"),
+)
+
+
+def percentile(ascending: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of all values do not exceed (nearest rank).
+
+    Args:
+        ascending: the values, sorted; at least one.
+        share: above 0, up to 1.
+    """
+    if not ascending or not 0 < share <= 1:
+        raise ValueError(f"no percentile {share} of {len(ascending)} values")
+    return ascending[math.ceil(share * len(ascending)) - 1]
+
+
+def value_at(points: Sequence[tuple[float, float]], at: float) -> float:
+    """A growing quantity at an instant, by straight lines between samples; outside them the nearest one's value.
+
+    Args:
+        points: (instant, value), instants ascending; at least one.
+        at: the instant.
+    """
+    after = bisect_right(points, at, key=lambda point: point[0])
+    if after == 0:
+        return points[0][1]
+    if after == len(points):
+        return points[-1][1]
+    (left, low), (right, high) = points[after - 1], points[after]
+    return low + (high - low) * (at - left) / (right - left)
+
+
+def rounded(value: Any) -> Any:
+    """The same figures with floats cut to what is significant: four digits, and no fraction from 1,000 on."""
+    if isinstance(value, bool) or not isinstance(value, float | dict | list):
+        return value
+    if isinstance(value, dict):
+        return {name: rounded(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [rounded(inner) for inner in value]
+    if not math.isfinite(value):
+        return None
+    return round(value) if abs(value) >= 1000 else float(f"{value:.4g}")
+
+
+def json_line(figures: Mapping[str, Any]) -> str:
+    """One line of JSON."""
+    return json.dumps(rounded(dict(figures)), separators=(", ", ": "), ensure_ascii=False)
+
+
+def plain_table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The figures as aligned text; columns that no table has are left out."""
+    cells = _cells(lines)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    )
+
+
+def markdown_table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The same table in Markdown, to be pasted into `bench/README.md`."""
+    head, *body = _cells(lines)
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *body))
+
+
+def machine_line(machine: Mapping[str, Any]) -> str:
+    """One sentence on where the figures come from."""
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    return (
+        f"{machine['cores']} cores, {machine['memory_gib']} GiB; Python {machine['python']}, {versions}; "
+        f"load average before: {machine['load_average']}"
+    )
+
+
+def _cells(lines: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    shown = [(path, title) for path, title in _HEADINGS if any(_look_up(line, path) is not None for line in lines)]
+    return [
+        [title for _, title in shown],
+        *([_text(_look_up(line, path)) for path, _ in shown] for line in lines),
+    ]
+
+
+def _look_up(figures: Mapping[str, Any], path: str) -> Any:
+    found: Any = figures
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _text(value: Any) -> str:
+    value = rounded(value)
+    match value:
+        case None:
+            return "-"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:g}"
+    return str(value)

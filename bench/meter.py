@@ -1,0 +1,141 @@
+"""Runs one command and measures all processes that come of it; `python -m bench.meter REPORT -- COMMAND...`.
+
+A process of its own, so that what it waits for is the command's tree and nothing else. The report, as JSON, is written
+when the last process of the tree has ended:
+
+```
+{"exit": 0, "cpu_s": 61.2, "cpu_s_by_role": {"driver": 3.1, "jvm": 20.0, "workers": 36.5, "planner": 1.2, "other": 0.4},
+ "peak_rss_mib": 1500.0, "peak_pss_mib": 1100.0, "began_s": 1700000000.0, "ended_s": 1700000040.0,
+ "samples": [[1700000000.2, 0.1], ...]}
+```
+
+`samples` holds instants (s since the epoch) and the CPU seconds used until then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from bench.processes import (
+    ProcessStat,
+    RoleTimes,
+    adopt_orphans,
+    cpu_s,
+    descendants,
+    end_with_parent,
+    everyone,
+    pss_bytes,
+)
+
+_LOOK_EVERY_S: Final = 0.2
+_PSS_EVERY_LOOKS: Final = 5
+_STOP_GRACE_S: Final = 30.0
+_LEFT_BEHIND_GRACE_S: Final = 20.0
+_MIB: Final = 1024 * 1024
+
+
+class Meter:
+    """Measures the tree below this process until it is empty."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._began_s = time.time()
+        self._main = subprocess.Popen(list(command))
+        self._exit: int | None = None
+        self._deadline_s = float("inf")
+        self._killed = False
+        self._roles = RoleTimes()
+        self._samples: list[tuple[float, float]] = []
+        self._peak_rss = self._peak_pss = 0
+        self._looks = 0
+
+    def stop(self, _signum: int, _frame: FrameType | None) -> None:
+        """End the command politely; a signal handler."""
+        if self._exit is None:
+            self._main.send_signal(signal.SIGTERM)
+        self._deadline_s = min(self._deadline_s, time.monotonic() + _STOP_GRACE_S)
+
+    def run(self) -> dict[str, Any]:
+        """Wait for the whole tree; gives the report."""
+        while True:
+            self._reap()
+            tree = descendants(os.getpid(), everyone())
+            if self._exit is not None and not tree:
+                break
+            self._look(tree)
+            if time.monotonic() > self._deadline_s:
+                self._kill(tree)
+            time.sleep(_LOOK_EVERY_S)
+        total_s = cpu_s(())
+        ended_s = time.time()
+        self._samples.append((ended_s, total_s))
+        return {
+            "exit": self._exit,
+            "cpu_s": total_s,
+            "cpu_s_by_role": self._roles.shares(total_s),
+            "peak_rss_mib": self._peak_rss / _MIB,
+            "peak_pss_mib": self._peak_pss / _MIB,
+            "began_s": self._began_s,
+            "ended_s": ended_s,
+            "samples": self._samples,
+        }
+
+    def _reap(self) -> None:
+        # Whoever has ended below us and has no other parent left; the main process is one of them.
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._main.pid:
+                self._exit = self._main.returncode = os.waitstatus_to_exitcode(status)
+                self._deadline_s = min(self._deadline_s, time.monotonic() + _LEFT_BEHIND_GRACE_S)
+
+    def _look(self, tree: list[ProcessStat]) -> None:
+        self._samples.append((time.time(), cpu_s(tree)))
+        self._roles.look(tree, self._main.pid)
+        self._peak_rss = max(self._peak_rss, sum(one.rss_bytes for one in tree))
+        if self._looks % _PSS_EVERY_LOOKS == 0:
+            self._peak_pss = max(self._peak_pss, pss_bytes(tree))
+        self._looks += 1
+
+    def _kill(self, tree: list[ProcessStat]) -> None:
+        for one in tree:
+            try:
+                os.kill(one.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; gives the command's exit status."""
+    report, separator, *command = arguments
+    if separator != "--" or not command:
+        print("usage: python -m bench.meter REPORT -- COMMAND...", file=sys.stderr)
+        return 2
+    adopt_orphans()
+    end_with_parent()
+    # Before the command starts, so that no signal is missed; it gets its own handlers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    meter = Meter(["env", "--default-signal", "--", *command])
+    signal.signal(signal.SIGTERM, meter.stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    measured = meter.run()
+    Path(report).write_text(json.dumps(measured), encoding="utf-8")
+    exit_status: int = measured["exit"]
+    return exit_status if exit_status >= 0 else 128 - exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

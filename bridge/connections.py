@@ -1,0 +1,98 @@
+"""Opens what a process needs from its configuration, patiently; the errors of the registry become the bridge's here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from bridge import logs
+from bridge.adapters.kafka import KafkaAdmin
+from bridge.adapters.scylla import CqlSession
+from bridge.config import BridgeConfig, RegistrySettings
+from bridge.errors import RetriableError, StartupError
+from bridge.patience import interruptible, with_patience
+from schemas.errors import RegistryError
+from schemas.registry import Registry
+
+T = TypeVar("T")
+Report = Callable[[str], None]
+
+PING_TIMEOUT_S = 5.0
+
+
+def open_scylla(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> CqlSession:
+    """A connected session.
+
+    Args:
+        config: the job's configuration.
+        report: gets a line for each try that failed.
+        patience_s: how long to try, in s; None is the configuration's.
+
+    Raises:
+        StartupError: no node answers within the patience, or the credentials are wrong.
+    """
+
+    def connect() -> CqlSession:
+        with logs.quiet("cassandra"):
+            return CqlSession.connect(config.scylla)
+
+    address = ", ".join(config.scylla.contact_points)
+    return with_patience("ScyllaDB", address, connect, patience_s=_patience(config, patience_s), report=report)
+
+
+def open_kafka(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> KafkaAdmin:
+    """An administrator's client of brokers that answer; as `open_scylla`."""
+    admin = KafkaAdmin(config.kafka)
+
+    def ping() -> KafkaAdmin:
+        with logs.quiet("librdkafka"):
+            interruptible(lambda: admin.ping(PING_TIMEOUT_S))
+        return admin
+
+    address = ", ".join(config.kafka.bootstrap_servers)
+    return with_patience("Kafka", address, ping, patience_s=_patience(config, patience_s), report=report)
+
+
+def open_registry(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> Registry:
+    """A client of a registry that answers; as `open_scylla`."""
+    registry = asking_registry(lambda: make_registry(config.registry))
+
+    def ping() -> Registry:
+        asking_registry(registry.ping)
+        return registry
+
+    what = "Schema registry"
+    return with_patience(what, registry.address, ping, patience_s=_patience(config, patience_s), report=report)
+
+
+def make_registry(settings: RegistrySettings) -> Registry:
+    """A client that has not asked anything yet; reads the password anew whenever the registry refuses it.
+
+    Raises:
+        StartupError: the password can't be read.
+        RegistryError: the address or the credentials are unusable.
+    """
+    timeout_s = settings.request_timeout_ms / 1000
+    username, password = settings.username, settings.password
+    if username is None or password is None:
+        return Registry(str(settings.url), timeout_s=timeout_s)
+    return Registry(str(settings.url), auth=lambda: (username, password.reveal()), timeout_s=timeout_s)
+
+
+def asking_registry(call: Callable[[], T]) -> T:
+    """What a registry call gives.
+
+    Raises:
+        RetriableError: the registry did not answer, or is busy.
+        StartupError: it refuses us, or is no registry.
+    """
+    try:
+        return call()
+    except RegistryError as error:
+        if error.retriable:
+            raise RetriableError(str(error)) from error
+        raise StartupError(str(error)) from error
+
+
+def _patience(config: BridgeConfig, patience_s: float | None) -> float:
+    return config.startup.patience_s if patience_s is None else patience_s

@@ -1,0 +1,140 @@
+"""Reads a change topic for people: what was committed, decoded, a line a change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from bridge.adapters.kafka import Record
+from bridge.change_text import EnvelopeText, Position
+from bridge.encoding import POSITION_HEADER
+from bridge.instants import iso_of_millis
+from schemas.codec import Reader, compile_reader
+from schemas.errors import DecodeError, FramingError, RegistryError
+from schemas.wire_format import unframe
+
+_RECORDS_AT_ONCE: Final = 500
+_POLL_S: Final = 0.5
+_END_TIMEOUT_S: Final = 10.0
+
+
+class Records(Protocol):
+    """A reader of committed records; see `bridge.adapters.kafka.CommittedReader`."""
+
+    def follow(self, topic: str, partitions: list[int], *, from_end: bool = False) -> None:
+        """Read from the beginning, or from the end."""
+
+    def poll(self, most: int, timeout_s: float) -> list[Record]:
+        """The next records; none after the timeout."""
+
+    def last_value(self, topic: str, partition: int, timeout_s: float) -> bytes | None:
+        """The last committed value of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be read.
+
+    Attributes:
+        partitions: of the topic.
+        from_beginning: else only what comes from now on.
+        until_end: stop at the end that the topic had at the start.
+        most: stop after so many records; None for never.
+    """
+
+    topic: str
+    partitions: int
+    from_beginning: bool = False
+    until_end: bool = False
+    most: int | None = None
+
+
+def records(reader: Records, wanted: Wanted) -> Iterator[Record]:
+    """The wanted records as they come; within a partition in order.
+
+    Raises:
+        RetriableError, StartupError: Kafka does not answer, or does not let us read.
+    """
+    partitions = list(range(wanted.partitions))
+    # Committed values are each other's unlike (each holds its place in the log), so the last one marks the end.
+    ends: dict[int, bytes] = {}
+    if wanted.until_end:
+        if not wanted.from_beginning:
+            return
+        found = {partition: reader.last_value(wanted.topic, partition, _END_TIMEOUT_S) for partition in partitions}
+        ends = {partition: value for partition, value in found.items() if value is not None}
+    reader.follow(wanted.topic, partitions, from_end=not wanted.from_beginning)
+    count = 0
+    while (wanted.most is None or count < wanted.most) and (ends or not wanted.until_end):
+        for record in reader.poll(_RECORDS_AT_ONCE, _POLL_S):
+            if wanted.until_end:
+                if record.partition not in ends:
+                    continue
+                if ends[record.partition] == record.value:
+                    del ends[record.partition]
+            yield record
+            count += 1
+            if count == wanted.most:
+                return
+
+
+class ChangePrinter:
+    """Turns records into lines; fetches each schema once.
+
+    Args:
+        schema_text: gives the text of a registered schema, as `schemas.registry.Registry.get`.
+        as_json: JSON documents instead of lines for people.
+    """
+
+    def __init__(self, schema_text: Callable[[int], str], *, as_json: bool) -> None:
+        self._schema_text = schema_text
+        self._as_json = as_json
+        self._known: dict[int, tuple[Reader, EnvelopeText | None]] = {}
+
+    def line(self, record: Record) -> str:
+        """A record as one line. A record that is no change of ours is shown as what it is.
+
+        Raises:
+            RegistryError: the registry does not answer; one that does not know the schema is no error.
+        """
+        if record.value is None:
+            return self._other(record, "a tombstone")
+        try:
+            schema_id, body = unframe(record.value)
+            reader, envelope = self._decoder(schema_id)
+            change = reader(body)
+        except (FramingError, DecodeError) as error:
+            return self._other(record, f"not readable: {error}")
+        except RegistryError as error:
+            if error.retriable:
+                raise
+            return self._other(record, f"not readable: {error}")
+        if envelope is None:
+            return self._other(record, "a record of another schema", {"schema_id": schema_id})
+        position = Position.from_header(record.headers.get(POSITION_HEADER, b""))
+        position = position or Position.from_source(cast("Mapping[str, Any]", change["source"]))
+        if not self._as_json:
+            return envelope.line(change, position)
+        place = {"partition": record.partition, "offset": record.kafka_offset, "schema_id": schema_id}
+        return json.dumps({**envelope.json(change, position), **place}, ensure_ascii=False)
+
+    def _decoder(self, schema_id: int) -> tuple[Reader, EnvelopeText | None]:
+        known = self._known.get(schema_id)
+        if known is None:
+            schema = json.loads(self._schema_text(schema_id))
+            try:
+                envelope = EnvelopeText(schema)
+            except (ValueError, AttributeError):
+                envelope = None
+            known = self._known[schema_id] = compile_reader(schema), envelope
+        return known
+
+    def _other(self, record: Record, what: str, more: Mapping[str, Any] | None = None) -> str:
+        if self._as_json:
+            place = {"topic": record.topic, "partition": record.partition, "offset": record.kafka_offset}
+            return json.dumps({"problem": what, **place, **(more or {})}, ensure_ascii=False)
+        place_text = f"{record.topic}[{record.partition}]@{record.kafka_offset}"
+        key = "no key" if record.key is None else f"key 0x{record.key.hex()}"
+        return f"{iso_of_millis(record.timestamp_ms)} {place_text} {what} ({key})"

@@ -1,0 +1,267 @@
+"""Holds what arrives in Kafka against what the simulator wrote: each change once, in order for its key, as it was.
+
+Knows nothing of lanes, windows or transactions: it sees records as any consumer does, decodes them with the schema that
+the registry gives, and finds each by its position (stream id, `cdc$time`, `cdc$batch_seq_no`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+from uuid import UUID
+
+from bridge.adapters.kafka import Record
+from bridge.encoding import POSITION_HEADER
+from bridge.local.simulator.oracle import ExpectedChange
+from bridge.model.times import UnixMillis
+from schemas.avro_names import avro_name
+from schemas.avro_schema import ENVELOPE_VERSION
+from schemas.cells import decoder
+from schemas.codec import Reader, compile_reader
+from schemas.cql_types import NativeType
+from schemas.envelope import OPERATION_SYMBOLS
+from schemas.errors import DecodeError, FramingError
+from schemas.registry import Registry
+from schemas.table_schema import Column, TableSchema
+from schemas.wire_format import unframe
+
+_EXAMPLES: Final = 5
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Counts of what was found, with a few examples of everything that should not be.
+
+    Attributes:
+        written: changes that the oracle holds.
+        arrived: different ones of them that were seen.
+        doubled: records whose change had been seen before.
+        out_of_order: records that came after a later change of their key.
+        wrong: records whose key or value is not what was written, or that lie in another partition than their key's.
+        unexpected: records of changes that nobody wrote.
+        examples: a line for each of the first few of every kind.
+    """
+
+    written: int = 0
+    arrived: int = 0
+    doubled: int = 0
+    out_of_order: int = 0
+    wrong: int = 0
+    unexpected: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> int:
+        """Changes that were written and not seen."""
+        return self.written - self.arrived
+
+    @property
+    def clean(self) -> bool:
+        """Whether each change arrived exactly once, in order and as it was written."""
+        return not (self.missing or self.doubled or self.out_of_order or self.wrong or self.unexpected)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.written} written, {self.arrived} arrived, {self.missing} missing, {self.doubled} doubled, "
+            f"{self.out_of_order} out of order, {self.wrong} wrong, {self.unexpected} unexpected"
+        )
+
+
+class Checker:
+    """Takes expected changes and consumed records in any interleaving of the two.
+
+    Records of one topic must come in the order in which its partitions hold them. Not thread-safe.
+
+    Attributes:
+        verdict: what was found so far; final after `close`.
+    """
+
+    def __init__(self, tables: Iterable[TableSchema], registry: Registry) -> None:
+        """Make a checker that expects nothing yet.
+
+        Args:
+            tables: the tables whose changes are checked.
+            registry: where the records' schemas are.
+        """
+        self.verdict = Verdict()
+        self._tables = {(table.keyspace, table.name): _TableReader(table) for table in tables}
+        self._registry = registry
+        self._readers: dict[int, Reader] = {}
+        # Position -> the change, and None once it was seen (its content is not needed twice).
+        self._expected: dict[bytes, ExpectedChange | None] = {}
+        # Topic and key -> the partition of its first record, and the latest change seen.
+        self._latest: dict[tuple[str, bytes], tuple[int, tuple[int, bytes, int]]] = {}
+        self._early: defaultdict[bytes, list[Record]] = defaultdict(list)
+        self._arrived: defaultdict[tuple[str, str], dict[UnixMillis, int]] = defaultdict(dict)
+
+    def expect(self, changes: Iterable[ExpectedChange]) -> None:
+        """Add changes that were written.
+
+        Raises:
+            RegistryError: as `see`, for records that came before.
+        """
+        for change in changes:
+            position = change.stream_id + change.time + change.batch_seq_no.to_bytes(4, "big")
+            self._expected[position] = change
+            self.verdict.written += 1
+            for early in self._early.pop(position, ()):
+                self.see(early)
+
+    def arrived(self, keyspace: str, table: str) -> dict[UnixMillis, int]:
+        """How many of a table's changes were seen so far, by generation."""
+        return dict(sorted(self._arrived[keyspace, table].items()))
+
+    def see(self, record: Record) -> int | None:
+        """Look at a consumed record.
+
+        Returns:
+            The change's write timestamp in µs; None when nobody wrote it (yet), or it was seen before.
+
+        Raises:
+            RegistryError: the registry does not answer, or knows a schema no more.
+        """
+        verdict = self.verdict
+        position = record.headers.get(POSITION_HEADER, b"")
+        if position not in self._expected:
+            # It may have been read before the writer told us; `close` counts what stays.
+            self._early[position].append(record)
+            return None
+        change = self._expected[position]
+        if change is None:
+            verdict.doubled += 1
+            self._example("doubled", record)
+            return None
+        self._expected[position] = None
+        verdict.arrived += 1
+        by_generation = self._arrived[change.keyspace, change.table]
+        by_generation[change.generation_ms] = by_generation.get(change.generation_ms, 0) + 1
+        place = (record.topic, record.key or b"")
+        partition, latest = self._latest.setdefault(place, (record.partition, change.order))
+        if change.order < latest:
+            verdict.out_of_order += 1
+            self._example("out of order", record)
+        else:
+            self._latest[place] = (partition, change.order)
+        difference = self._difference(record, change)
+        if not difference and record.partition != partition:
+            difference = f"partition {record.partition}, earlier changes of its key are in {partition}"
+        if difference:
+            verdict.wrong += 1
+            self._example(f"wrong ({difference})", record)
+        return change.timestamp_us
+
+    def close(self) -> Verdict:
+        """Count what was never expected, and give the verdict."""
+        for records in self._early.values():
+            for record in records:
+                self.verdict.unexpected += 1
+                self._example("unexpected", record)
+        self._early.clear()
+        missing = ((position, change) for position, change in self._expected.items() if change is not None)
+        for position, change in islice(missing, _EXAMPLES):
+            name = f"{change.keyspace}.{change.table}"
+            self.verdict.examples.append(
+                f"missing: {name}, generation {change.generation_ms}, position {position.hex()}"
+            )
+        return self.verdict
+
+    def _difference(self, record: Record, change: ExpectedChange) -> str:
+        """What is wrong with a record; empty when nothing is."""
+        table = self._tables[(change.keyspace, change.table)]
+        try:
+            key, value = self._decode(record.key), self._decode(record.value)
+        except (DecodeError, FramingError) as error:
+            return str(error)
+        if not _same(key, table.key_of(change)):
+            return f"key {key} instead of {table.key_of(change)}"
+        expected = table.value_of(change)
+        for name, wanted in expected.items():
+            if not _same(value.get(name), wanted):
+                return f"{name}: {value.get(name)!r} instead of {wanted!r}"
+        return ""
+
+    def _decode(self, message: bytes | None) -> dict[str, Any]:
+        if message is None:
+            return {}
+        schema_id, body = unframe(message)
+        if schema_id not in self._readers:
+            self._readers[schema_id] = compile_reader(json.loads(self._registry.get(schema_id)))
+        return self._readers[schema_id](body)
+
+    def _example(self, what: str, record: Record) -> None:
+        examples = self.verdict.examples
+        if sum(example.startswith(what[:7]) for example in examples) < _EXAMPLES:
+            position = record.headers.get(POSITION_HEADER, b"").hex()
+            examples.append(f"{what}: {record.topic} [{record.partition}] {record.kafka_offset}, position {position}")
+
+
+class _TableReader:
+    """What a change of one table looks like when it is decoded."""
+
+    def __init__(self, table: TableSchema) -> None:
+        self._partition_key = _named(table.partition_key)
+        self._clustering = _named(table.clustering)
+        self._values = _named(table.values)
+
+    def key_of(self, change: ExpectedChange) -> dict[str, object]:
+        cells = zip(self._partition_key, change.partition_key, strict=True)
+        return {name: decoder(column.type)(cell) for (name, column), cell in cells}
+
+    def value_of(self, change: ExpectedChange) -> dict[str, object]:
+        clustering = list(zip(self._clustering, change.clustering, strict=True))
+        empty = [column.name for (_name, column), cell in clustering if _is_empty(column, cell)]
+        symbol = OPERATION_SYMBOLS[change.operation]
+        columns: dict[str, object] | None = None
+        if symbol in ("insert", "update"):
+            columns = {}
+            for name, column in self._values:
+                touched = column.name in change.columns
+                cell = change.columns.get(column.name)
+                columns[name] = {"value": _value(column, cell)} if touched else None
+                empty += [column.name] if _is_empty(column, cell) else []
+        return {
+            "op": symbol,
+            "key": self.key_of(change) | {name: _value(column, cell) for (name, column), cell in clustering},
+            "columns": columns,
+            "empty_columns": empty,
+            "ttl": change.ttl_s,
+            "source": {
+                "version": ENVELOPE_VERSION,
+                "keyspace": change.keyspace,
+                "table": change.table,
+                "generation_ms": change.generation_ms,
+                "stream_id": change.stream_id,
+                "time": change.time,
+                "timestamp_us": change.timestamp_us,
+                "batch_seq_no": change.batch_seq_no,
+                "last_in_group": change.last_in_group,
+            },
+        }
+
+
+def _named(columns: Iterable[Column]) -> list[tuple[str, Column]]:
+    return [(avro_name(column.name), column) for column in columns]
+
+
+def _same(found: object, wanted: object) -> bool:
+    match found, wanted:
+        case (dict(), dict()):
+            return found.keys() == wanted.keys() and all(_same(found[name], wanted[name]) for name in wanted)
+        case (UUID(), str()):
+            return str(found) == wanted
+        case (float(), float()):
+            return found == wanted or (found != found and wanted != wanted)  # NaN
+    return found == wanted
+
+
+def _is_empty(column: Column, cell: bytes | None) -> bool:
+    """Whether a cell is CQL's zero-length value of a type that has no such value in Avro."""
+    return cell == b"" and not (isinstance(column.type, NativeType) and column.type.empty_is_value)
+
+
+def _value(column: Column, cell: bytes | None) -> object:
+    return None if cell is None or _is_empty(column, cell) else decoder(column.type)(cell)

@@ -1,0 +1,103 @@
+"""Everything that must hold before the first byte is written: servers that answer and let us in, and captured tables.
+
+Used by the job at its start and by `scylla-cdc-bridge validate --online`; writes nothing anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bridge.adapters.change_log import ChangeLog
+from bridge.config import BridgeConfig
+from bridge.connections import Report, open_kafka, open_registry, open_scylla
+from bridge.errors import BridgeError, RetriableError, StartupError
+from schemas.avro_schema import key_schema, value_schema
+from schemas.errors import SchemaError
+from schemas.table_schema import TableSchema
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What was found.
+
+    Attributes:
+        tables: the schema of each configured table, in the order of the configuration.
+        nodes: ScyllaDB nodes that are known.
+    """
+
+    tables: tuple[TableSchema, ...]
+    nodes: int
+
+
+def check(config: BridgeConfig, *, report: Report, clock: Callable[[], float] = time.monotonic) -> Preflight:
+    """Look at ScyllaDB, Kafka, the registry and every table; everything that is wrong is said together.
+
+    Servers that are not there yet are waited for, `startup.patience_s` in all, each being tried at least once. Wrong
+    credentials are not tried again.
+
+    Args:
+        config: the job's configuration.
+        report: gets a line for each try that failed and for each server that answers.
+        clock: monotonic seconds.
+
+    Raises:
+        StartupError: one or more problems, a line each.
+    """
+    deadline_s = clock() + config.startup.patience_s
+    problems: list[str] = []
+
+    def attempt(step: Callable[[float], T]) -> T | None:
+        try:
+            return step(max(0.0, deadline_s - clock()))
+        except StartupError as error:
+            problems.append(str(error))
+            return None
+
+    found = attempt(lambda left_s: _tables(config, problems, report, left_s))
+    attempt(lambda left_s: _kafka(config, report, left_s))
+    attempt(lambda left_s: _registry(config, report, left_s))
+    if problems or found is None:
+        raise StartupError("\n".join(problems))
+    return found
+
+
+def _tables(config: BridgeConfig, problems: list[str], report: Report, patience_s: float) -> Preflight:
+    session = open_scylla(config, report=report, patience_s=patience_s)
+    try:
+        nodes = session.node_count
+        report(f"ScyllaDB at {session.address} answers ({nodes} node{'' if nodes == 1 else 's'} known)")
+        log = ChangeLog(session)
+        schemas = []
+        for table in config.tables:
+            try:
+                schema = log.check_captured(table.keyspace, table.table)
+                # A column type that can't be carried is better known now than at the first change.
+                key_schema(schema)
+                value_schema(schema)
+            except RetriableError as error:
+                raise StartupError(str(error)) from error
+            except (BridgeError, SchemaError) as error:
+                problems.append(str(error))
+            else:
+                schemas.append(schema)
+    finally:
+        session.close()
+    return Preflight(tuple(schemas), nodes)
+
+
+def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> None:
+    open_kafka(config, report=report, patience_s=patience_s)
+    report(f"Kafka at {', '.join(config.kafka.bootstrap_servers)} answers")
+
+
+def _registry(config: BridgeConfig, report: Report, patience_s: float) -> None:
+    registry = open_registry(config, report=report, patience_s=patience_s)
+    try:
+        report(f"Schema registry at {registry.address} answers")
+    finally:
+        registry.close()

@@ -1,0 +1,387 @@
+"""The command line: which command does what, and what becomes of errors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge import cli, commands, connections, preflight
+from bridge.adapters.kafka import Record
+from bridge.config import BridgeConfig, RegistrySettings
+from bridge.connections import asking_registry, make_registry
+from bridge.errors import BridgeError, ConfigError, DataLossError, RetriableError, StartupError
+from bridge.model.cursors import Cursor, LaneProgress, Layout
+from bridge.model.times import UnixMillis
+from bridge.status import ProgressSource
+from schemas.errors import RegistryError
+from tests.unit.schemas.example_tables import table
+
+CONFIG = """\
+name: job
+scylla: {contact_points: "127.0.0.1:9042"}
+kafka: {bootstrap_servers: "127.0.0.1:9092"}
+registry: {url: "http://127.0.0.1:8081"}
+tables: [shop.orders, {name: shop.lines, topic: lines, lanes: 2, start: latest}]
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "bridge.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return str(path)
+
+
+def _main(*words: str) -> int:
+    return cli.main(words)
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            [],
+            ["fly"],
+            ["run"],
+            ["consume", "-c", "x", "--max", "0"],
+            ["consume", "-c", "x", "--max", "many"],
+            ["status", "-c", "x", "--log-level", "loud"],
+        ],
+    )
+    def test_not_understood(self, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        """A command line that is not understood is refused with status 2."""
+        assert _main(*words) == 2
+        assert "error: " in capsys.readouterr().err
+
+    def test_help(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """The help names every command and imports none of them."""
+        assert _main("--help") == 0
+        text = capsys.readouterr().out
+        for name in ("run", "validate", "status", "consume", "example", "local", "demo"):
+            assert f"    {name} " in text
+
+    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """The version is the installed distribution's."""
+        assert _main("--version") == 0
+        assert capsys.readouterr().out.startswith("scylla-cdc-bridge ")
+
+    def test_example(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """The printed example is a good configuration."""
+        assert _main("example") == 0
+        (tmp_path / "new.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
+        assert _main("validate", "-c", str(tmp_path / "new.yaml")) == 0
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("error", "status"),
+        [
+            (ConfigError(["bridge.yaml:1: a", "bridge.yaml:2: b"]), 2),
+            (StartupError("Kafka at a:1 is not reachable\ntable a.b: no CDC"), 2),
+            (RetriableError("Kafka at a:1 went away"), 1),
+            (DataLossError("gone"), 1),
+            (RegistryError("unknown", retriable=False), 1),
+            (KeyboardInterrupt(), 130),
+        ],
+    )
+    def test_status(
+        self, error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """What was refused ends with 2, what failed with 1; each line of the message is marked as an error."""
+        monkeypatch.setattr(commands, "status", _raising(error))
+        assert _main("status", "-c", "x") == status
+        lines = capsys.readouterr().err.splitlines()
+        assert lines == [f"scylla-cdc-bridge: error: {line}" for line in str(error).splitlines()]
+
+    def test_unexpected(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        """An error that nobody thought of has its type in the message, and a traceback only at level debug."""
+        monkeypatch.setattr(commands, "status", _raising(ZeroDivisionError("by zero")))
+        assert _main("status", "-c", "x") == 1
+        text = capsys.readouterr().err
+        assert text.startswith("scylla-cdc-bridge: error: ZeroDivisionError: by zero (please report this")
+        assert "Traceback" not in text
+        assert _main("status", "-c", "x", "--log-level", "debug") == 1
+        assert "Traceback" in capsys.readouterr().err
+
+    def test_closed_pipe(self, tmp_path: Path) -> None:
+        """A reader that has seen enough, as `head`, is no failure."""
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        saved = os.dup(1)
+        try:
+            os.dup2(write_end, 1)
+            os.close(write_end)
+            code = os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-m", "bridge.cli", "example"])
+        finally:
+            os.dup2(saved, 1)
+            os.close(saved)
+        assert code == 0
+
+
+def _raising(error: BaseException) -> Any:
+    def command(_arguments: argparse.Namespace) -> int:
+        raise error
+
+    return command
+
+
+class TestRun:
+    def test_becomes_the_job(self, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """`run` replaces itself with the Python job, so that the job gets the signals."""
+        called: list[Any] = []
+        monkeypatch.setattr(os, "execv", lambda *words: called.append(words))
+        with pytest.raises(AssertionError, match="execv came back"):
+            commands.run(argparse.Namespace(config=config, once=True, log_level="debug"))
+        assert called == [
+            (sys.executable, [sys.executable, "-m", "spark.job", "-c", config, "--log-level", "debug", "--once"])
+        ]
+
+    def test_bad_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A wrong file is refused before Spark is started."""
+        monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("started"))
+        assert _main("run", "-c", str(tmp_path / "nothing.yaml")) == 2
+        assert "nothing.yaml: can't be read" in capsys.readouterr().err
+
+
+class TestValidate:
+    def test_plan(self, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """A good file is followed by what the job would do with it."""
+        assert _main("validate", "-c", config) == 0
+        text = capsys.readouterr().out
+        assert "no problem found" in text
+        for part in (
+            "topic           shop.orders",
+            "job.progress.shop.lines",
+            "lanes           2",
+            "start           latest",
+        ):
+            assert part in text
+
+    def test_online(self, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        """With --online the servers and tables are looked at too."""
+        asked: list[str] = []
+        monkeypatch.setattr(preflight, "check", lambda config, report: asked.append(config.name))
+        assert _main("validate", "-c", config, "--online") == 0
+        assert asked == ["job"]
+        monkeypatch.setattr(preflight, "check", lambda config, report: _raising(StartupError("no CDC"))(None))
+        assert _main("validate", "-c", config, "--online") == 2
+        assert "error: no CDC" in capsys.readouterr().err
+
+
+class TestStatus:
+    @pytest.fixture(autouse=True)
+    def _kafka(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        cursor = Cursor.at_start_of(UnixMillis(1_700_000_000_000))
+        raw = LaneProgress(0, Layout(1, cursor), cursor).to_bytes()
+        source = ProgressSource(lambda topic: int(topic == "job.progress.shop.lines"), lambda _topic, _lane: raw)
+        monkeypatch.setattr(commands, "open_kafka", lambda *_, **__: None)
+        monkeypatch.setattr(ProgressSource, "of_kafka", lambda *_: source)
+
+    def test_plain(self, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """Without a terminal there are plain lines."""
+        assert _main("status", "-c", config) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in lines] == ["table", "shop.orders", "shop.lines"]
+
+    def test_json(self, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """With --json there is one document."""
+        assert _main("status", "-c", config, "--json") == 0
+        document = json.loads(capsys.readouterr().out)
+        assert [len(one["lanes"]) for one in document["tables"]] == [0, 1]
+
+    def test_watch(self, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        """With --watch it is shown again and again until Ctrl-C, which is the usual end."""
+        pauses = []
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(commands, "time", SimpleNamespace(sleep=pause, time_ns=lambda: 1_700_000_001_000_000_000))
+        assert _main("status", "-c", config, "--json", "--watch") == 0
+        assert len(capsys.readouterr().out.splitlines()) == 3
+
+    def test_terminal(self, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        """On a terminal there is a table."""
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        assert _main("status", "-c", config) == 0
+        assert "┃" in capsys.readouterr().out
+
+
+class _Reader:
+    """A topic with one tombstone, then Ctrl-C."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self._polls = [[Record("lines", 0, 3, None, None, {}, 0)]]
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def follow(self, topic: str, partitions: list[int], *, from_end: bool = False) -> None:
+        assert (topic, partitions, from_end) == ("lines", [0, 1], True)
+
+    def poll(self, most: int, timeout_s: float) -> list[Record]:
+        if not self._polls:
+            raise KeyboardInterrupt
+        return self._polls.pop(0)
+
+
+class TestConsume:
+    @pytest.fixture(autouse=True)
+    def _servers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        admin = SimpleNamespace(partitions=lambda topic: 2 if topic == "lines" else 0)
+        monkeypatch.setattr(commands, "open_kafka", lambda *_, **__: admin)
+        registry = SimpleNamespace(get=lambda _: "", close=lambda: None)
+        monkeypatch.setattr(commands, "open_registry", lambda *_, **__: registry)
+        monkeypatch.setattr(commands, "CommittedReader", _Reader)
+
+    @pytest.mark.parametrize("which", [["shop.lines"], ["--topic", "lines"]])
+    def test_prints_until_interrupted(self, config: str, which: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        """Records of a table's topic, or of a topic, are printed; Ctrl-C is a clean end."""
+        assert _main("consume", "-c", config, *which) == 0
+        assert capsys.readouterr().out == "1970-01-01T00:00:00.000Z lines[0]@3 a tombstone (no key)\n"
+
+    @pytest.mark.parametrize(
+        ("which", "words"),
+        [
+            ([], "name either a TABLE or a --topic"),
+            (["shop.lines", "--topic", "lines"], "name either a TABLE or a --topic"),
+            (["shop.others"], "table shop.others is not among the tables of"),
+            (["shop.orders"], "topic shop.orders does not exist"),
+        ],
+    )
+    def test_refused(self, config: str, which: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """What can't be read is refused with what is known instead."""
+        assert _main("consume", "-c", config, *which) == 2
+        assert words in capsys.readouterr().err
+
+
+class TestDelegated:
+    def test_local(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """`local` is done by its own module, with its own arguments."""
+        assert _main("local", "status", "--folder", str(tmp_path)) == 2
+        assert "No local stack runs in" in capsys.readouterr().err
+
+    def test_missing_extra(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        """A command whose libraries are not installed says which and how to install them."""
+
+        def fail(_module: str) -> None:
+            raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+        monkeypatch.setattr(cli, "import_module", fail)
+        assert _main("demo") == 2
+        assert "needs the Python module matplotlib" in capsys.readouterr().err
+
+
+class TestPreflight:
+    @pytest.fixture
+    def settings(self, config: str) -> BridgeConfig:
+        return commands.config_file.load(config)
+
+    def _servers(self, monkeypatch: pytest.MonkeyPatch, **answers: object) -> list[float]:
+        """Servers that answer with an object or an error; the patience that each was given."""
+        patience: list[float] = []
+
+        def opening(answer: object) -> Any:
+            def open_one(_config: object, *, report: object, patience_s: float) -> object:
+                patience.append(patience_s)
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+
+            return open_one
+
+        session = SimpleNamespace(node_count=3, address="a:1", close=lambda: None)
+        registry = SimpleNamespace(address="http://a", close=lambda: None)
+        monkeypatch.setattr(preflight, "open_scylla", opening(answers.get("scylla", session)))
+        monkeypatch.setattr(preflight, "open_kafka", opening(answers.get("kafka", object())))
+        monkeypatch.setattr(preflight, "open_registry", opening(answers.get("registry", registry)))
+        captured = answers.get("captured", {})
+
+        def check_captured(keyspace: str, name: str) -> object:
+            found = captured.get(name) if isinstance(captured, dict) else None
+            if isinstance(found, Exception):
+                raise found
+            return found or table({"pk": "int"}, keyspace=keyspace, name=name)
+
+        monkeypatch.setattr(preflight, "ChangeLog", lambda _: SimpleNamespace(check_captured=check_captured))
+        return patience
+
+    def test_good(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """When all is well, each server is named as answering and the tables' schemas are given."""
+        self._servers(monkeypatch)
+        lines: list[str] = []
+        found = preflight.check(settings, report=lines.append)
+        assert [one.full_name for one in found.tables] == ["shop.orders", "shop.lines"]
+        assert found.nodes == 3
+        assert lines[0] == "ScyllaDB at a:1 answers (3 nodes known)"
+        assert len(lines) == 3
+
+    def test_everything_wrong(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Every table's and every server's problem is told at once."""
+        self._servers(
+            monkeypatch,
+            captured={"orders": StartupError("no table orders"), "lines": table({"pk": "int"}, {}, {"v": "list<int>"})},
+            kafka=StartupError("no Kafka"),
+            registry=StartupError("no registry"),
+        )
+        with pytest.raises(StartupError) as caught:
+            preflight.check(settings, report=lambda _: None)
+        lines = str(caught.value).splitlines()
+        assert [lines[0], *lines[2:]] == ["no table orders", "no Kafka", "no registry"]
+        assert "list<int>" in lines[1]
+        assert "not supported" in lines[1]
+
+    def test_one_patience_for_all(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The servers share one patience, so that three that are down do not take three times as long."""
+        patience = self._servers(monkeypatch, scylla=StartupError("no ScyllaDB"))
+        clock = iter([0.0, 0.0, 60.0, 100.0])
+        with pytest.raises(StartupError, match=r"^no ScyllaDB$"):
+            preflight.check(settings, report=lambda _: None, clock=lambda: next(clock))
+        assert patience == [60.0, 0.0, 0.0]
+
+
+class TestRegistry:
+    @pytest.mark.parametrize(("retriable", "kind"), [(True, RetriableError), (False, StartupError)])
+    def test_errors(self, retriable: bool, kind: type[BridgeError]) -> None:
+        """The registry's errors become ours: what may pass is tried again, the rest is refused."""
+
+        def fail() -> None:
+            raise RegistryError("no", retriable=retriable)
+
+        with pytest.raises(kind, match=r"^no$"):
+            asking_registry(fail)
+
+    def test_credentials_do_not_show(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The registry's password is read where it is used, and shows nowhere."""
+        monkeypatch.setenv("PASSWORD_OF_TEST", "hunter2")
+        settings = {"url": "http://a:1", "username": "u", "password": {"env": "PASSWORD_OF_TEST"}}
+        registry = make_registry(RegistrySettings.model_validate(settings))
+        assert "hunter2" not in repr(registry)
+        registry.close()
+
+    def test_patience_is_the_configurations(self, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Unless told otherwise, a server is waited for as long as the configuration says."""
+        asked: list[float] = []
+        monkeypatch.setattr(
+            connections,
+            "with_patience",
+            lambda _what, _address, _attempt, *, patience_s, report: asked.append(patience_s),
+        )
+        settings = commands.config_file.load(config)
+        connections.open_scylla(settings, report=lambda _: None)
+        connections.open_scylla(settings, report=lambda _: None, patience_s=1)
+        assert asked == [60, 1]

@@ -1,0 +1,123 @@
+"""The configuration's shape: defaults, secrets, tables and topics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from bridge.config import BridgeConfig, Secret, SourceConfig, validate
+from bridge.errors import StartupError
+
+SMALLEST: dict[str, Any] = {
+    "name": "orders",
+    "scylla": {"contact_points": "10.0.0.1:9042, [::1]:9042"},
+    "kafka": {"bootstrap_servers": ["10.0.0.2:9092"]},
+    "registry": {"url": "http://10.0.0.3:8081"},
+    "tables": ["shop.orders", {"name": 'Shop."Line Items"', "topic": "{table}.lines", "lanes": 3}],
+}
+
+
+def _with(path: str, value: object) -> dict[str, Any]:
+    section, _, name = path.partition(".")
+    return {**SMALLEST, section: {**SMALLEST.get(section, {}), name: value} if name else value}
+
+
+def test_smallest() -> None:
+    """What has no default is enough; a table may be its name alone and addresses one text."""
+    config = validate(SMALLEST)
+    assert config.scylla.contact_points == ("10.0.0.1:9042", "[::1]:9042")
+    assert [(table.keyspace, table.table) for table in config.tables] == [("shop", "orders"), ("shop", "Line Items")]
+    assert config.reading.confidence_ms == 10_000
+
+
+def test_topics() -> None:
+    """A table's own topic wins over the pattern, and both fill in keyspace and table."""
+    first, _ = (
+        config := validate({**SMALLEST, "tables": ["shop.orders", {"name": "shop.a", "topic": "x.{table}"}]})
+    ).tables
+    assert config.topic_of(first) == "shop.orders"
+    assert config.topic_of(config.table("shop", "a")) == "x.a"
+    assert config.progress_topic_of(first) == "orders.progress.shop.orders"
+    with pytest.raises(KeyError):
+        config.table("shop", "nothing")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("tables", ["a.b", "A.B"], "named twice"),
+        ("tables", ["a.b", {"name": "a.c", "topic": "a.b"}], "one topic for several tables"),
+        ("tables", ["no_keyspace"], "is not keyspace.table"),
+        ("tables", [], "at least 1"),
+        ("name", "has blanks", "pattern"),
+        ("scylla.contact_points", ["10.0.0.1"], "is not host:port"),
+        ("scylla.contact_points", ["10.0.0.1:0"], "is not host:port"),
+        ("scylla.username", "someone", "go together"),
+        ("registry.username", "someone", "go together"),
+        ("kafka.properties", {"transactional.id": "mine"}, "exactly-once depends on it"),
+        ("kafka.properties", {"sasl.password": "hunter2"}, "can't stand in the file"),
+        ("reading.start", "2026-01-31T12:00:00", "UTC offset"),
+        ("reading.start", "yesterday", "earliest"),
+        ("reading.confidence_ms", -1, "greater than or equal to 0"),
+        ("reading.confidence", 1, "Extra inputs"),
+    ],
+)
+def test_refused(path: str, value: object, words: str) -> None:
+    """What can't be meant is refused, and the message never holds the values."""
+    with pytest.raises(ValidationError) as caught:
+        validate(_with(path, value))
+    assert words in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_frozen() -> None:
+    """A configuration does not change once it is checked."""
+    config = validate(SMALLEST)
+    with pytest.raises(ValidationError):
+        config.name = "another"  # type: ignore[misc]  # that is the point
+
+
+def test_json_and_back() -> None:
+    """A configuration survives its way to Spark's workers as JSON."""
+    config = validate({**SMALLEST, "reading": {"start": "2026-01-31T12:00:00+01:00"}})
+    assert BridgeConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_source_by_itself() -> None:
+    """The source needs one table and a cluster, nothing of Kafka."""
+    assert SourceConfig.model_validate({"scylla": SMALLEST["scylla"], "table": "a.b"}).table.keyspace == "a"
+
+
+class TestSecret:
+    def test_from_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A secret is read where it is used, and is not in the repr."""
+        monkeypatch.setenv("PASSWORD_OF_TEST", "hunter2")
+        secret = Secret(env="PASSWORD_OF_TEST")
+        assert secret.reveal() == "hunter2"
+        assert "hunter2" not in repr(secret)
+
+    def test_from_file(self, tmp_path: Path) -> None:
+        """A rotated secret is seen at its next use; the newline that editors add is dropped."""
+        file = tmp_path / "password"
+        secret = Secret(file=file)
+        for password in ("hunter2", "hunter3"):
+            file.write_text(password + "\n", encoding="utf-8")
+            assert secret.reveal() == password
+
+    def test_absent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A secret that is not there is named by its place."""
+        monkeypatch.delenv("PASSWORD_OF_TEST", raising=False)
+        with pytest.raises(StartupError, match="PASSWORD_OF_TEST is not set"):
+            Secret(env="PASSWORD_OF_TEST").reveal()
+        with pytest.raises(StartupError, match="can't be read: No such file"):
+            Secret(file=tmp_path / "nothing").reveal()
+
+    @pytest.mark.parametrize("value", ["hunter2", {}, {"env": "A", "file": "b"}])
+    def test_in_plain_text(self, value: object) -> None:
+        """A secret in the file itself is refused without being repeated."""
+        with pytest.raises(ValidationError) as caught:
+            validate({**SMALLEST, "scylla": {"contact_points": "a:1", "username": "u", "password": value}})
+        assert "hunter2" not in str(caught.value)

@@ -1,0 +1,244 @@
+"""Reading a change topic for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from bridge.adapters.kafka import Record
+from bridge.change_text import Position
+from bridge.consume import ChangePrinter, Wanted, records
+from bridge.errors import RetriableError
+from schemas.envelope import TableCodec
+from schemas.errors import RegistryError
+from schemas.table_schema import TableSchema
+from schemas.wire_format import frame
+from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, row, table
+from tests.unit.schemas.recorded_cells import RECORDED
+
+ORDERS = table(
+    {"pk": "int"},
+    {"ck": "text"},
+    {"note": "text", "price": "decimal", "first name": "text", "raw": "blob", "seen": "timestamp", "day": "date"},
+    keyspace="shop",
+    name="orders",
+)
+KEY: Mapping[str, bytes | None] = {"pk": bytes([0, 0, 0, 7]), "ck": b"it's"}
+TRUE = b"\x01"
+POSITION = STREAM + TIME + bytes([0, 0, 0, 3])
+POSITION_TEXT = "0xc0a8000000000000000000000000c0a1/b223c55e-6d07-11ea-7654-24e4fb3f20b9/3"
+
+
+def _record(value: bytes | None, *, partition: int = 0, at: int = 5, position: bytes = POSITION) -> Record:
+    return Record("shop.orders", partition, at, b"\x01", value, {"cdc.position": position}, 1_700_000_000_123)
+
+
+def _encoded(
+    of: TableSchema, cells: Mapping[str, bytes | None], operation: int, ttl: bytes | None = None
+) -> tuple[str, bytes]:
+    codec = TableCodec(of, log_columns(of))
+    body = codec.encode_value(
+        row(of, dict(cells), ttl), operation=operation, generation_ms=1_700_000_000_000, last_in_group=True
+    )
+    return codec.value_avro_schema, frame(9, body)
+
+
+def _line(
+    cells: Mapping[str, bytes | None], operation: int = 1, *, as_json: bool = False, ttl: bytes | None = None
+) -> str:
+    schema, value = _encoded(ORDERS, cells, operation, ttl)
+    return ChangePrinter(lambda _: schema, as_json=as_json).line(_record(value))
+
+
+class TestLine:
+    def test_update(self) -> None:
+        """A line has time, table, operation, key, what was touched (null included) and position; nothing else."""
+        cells = {**KEY, "price": bytes([0, 0, 0, 2, 4, 210]), "cdc$deleted_note": TRUE}
+        assert _line(cells) == (
+            '2020-03-23T13:10:40.910883Z shop.orders update pk=7 ck="it\'s" | note=null price=12.34 @ ' + POSITION_TEXT
+        )
+
+    def test_ttl(self) -> None:
+        """A time to live is shown in seconds."""
+        assert " | raw=0xff00 ttl=60s @ " in _line({**KEY, "raw": b"\xff\0"}, ttl=(60).to_bytes(8, "big"))
+
+    def test_names_and_calendars(self) -> None:
+        """Columns have their CQL names; instants and days are readable, and beyond the calendar stay numbers."""
+        cells = {**KEY, "first name": b"\x1b[31m", "seen": bytes(8), "day": (1 << 31).to_bytes(4, "big")}
+        text = _line(cells)
+        assert " day=1970-01-01 'first name'='\\x1b[31m' seen=1970-01-01T00:00:00.000Z @" in text
+        far = {"seen": ((1 << 63) - 1).to_bytes(8, "big"), "day": bytes(4)}
+        assert " day=-2147483648 days seen=9223372036854775807 ms @" in _line({**KEY, **far})
+
+    @pytest.mark.parametrize(
+        ("operation", "name"), [(2, "insert"), (3, "row_delete"), (5, "range_delete"), (99, "unknown")]
+    )
+    def test_operations(self, operation: int, name: str) -> None:
+        """Each operation has its name."""
+        assert f" shop.orders {name} pk=7 " in _line(KEY, operation)
+
+    def test_partition_delete(self) -> None:
+        """A change of a whole partition shows only the partition key."""
+        assert "partition_delete pk=7 @ " in _line({"pk": KEY["pk"]}, 4)
+
+    def test_empty(self) -> None:
+        """CQL's zero-length value is told apart from null."""
+        assert "| day=empty @" in _line({**KEY, "day": b""})
+
+
+class TestJson:
+    def test_update(self) -> None:
+        """A document has the same, null being "set to null" and what was not touched being absent."""
+        cells = {**KEY, "raw": b"\xff", "cdc$deleted_note": TRUE}
+        assert json.loads(_line(cells, as_json=True, ttl=(60).to_bytes(8, "big"))) == {
+            "time": "2020-03-23T13:10:40.910883Z",
+            "table": "shop.orders",
+            "op": "update",
+            "key": {"pk": 7, "ck": "it's"},
+            "columns": {"note": None, "raw": "0xff"},
+            "empty_columns": [],
+            "ttl": 60,
+            "generation": "2023-11-14T22:13:20.000Z",
+            "last_in_group": True,
+            "position": POSITION_TEXT,
+            "partition": 0,
+            "offset": 5,
+            "schema_id": 9,
+        }
+
+    def test_delete(self) -> None:
+        """A delete has no columns."""
+        assert json.loads(_line(KEY, 3, as_json=True))["columns"] is None
+
+
+@pytest.mark.parametrize(("cql_type", "raw", "expected"), RECORDED)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_every_value(cql_type: str, raw: str, expected: object, as_json: bool) -> None:
+    """Every recorded value of every type can be shown, and as JSON that everyone reads."""
+    example = table({"pk": "int"}, {}, {"v": cql_type})
+    schema, value = _encoded(example, {"pk": bytes(4), "v": bytes.fromhex(raw)}, 1)
+    text = ChangePrinter(lambda _: schema, as_json=as_json).line(_record(value))
+    if as_json:
+        columns = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["columns"]
+        if isinstance(expected, bool | int) and cql_type not in ("timestamp", "date", "time"):
+            assert columns == {"v": expected}
+    assert text.isprintable()
+
+
+class TestWhatIsNoChange:
+    def _printed(self, value: bytes | None, schema: str = '"string"', *, as_json: bool = False) -> str:
+        return ChangePrinter(lambda _: schema, as_json=as_json).line(_record(value))
+
+    def test_tombstone(self) -> None:
+        """A tombstone is shown as one, with its place and key."""
+        assert self._printed(None) == "2023-11-14T22:13:20.123Z shop.orders[0]@5 a tombstone (key 0x01)"
+
+    def test_no_frame(self) -> None:
+        """Bytes without the registry's frame are no reason to stop."""
+        assert "not readable: first byte is 0x7b" in self._printed(b'{"lane":0}')
+        assert json.loads(self._printed(b"x", as_json=True))["offset"] == 5
+
+    def test_other_schema(self) -> None:
+        """A record of another schema is shown as that."""
+        schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
+        assert "a record of another schema" in self._printed(frame(9, b"\x02"), schema)
+
+    def test_damaged(self) -> None:
+        """A body that does not fit its schema is said to be unreadable."""
+        schema, value = _encoded(ORDERS, KEY, 1)
+        assert "not readable: " in self._printed(value[:-1], schema)
+
+    def test_registry(self) -> None:
+        """A schema that the registry does not know is shown; a registry that does not answer is an error."""
+
+        def printer(*, retriable: bool) -> ChangePrinter:
+            def ask(_schema_id: int) -> str:
+                raise RegistryError("schema 9 is not there", retriable=retriable)
+
+            return ChangePrinter(ask, as_json=False)
+
+        assert "not readable: schema 9" in printer(retriable=False).line(_record(frame(9, b"")))
+        with pytest.raises(RegistryError):
+            printer(retriable=True).line(_record(frame(9, b"")))
+
+    def test_position_from_the_envelope(self) -> None:
+        """Without a good position header, the envelope says where the change stands."""
+        schema, value = _encoded(ORDERS, KEY, 1)
+        text = ChangePrinter(lambda _: schema, as_json=False).line(_record(value, position=b"short"))
+        assert text.endswith(POSITION_TEXT.replace("/3", "/0"))
+
+
+def test_position() -> None:
+    """A position is stream id, timeuuid and batch_seq_no, which is signed."""
+    position = Position.from_header(STREAM + TIME + b"\xff\xff\xff\xff")
+    assert position == Position(STREAM, TIME, -1)
+    assert Position.from_header(b"") is None
+
+
+class _Topic:
+    """A topic whose polls give what the test says."""
+
+    def __init__(self, *polls: list[Record], last: dict[int, bytes] | None = None) -> None:
+        self._polls = list(polls)
+        self._last = last or {}
+        self.followed: list[tuple[list[int], bool]] = []
+
+    def follow(self, topic: str, partitions: list[int], *, from_end: bool = False) -> None:
+        assert topic == "shop.orders"
+        self.followed.append((partitions, from_end))
+
+    def poll(self, most: int, timeout_s: float) -> list[Record]:
+        assert most > 0
+        assert timeout_s <= 1, "Ctrl-C has to get through"
+        if not self._polls:
+            raise KeyboardInterrupt
+        return self._polls.pop(0)
+
+    def last_value(self, topic: str, partition: int, timeout_s: float) -> bytes | None:
+        return self._last.get(partition)
+
+
+def _values(topic: _Topic, wanted: Wanted) -> list[bytes | None]:
+    return [record.value for record in records(topic, wanted)]
+
+
+A, B, C, D = (_record(value, partition=partition) for value, partition in ((b"a", 0), (b"b", 1), (b"c", 0), (b"d", 1)))
+
+
+class TestRecords:
+    def test_new_ones(self) -> None:
+        """Without being told otherwise, reading starts at the end and goes on until Ctrl-C."""
+        topic = _Topic([A], [], [B])
+        found = []
+        with pytest.raises(KeyboardInterrupt):
+            for record in records(topic, Wanted("shop.orders", 2)):
+                found.append(record)  # noqa: PERF402  # what was found counts even though the loop is interrupted
+        assert found == [A, B]
+        assert topic.followed == [([0, 1], True)]
+
+    def test_most(self) -> None:
+        """No more than the wanted number is given, even out of the middle of a poll."""
+        assert _values(_Topic([A, B, C]), Wanted("shop.orders", 2, from_beginning=True, most=2)) == [b"a", b"b"]
+
+    def test_until_end(self) -> None:
+        """Reading ends when each partition has come to the record that was its last at the start."""
+        topic = _Topic([A], [], [B, C, D], last={0: b"c", 1: b"b"})
+        assert _values(topic, Wanted("shop.orders", 3, from_beginning=True, until_end=True)) == [b"a", b"b", b"c"]
+        assert topic.followed == [([0, 1, 2], False)]
+
+    def test_until_the_end_of_nothing(self) -> None:
+        """An empty topic has ended already, and so has what begins at the end."""
+        assert _values(_Topic(), Wanted("shop.orders", 2, from_beginning=True, until_end=True)) == []
+        assert _values(_Topic(last={0: b"a"}), Wanted("shop.orders", 2, until_end=True)) == []
+
+    def test_kafka_fails(self) -> None:
+        """What Kafka reports is not held back."""
+
+        class Failing(_Topic):
+            def poll(self, most: int, timeout_s: float) -> list[Record]:
+                raise RetriableError("gone")
+
+        with pytest.raises(RetriableError, match="gone"):
+            _values(Failing(), Wanted("shop.orders", 1))

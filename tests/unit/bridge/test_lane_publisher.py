@@ -1,0 +1,191 @@
+"""Publishing a lane: each record once, whatever dies where."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bridge.errors import DataLossError, FencedError
+from bridge.lane_publisher import LanePublisher
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, Window
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.publishing import LaneTask
+from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Crash, clients, crash_points
+
+G = UnixMillis(1000)
+SINCE = Cursor(G, UnixMicros(0))
+LAYOUT = Layout(1, SINCE)
+Position = tuple[int, int]
+
+
+def batch(start: int, end: int, layout: Layout = LAYOUT) -> LaneTask:
+    window = Window(G, UnixMicros(start), UnixMicros(end))
+    return LaneTask("ks", "t", 0, PlannedBatch(window, layout, Cursor(G, UnixMicros(end))))
+
+
+def position(time_us: int, seq: int) -> bytes:
+    return bytes(16) + timeuuid_of(UnixMicros(time_us), bytes(8)) + seq.to_bytes(4, "big")
+
+
+def records(start: int, end: int) -> list[tuple[int, int]]:
+    """Groups of one to four records, one each microsecond."""
+    return [(time_us, seq) for time_us in range(start, end) for seq in range(1 + time_us % 4)]
+
+
+def make(broker: Broker, *, most_records: int = 1000) -> LanePublisher:
+    return LanePublisher(
+        clients(broker, "id"),
+        lambda: broker.markers.get(0),
+        progress_topic=PROGRESS,
+        most_records=most_records,
+        most_bytes=10**9,
+    )
+
+
+def first_start(broker: Broker) -> None:
+    make(broker).write_progress(LaneProgress(0, LAYOUT, SINCE))
+
+
+def work(publisher: LanePublisher, task: LaneTask, *, fresh: bool) -> None:
+    window = task.batch.window
+    publisher.start(task, fresh=fresh)
+    assert window.end_us is not None
+    for time_us, seq in records(window.start_us, window.end_us):
+        publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), [])
+    publisher.finish()
+
+
+def expected(end: int) -> list[tuple[bytes, bytes]]:
+    return [(b"key", b"%d.%d" % (time_us, seq)) for time_us, seq in records(0, end)]
+
+
+@pytest.mark.parametrize("most_records", [1, 3, 1000])
+@pytest.mark.parametrize("point", list(crash_points()))
+def test_crash_matrix(point: str, most_records: int) -> None:
+    """Whichever step the process dies at, the next attempt ends with each record once, in order."""
+    broker = Broker()
+    first_start(broker)
+    publisher = make(broker, most_records=most_records)
+    work(publisher, batch(0, 10), fresh=False)
+    broker.crash_at = point
+    if point in ("before init", "after init"):
+        publisher = make(broker, most_records=most_records)  # another process: it must open the id first
+    with pytest.raises(Crash):
+        work(publisher, batch(10, 20), fresh=False)
+    work(make(broker, most_records=most_records), batch(10, 20), fresh=True)
+    assert broker.committed["topic"] == expected(20)
+    assert LaneProgress.from_bytes(broker.markers[0]) == LaneProgress(0, LAYOUT, Cursor(G, UnixMicros(20)))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_attempts_of_many_processes(seed: int) -> None:
+    """Crashes at random steps, zombies that wake up and windows that are replayed: still each record once."""
+    rng = random.Random(seed)
+    broker = Broker()
+    first_start(broker)
+    zombies: list[LanePublisher] = []
+    publisher, end = make(broker, most_records=rng.choice([1, 4, 50])), 0
+    while end < 60:
+        start, end = end, end + rng.randint(1, 15)
+        task, fresh = batch(start, end), False
+        while True:
+            broker.crash_at = rng.choice([None, None, *crash_points()])
+            try:
+                work(publisher, task, fresh=fresh)
+            except Crash:
+                zombies.append(publisher)
+                publisher, fresh = make(broker, most_records=rng.choice([1, 4, 50])), rng.random() < 0.5
+                continue
+            if rng.random() < 0.2:  # Spark did not learn of it and replays the window
+                publisher, fresh = make(broker), True
+                continue
+            break
+        broker.crash_at = None
+        for zombie in zombies[-2:]:
+            with pytest.raises((FencedError, AssertionError)):
+                zombie.publish("topic", b"key", b"zombie", position(10**6, 0), [])
+                zombie.finish()
+    assert broker.committed["topic"] == expected(end)
+
+
+def test_held_id_is_kept_from_batch_to_batch() -> None:
+    """A process that stands where the window begins need not open its id again."""
+    broker = Broker()
+    first_start(broker)
+    publisher = make(broker)
+    for start in range(0, 30, 10):
+        work(publisher, batch(start, start + 10), fresh=False)
+    assert broker.epochs["id"] == 1
+    assert broker.committed["topic"] == expected(30)
+
+
+def test_process_that_missed_batches_opens_the_id_anew() -> None:
+    """A lane that wandered to another process and back is not trusted."""
+    broker = Broker()
+    first_start(broker)
+    here, there = make(broker), make(broker)
+    work(here, batch(0, 10), fresh=False)
+    work(there, batch(10, 20), fresh=False)
+    work(here, batch(20, 30), fresh=False)
+    assert broker.committed["topic"] == expected(30)
+
+
+def test_window_without_changes_moves_the_cursor() -> None:
+    """The cursor is committed even when there was nothing to publish."""
+    broker = Broker()
+    first_start(broker)
+    publisher = make(broker)
+    publisher.start(batch(0, 10), fresh=False)
+    assert publisher.finish() == LaneProgress(0, LAYOUT, Cursor(G, UnixMicros(10)))
+    assert "topic" not in broker.committed
+
+
+def test_committed_window_costs_no_transaction() -> None:
+    """A replay of a finished window neither publishes nor commits."""
+    broker = Broker()
+    first_start(broker)
+    work(make(broker), batch(0, 10), fresh=False)
+    before = broker.transactions
+    work(make(broker), batch(0, 10), fresh=True)
+    assert broker.transactions == before
+    assert broker.committed["topic"] == expected(10)
+
+
+def test_transactions_end_between_groups() -> None:
+    """A transaction that is full ends with its group, and the marker says which group that was."""
+    broker = Broker()
+    first_start(broker)
+    publisher = make(broker, most_records=1)
+    publisher.start(batch(0, 10), fresh=False)
+    for seq in range(3):
+        publisher.publish("topic", b"k", b"a", position(3, seq), [])
+    assert "topic" not in broker.committed
+    publisher.publish("topic", b"k", b"b", position(4, 0), [])
+    assert len(broker.committed["topic"]) == 3
+    done = LaneProgress.from_bytes(broker.markers[0]).done
+    assert done is not None
+    assert done.time_us == 3
+
+
+def test_lost_progress_stops_before_anything_is_written() -> None:
+    """Without a committed cursor nothing is published."""
+    broker = Broker()
+    with pytest.raises(DataLossError):
+        make(broker).start(batch(0, 10), fresh=False)
+    assert broker.committed == {}
+
+
+def test_replaced_layout_stops_the_old_job() -> None:
+    """A job whose lanes another job has replaced is fenced at its next window."""
+    broker = Broker()
+    first_start(broker)
+    old = make(broker)
+    work(old, batch(0, 10), fresh=False)
+    newer = Layout(4, Cursor(G, UnixMicros(10)))
+    make(broker).write_progress(LaneProgress(0, newer, newer.since))
+    with pytest.raises(FencedError):
+        work(old, batch(10, 20), fresh=False)
+    with pytest.raises(FencedError, match="another lane layout"):
+        work(make(broker), batch(10, 20), fresh=True)
+    assert broker.committed["topic"] == expected(10)

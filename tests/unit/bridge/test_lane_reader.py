@@ -1,0 +1,146 @@
+"""Reading a lane: merging streams page by page, with bounded memory and load."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.errors import RetriableError
+from bridge.lane_reader import BoundedPages, ColumnsChangedError, read_lane
+from bridge.model.changes import Cells, LogLayout, Page
+from bridge.model.cursors import Window
+from bridge.model.streams import StreamId
+from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
+
+COLUMNS = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation")
+LAYOUT = LogLayout.of(COLUMNS)
+WINDOW = Window(UnixMillis(0), UnixMicros(0), UnixMicros(1_000_000))
+
+
+class Log:
+    """Pages of a log in memory, answered at once or when told to."""
+
+    def __init__(self, rows: dict[StreamId, list[Cells]], *, columns: tuple[str, ...] = COLUMNS, held: bool = False) -> None:
+        self.rows, self.columns, self.held = rows, columns, held
+        self.asked: list[tuple[StreamId, int]] = []
+        self.open: list[tuple[Future[Page], Page]] = []
+
+    def page(
+        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+    ) -> Future[Page]:
+        start = int.from_bytes(paging_state or b"", "big")
+        rows = self.rows[stream]
+        end = start + page_rows
+        page = Page(self.columns, rows[start:end], end.to_bytes(4, "big") if end < len(rows) else None)
+        self.asked.append((stream, start))
+        future: Future[Page] = Future()
+        if self.held:
+            self.open.append((future, page))
+        else:
+            future.set_result(page)
+        return future
+
+
+def stream(number: int) -> StreamId:
+    return StreamId(number.to_bytes(16, "big"))
+
+
+def log_row(of: StreamId, us: int, seq: int = 0, low: int = 0) -> Cells:
+    return (of.raw, timeuuid_of(UnixMicros(us), low.to_bytes(8, "big")), seq.to_bytes(4, "big"), b"\x01")
+
+
+def place(row: Cells) -> tuple[bytes, bytes, bytes]:
+    return sort_key(row[1] or b""), row[0] or b"", row[2] or b""
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(1, 4)), max_size=60), min_size=1, max_size=6
+    ),
+    st.integers(10, 60),
+)
+def test_streams_are_merged_in_lane_order(shape: list[list[tuple[int, int, int]]], page_rows: int) -> None:
+    """Whatever the page breaks, rows come in the order of time, stream and number, each once."""
+    rows = {}
+    for number, groups in enumerate(shape, start=1):
+        of = stream(number)
+        made = [
+            log_row(of, us, seq, low) for us, low, size in {(us, low): (us, low, size) for us, low, size in groups}.values()
+            for seq in range(size)
+        ]  # fmt: skip
+        rows[of] = sorted(made, key=place)
+    read = [
+        row
+        for chunk in read_lane(Log(rows), list(rows), WINDOW, LAYOUT, page_rows=page_rows, in_flight=3)
+        for row in chunk
+    ]
+    assert read == sorted((row for of in rows.values() for row in of), key=place)
+
+
+def test_group_over_a_page_break_stays_together_beside_an_equal_time() -> None:
+    """A group that a page break cuts is not torn by another stream's group of the very same timeuuid."""
+    one, two = stream(1), stream(2)
+    rows = {one: [log_row(one, 5, seq) for seq in range(75)], two: [log_row(two, 5, seq) for seq in range(75)]}
+    read = [r for chunk in read_lane(Log(rows), [two, one], WINDOW, LAYOUT, page_rows=50, in_flight=2) for r in chunk]
+    assert [row[0] for row in read] == [one.raw] * 75 + [two.raw] * 75
+
+
+def test_requests_under_way_are_bounded() -> None:
+    """No more requests are sent than allowed; the next goes out when one comes back."""
+    rows = {stream(n): [log_row(stream(n), n)] for n in range(1, 10)}
+    log = Log(rows, held=True)
+    gate = BoundedPages(log, 3)
+    asked = [gate.page(of, WINDOW, page_rows=50) for of in rows]
+    assert len(log.asked) == 3
+    for done in range(9):
+        future, page = log.open[done]
+        future.set_result(page)
+        assert len(log.asked) == min(9, 4 + done)
+    assert all(future.done() for future in asked)
+
+
+def test_many_streams_share_the_memory() -> None:
+    """The more streams, the fewer rows are asked for at once."""
+
+    class Sizes(Log):
+        def page(
+            self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+        ) -> Future[Page]:
+            sizes.add(page_rows)
+            return super().page(stream, window, page_rows=page_rows, paging_state=paging_state)
+
+    sizes: set[int] = set()
+    for count in (1, 1000, 10_000):
+        rows: dict[StreamId, list[Cells]] = {stream(n): [] for n in range(1, count + 1)}
+        assert list(read_lane(Sizes(rows), list(rows), WINDOW, LAYOUT, page_rows=2000, in_flight=8)) == []
+    assert sizes == {2000, 100, 50}
+
+
+def test_other_columns_are_noticed() -> None:
+    """A page with other columns than the encoder knows is not misread."""
+    rows = {stream(1): [log_row(stream(1), 1)]}
+    with pytest.raises(ColumnsChangedError, match="columns changed"):
+        list(read_lane(Log(rows, columns=(*COLUMNS[:3], "v")), list(rows), WINDOW, LAYOUT, page_rows=50, in_flight=1))
+
+
+def test_failure_of_a_page_is_the_readers() -> None:
+    """A failed request ends the reading with its own error."""
+    log = Log({stream(1): []}, held=True)
+    reading = read_lane(_Failing(log), [stream(1)], WINDOW, LAYOUT, page_rows=50, in_flight=1)
+    with pytest.raises(RetriableError, match="timed out"):
+        next(reading)
+
+
+class _Failing:
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def page(
+        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+    ) -> Future[Page]:
+        future: Future[Page] = Future()
+        future.set_exception(RetriableError("timed out"))
+        return future

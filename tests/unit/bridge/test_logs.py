@@ -1,0 +1,73 @@
+"""The log's lines."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from bridge import logs
+
+
+@pytest.fixture(autouse=True)
+def _restore() -> Iterator[None]:
+    root = logging.getLogger()
+    former = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in logs.DRIVERS}
+    yield
+    root.setLevel(former[0])
+    root.handlers[:] = former[1]
+    for name, level in former[2].items():
+        logging.getLogger(name).setLevel(level)
+
+
+def _lines(level: str) -> list[str]:
+    stream = io.StringIO()
+    logs.setup("error", stream=io.StringIO())
+    logs.setup(level, stream=stream)
+    logging.getLogger("bridge.x").info("one %d", 1)
+    logging.getLogger("cassandra.cluster").info("chatter")
+    try:
+        int("broken")
+    except ValueError:
+        logging.getLogger("cassandra.cluster").warning("trouble", exc_info=True)
+        logging.getLogger("bridge.x").warning("ours", exc_info=True)
+    return stream.getvalue().splitlines()
+
+
+def test_line() -> None:
+    """A line has the instant in UTC with milliseconds, level, logger and message; each comes once."""
+    first = _lines("info")[0]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO bridge\.x: one 1", first)
+
+
+def test_drivers_are_quiet() -> None:
+    """Libraries are heard from WARNING on and without the tracebacks of what they recover from; ours are kept."""
+    text = "\n".join(_lines("info"))
+    assert "chatter" not in text
+    assert "WARNING cassandra.cluster: trouble" in text
+    assert text.count("ValueError: invalid literal") == 1
+
+
+def test_debug() -> None:
+    """At level debug the libraries tell everything."""
+    text = "\n".join(_lines("debug"))
+    assert "INFO cassandra.cluster: chatter" in text
+    assert text.count("ValueError: invalid literal") == 2
+
+
+def test_quiet() -> None:
+    """A library is silent for a while where we say ourselves what fails, but not at level debug."""
+    for level, heard in (("info", False), ("debug", True)):
+        logs.setup(level, stream=io.StringIO())
+        with logs.quiet("cassandra"):
+            assert logging.getLogger("cassandra.cluster").isEnabledFor(logging.ERROR) is heard
+        assert logging.getLogger("cassandra.cluster").isEnabledFor(logging.ERROR)
+
+
+def test_unknown_level() -> None:
+    """A level that does not exist is refused."""
+    with pytest.raises(ValueError, match="none of debug, info"):
+        logs.setup("loud")
