@@ -93,12 +93,14 @@ def markdown_table(lines: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *body))
 
 
-def machine_line(machine: Mapping[str, Any]) -> str:
-    """One sentence on where the figures come from."""
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+def machine_line(machines: Sequence[Mapping[str, Any]]) -> str:
+    """One sentence on where the figures come from, given the machine as it was before each table."""
+    machine = machines[0]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    loads = ", ".join(str(one["load_average"]) for one in machines)
     return (
         f"{machine['cores']} cores, {machine['memory_gib']} GiB; Python {machine['python']}, {versions}; "
-        f"load average before: {machine['load_average']}"
+        f"load average before each table's drain: {loads}"
     )
 
 

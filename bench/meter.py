@@ -26,12 +26,13 @@ from types import FrameType
 from typing import Any, Final
 
 from bench.processes import (
+    CpuTotal,
     ProcessStat,
     RoleTimes,
     adopt_orphans,
-    cpu_s,
     descendants,
     end_with_parent,
+    ended_children_s,
     everyone,
     pss_bytes,
 )
@@ -47,11 +48,11 @@ class Meter:
     """Measures the tree below this process until it is empty."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._began_s = time.time()
-        self._main = subprocess.Popen(list(command))
+        self._command = list(command)
+        self._main: subprocess.Popen[bytes] | None = None
         self._exit: int | None = None
         self._deadline_s = float("inf")
-        self._killed = False
+        self._cpu = CpuTotal()
         self._roles = RoleTimes()
         self._samples: list[tuple[float, float]] = []
         self._peak_rss = self._peak_pss = 0
@@ -59,22 +60,24 @@ class Meter:
 
     def stop(self, _signum: int, _frame: FrameType | None) -> None:
         """End the command politely; a signal handler."""
-        if self._exit is None:
+        if self._main is not None and self._exit is None:
             self._main.send_signal(signal.SIGTERM)
         self._deadline_s = min(self._deadline_s, time.monotonic() + _STOP_GRACE_S)
 
     def run(self) -> dict[str, Any]:
-        """Wait for the whole tree; gives the report."""
+        """Start the command and wait for the whole tree; gives the report."""
+        began_s = time.time()
+        self._main = main = subprocess.Popen(self._command)
         while True:
-            self._reap()
+            self._reap(main)
             tree = descendants(os.getpid(), everyone())
             if self._exit is not None and not tree:
                 break
-            self._look(tree)
+            self._look(tree, main.pid)
             if time.monotonic() > self._deadline_s:
                 self._kill(tree)
             time.sleep(_LOOK_EVERY_S)
-        total_s = cpu_s(())
+        total_s = self._cpu.look((), ended_children_s())
         ended_s = time.time()
         self._samples.append((ended_s, total_s))
         return {
@@ -83,12 +86,12 @@ class Meter:
             "cpu_s_by_role": self._roles.shares(total_s),
             "peak_rss_mib": self._peak_rss / _MIB,
             "peak_pss_mib": self._peak_pss / _MIB,
-            "began_s": self._began_s,
+            "began_s": began_s,
             "ended_s": ended_s,
             "samples": self._samples,
         }
 
-    def _reap(self) -> None:
+    def _reap(self, main: subprocess.Popen[bytes]) -> None:
         # Whoever has ended below us and has no other parent left; the main process is one of them.
         while True:
             try:
@@ -97,13 +100,13 @@ class Meter:
                 return
             if pid == 0:
                 return
-            if pid == self._main.pid:
-                self._exit = self._main.returncode = os.waitstatus_to_exitcode(status)
+            if pid == main.pid:
+                self._exit = main.returncode = os.waitstatus_to_exitcode(status)
                 self._deadline_s = min(self._deadline_s, time.monotonic() + _LEFT_BEHIND_GRACE_S)
 
-    def _look(self, tree: list[ProcessStat]) -> None:
-        self._samples.append((time.time(), cpu_s(tree)))
-        self._roles.look(tree, self._main.pid)
+    def _look(self, tree: list[ProcessStat], main: int) -> None:
+        self._samples.append((time.time(), self._cpu.look(tree, ended_children_s())))
+        self._roles.look(tree, main)
         self._peak_rss = max(self._peak_rss, sum(one.rss_bytes for one in tree))
         if self._looks % _PSS_EVERY_LOOKS == 0:
             self._peak_pss = max(self._peak_pss, pss_bytes(tree))
@@ -125,12 +128,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     adopt_orphans()
     end_with_parent()
-    # Before the command starts, so that no signal is missed; it gets its own handlers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    meter = Meter(["env", "--default-signal", "--", *command])
+    meter = Meter(command)
     signal.signal(signal.SIGTERM, meter.stop)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     measured = meter.run()
     Path(report).write_text(json.dumps(measured), encoding="utf-8")
     exit_status: int = measured["exit"]

@@ -1,8 +1,9 @@
 """CPU time and memory of a process tree, from Linux's /proc.
 
-A process's own times leave with it, but the kernel adds them to the parent that waits for it (`cutime`, `cstime`). So at
-any instant the sum over a tree of own and inherited times is all that the tree has used so far, processes that ended
-included, provided that nobody leaves the tree: `adopt_orphans` sees to that.
+A process's own times leave with it, but the kernel adds them to the parent that waits for it (`cutime`, `cstime`). So
+the sum over a tree of own and inherited times is what the tree has used so far, processes that ended included, with two
+exceptions. Orphans take theirs along: `adopt_orphans` brings them back. And of the children of a process that ignores
+SIGCHLD nothing is inherited, as of those of PySpark's daemon, all its workers: `CpuTotal` keeps what was last seen.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def parse_stat(text: str) -> ProcessStat:
     # The command may hold spaces and parentheses itself: fields count from behind the last one.
     fields = rest.rpartition(")")[2].split()
     user, system, child_user, child_system = (int(fields[place]) / _TICKS_PER_S for place in (11, 12, 13, 14))
+    rss_bytes = int(fields[21]) * _PAGE_BYTES
     return ProcessStat(
-        int(pid), int(fields[1]), int(fields[19]), user + system, child_user + child_system, int(fields[21]) * _PAGE_BYTES
+        int(pid), int(fields[1]), int(fields[19]), user + system, child_user + child_system, rss_bytes
     )
 
 
@@ -80,10 +82,49 @@ def everyone() -> list[ProcessStat]:
     return found
 
 
-def cpu_s(tree: Iterable[ProcessStat]) -> float:
-    """CPU time used so far below this process: by a tree of its descendants, and by children that it waited for."""
+def ended_children_s() -> float:
+    """CPU time of the children that this process has waited for, and of all that those had waited for."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return sum(one.own_s + one.inherited_s for one in tree) + ended.ru_utime + ended.ru_stime
+    return ended.ru_utime + ended.ru_stime
+
+
+class CpuTotal:
+    """All CPU time of a tree, from looks at it that follow each other closely.
+
+    Exact for processes that are alive or were waited for, however short they lived. Of a process whose times nobody
+    inherits, what it used after the last look at it is missing: at most the time between two looks.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, int], ProcessStat] = {}
+        self._counted_s = 0.0
+        self._lost_s = 0.0
+        self._in_doubt_s = 0.0
+
+    def look(self, tree: Iterable[ProcessStat], ended_s: float) -> float:
+        """Take the tree as it is now; gives the CPU seconds used so far.
+
+        Args:
+            tree: every process below the one that counts.
+            ended_s: what that one has inherited from its own children.
+        """
+        now = {(one.pid, one.start_ticks): one for one in tree}
+        counted_s = ended_s + sum(one.own_s + one.inherited_s for one in now.values())
+        used_s = 0.0
+        for name, one in now.items():
+            before = self._last.get(name)
+            used_s += one.own_s + one.inherited_s if before is None else one.own_s - before.own_s
+        surplus_s = counted_s - (self._counted_s + used_s)
+        if surplus_s < 0:
+            # Processes have ended and nobody inherited their times.
+            self._in_doubt_s = -surplus_s
+            self._lost_s += self._in_doubt_s
+        else:
+            # A look is no snapshot: a parent may be read before it inherits, its child after it has gone.
+            self._lost_s -= min(self._in_doubt_s, surplus_s)
+            self._in_doubt_s = 0.0
+        self._last, self._counted_s = now, counted_s
+        return counted_s + self._lost_s
 
 
 def pss_bytes(tree: Iterable[ProcessStat]) -> int:
@@ -97,15 +138,17 @@ def pss_bytes(tree: Iterable[ProcessStat]) -> int:
 
 
 def role(one: ProcessStat, main: int) -> str:
-    """What a process of the bridge is: `driver` (the job), `jvm`, `workers`, `planner`, or `other`."""
+    """What a process of the bridge is: `driver` (the job), `jvm`, `workers`, `planner`, `other`; empty if it ends."""
     if one.pid == main:
         return "driver"
     command = _read(_PROC / str(one.pid) / "cmdline").replace("\0", " ")
     program = Path(command.partition(" ")[0]).name
     if program == "java":
         return "jvm"
-    if "pyspark.daemon" in command or "pyspark/daemon" in command:
+    if "pyspark.daemon" in command:
         return "workers"
+    if not command:
+        return ""
     return "planner" if program.startswith("python") else "other"
 
 
@@ -118,7 +161,9 @@ class RoleTimes:
     def look(self, tree: Sequence[ProcessStat], main: int) -> None:
         """Take the tree as it is now."""
         for one in tree:
-            self._seen[one.pid, one.start_ticks] = (role(one, main), one.own_s)
+            name = (one.pid, one.start_ticks)
+            former = self._seen.get(name, ("other", 0.0))[0]
+            self._seen[name] = (role(one, main) or former, one.own_s)
 
     def shares(self, total_s: float) -> dict[str, float]:
         """CPU seconds of each role; they add up to `total_s`."""

@@ -30,6 +30,7 @@ def groups(rows: Iterable[Cells], layout: LogLayout, *, incomplete: str = "stop"
     Args:
         rows: in lane order: the rows of a group lie together, in `cdc$batch_seq_no` order. A page break inside a
             group is no concern of this function: it sees one sequence.
+        layout: where the CDC columns lie in a row.
         incomplete: `stop` or `deliver`, for a group that does not end with `cdc$end_of_batch`.
 
     Raises:
@@ -53,7 +54,8 @@ def groups(rows: Iterable[Cells], layout: LogLayout, *, incomplete: str = "stop"
 
 def _group(rows: list[Cells], layout: LogLayout, incomplete: str) -> Group:
     stream_id, timeuuid = rows[0][layout.stream_id], rows[0][layout.time]
-    assert stream_id is not None and timeuuid is not None
+    assert stream_id is not None
+    assert timeuuid is not None
     if layout.end_of_batch is not None and rows[-1][layout.end_of_batch] != _TRUE and incomplete == "stop":
         raise IncompleteGroupError(
             f"stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us: the group ends without cdc$end_of_batch after "

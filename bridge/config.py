@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
     AnyHttpUrl,
+    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -69,7 +69,8 @@ class Secret(_Model):
 
 def _refuse_plain_secret(value: object) -> object:
     if isinstance(value, str):
-        raise ValueError("a secret can't stand in the file: write {env: NAME} or {file: PATH}")
+        # pydantic reports ValueErrors, not TypeErrors.
+        raise ValueError("a secret can't stand in the file: write {env: NAME} or {file: PATH}")  # noqa: TRY004
     return value
 
 
@@ -81,6 +82,8 @@ def _addresses(value: object) -> object:
 
 
 def _address(value: str) -> str:
+    if "@" in value:
+        raise ValueError("an address is host:port, without user or password")
     if not _ADDRESS.match(value) or not 0 < int(value.rpartition(":")[2]) < 65536:
         raise ValueError(f"{value!r} is not host:port")
     return value
@@ -88,6 +91,16 @@ def _address(value: str) -> str:
 
 Address = Annotated[str, BeforeValidator(lambda value: value if not isinstance(value, str) else _address(value))]
 Addresses = Annotated[tuple[Address, ...], BeforeValidator(_addresses), Field(min_length=1)]
+
+
+def _instant(value: object) -> object:
+    # A bare number would be read as seconds or milliseconds since 1970, whichever seems nearer.
+    if isinstance(value, (int, float)) or (isinstance(value, str) and value.strip().lstrip("+-").isdecimal()):
+        raise ValueError("`earliest`, `latest`, or an instant as in 2026-01-31T12:00:00+00:00")
+    return value
+
+
+Start = Annotated[Literal["earliest", "latest"] | AwareDatetime, BeforeValidator(_instant)]
 
 Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]
 
@@ -179,6 +192,13 @@ class RegistrySettings(_Model):
     password: SecretSetting | None = Field(None, description="Where the user's password lies.")
     request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
 
+    @field_validator("url")
+    @classmethod
+    def _no_credentials(cls, value: AnyHttpUrl) -> AnyHttpUrl:
+        if value.username or value.password:
+            raise ValueError("no user or password in the address: use `username` and `password`")
+        return value
+
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
         if (self.username is None) != (self.password is None):
@@ -189,7 +209,7 @@ class RegistrySettings(_Model):
 class ReadingSettings(_Model):
     """Which part of the log is read, and in what portions."""
 
-    start: Literal["earliest", "latest"] | datetime = Field(
+    start: Start = Field(
         "earliest",
         description="Where a table that has no progress yet begins: the oldest change that the log still holds, "
         "now, or an instant with its UTC offset.",
@@ -219,13 +239,6 @@ class ReadingSettings(_Model):
         "deliver what is there.",
     )
 
-    @field_validator("start")
-    @classmethod
-    def _aware(cls, value: str | datetime) -> str | datetime:
-        if isinstance(value, datetime) and value.tzinfo is None:
-            raise ValueError("give the instant with its UTC offset, as in 2026-01-31T12:00:00+00:00")
-        return value
-
 
 class PublishingSettings(_Model):
     """What is written to Kafka, and in transactions of which size."""
@@ -251,7 +264,7 @@ class TableSettings(_Model):
 
     name: str = Field(description="`keyspace.table`, quoted as in CQL where a name is not all lower case.")
     topic: str | None = Field(None, pattern=_TOPIC, description="This table's change topic.")
-    start: Literal["earliest", "latest"] | datetime | None = Field(None, description="As `reading.start`.")
+    start: Start | None = Field(None, description="As `reading.start`.")
     lanes: int | None = Field(None, ge=1, le=1024, description="As `spark.lanes`.")
 
     @field_validator("name")
@@ -263,10 +276,12 @@ class TableSettings(_Model):
 
     @property
     def keyspace(self) -> str:
+        """The keyspace's own name, without quotes."""
         return self._part("keyspace")
 
     @property
     def table(self) -> str:
+        """The table's own name, without quotes."""
         return self._part("table")
 
     def _part(self, which: str) -> str:
@@ -338,9 +353,7 @@ class BridgeConfig(_Model):
         """The compacted topic that holds the cursors of a table's lanes."""
         template = self.publishing.progress_topic
         return (
-            template.replace("{name}", self.name)
-            .replace("{keyspace}", table.keyspace)
-            .replace("{table}", table.table)
+            template.replace("{name}", self.name).replace("{keyspace}", table.keyspace).replace("{table}", table.table)
         )
 
     def table(self, keyspace: str, table: str) -> TableSettings:

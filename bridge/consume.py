@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Protocol, cast
 
 from bridge.adapters.kafka import Record
@@ -17,7 +18,8 @@ from schemas.wire_format import unframe
 
 _RECORDS_AT_ONCE: Final = 500
 _POLL_S: Final = 0.5
-_END_TIMEOUT_S: Final = 10.0
+_WHOLE_TOPIC_S: Final = 24 * 3600.0
+"""Long enough for any topic that a person wants to see whole."""
 
 
 class Records(Protocol):
@@ -29,8 +31,8 @@ class Records(Protocol):
     def poll(self, most: int, timeout_s: float) -> list[Record]:
         """The next records; none after the timeout."""
 
-    def last_value(self, topic: str, partition: int, timeout_s: float) -> bytes | None:
-        """The last committed value of a partition."""
+    def read_to_end(self, topic: str, partitions: list[int], timeout_s: float) -> Iterator[Record]:
+        """Everything from the beginning to the end that the partitions have now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +59,18 @@ def records(reader: Records, wanted: Wanted) -> Iterator[Record]:
     Raises:
         RetriableError, StartupError: Kafka does not answer, or does not let us read.
     """
-    partitions = list(range(wanted.partitions))
-    # Committed values are each other's unlike (each holds its place in the log), so the last one marks the end.
-    ends: dict[int, bytes] = {}
+    found = _endless(reader, wanted)
     if wanted.until_end:
-        if not wanted.from_beginning:
-            return
-        found = {partition: reader.last_value(wanted.topic, partition, _END_TIMEOUT_S) for partition in partitions}
-        ends = {partition: value for partition, value in found.items() if value is not None}
-    reader.follow(wanted.topic, partitions, from_end=not wanted.from_beginning)
-    count = 0
-    while (wanted.most is None or count < wanted.most) and (ends or not wanted.until_end):
-        for record in reader.poll(_RECORDS_AT_ONCE, _POLL_S):
-            if wanted.until_end:
-                if record.partition not in ends:
-                    continue
-                if ends[record.partition] == record.value:
-                    del ends[record.partition]
-            yield record
-            count += 1
-            if count == wanted.most:
-                return
+        # From the end to the end there is nothing.
+        partitions = list(range(wanted.partitions)) if wanted.from_beginning else []
+        found = reader.read_to_end(wanted.topic, partitions, _WHOLE_TOPIC_S)
+    return islice(found, wanted.most)
+
+
+def _endless(reader: Records, wanted: Wanted) -> Iterator[Record]:
+    reader.follow(wanted.topic, list(range(wanted.partitions)), from_end=not wanted.from_beginning)
+    while True:
+        yield from reader.poll(_RECORDS_AT_ONCE, _POLL_S)
 
 
 class ChangePrinter:

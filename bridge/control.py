@@ -31,6 +31,7 @@ class Begin:
     value_schema: str
 
     def to_json(self) -> str:
+        """The row's text."""
         task = self.task
         return canonical_json(
             {

@@ -33,7 +33,9 @@ class EncodedChange:
     last_in_group: bool
 
 
-def encode_group(group: Group, codec: TableCodec, layout: LogLayout, generation_ms: UnixMillis) -> Iterator[EncodedChange]:
+def encode_group(
+    group: Group, codec: TableCodec, layout: LogLayout, generation_ms: UnixMillis
+) -> Iterator[EncodedChange]:
     """The changes of a group as records.
 
     Raises:

@@ -22,8 +22,14 @@ TIMEUUID_END: Final = 32
 class Transactions(Protocol):
     """A producer of one transactional id; see `bridge.adapters.kafka.TransactionalProducer` for what each may raise."""
 
-    def init(self) -> None: ...
-    def begin(self) -> None: ...
+    def init(self) -> None:
+        """Fence older owners of the id and settle their transaction."""
+        ...
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        ...
+
     def produce(
         self,
         topic: str,
@@ -31,10 +37,21 @@ class Transactions(Protocol):
         value: bytes | None,
         headers: list[tuple[str, bytes]],
         partition: int | None = None,
-    ) -> None: ...
-    def commit(self) -> None: ...
-    def abort(self) -> None: ...
-    def close(self) -> None: ...
+    ) -> None:
+        """Queue a record of the open transaction."""
+        ...
+
+    def commit(self) -> None:
+        """Commit the open transaction."""
+        ...
+
+    def abort(self) -> None:
+        """Abort the open transaction."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the id."""
+        ...
 
 
 class LanePublisher:

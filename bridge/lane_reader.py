@@ -159,9 +159,7 @@ def _advance(one: _Stream, pages: LogPages, window: Window, layout: LogLayout, r
         _take(one, one.pending.result(), pages, window, layout, rows_each)
 
 
-def _take(
-    one: _Stream, page: Page, pages: LogPages, window: Window, layout: LogLayout, rows_each: int
-) -> None:
+def _take(one: _Stream, page: Page, pages: LogPages, window: Window, layout: LogLayout, rows_each: int) -> None:
     if page.rows and page.columns != layout.columns:
         raise ColumnsChangedError(
             f"stream {one.stream}: the log's columns changed from {', '.join(layout.columns)} to "

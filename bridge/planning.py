@@ -9,7 +9,6 @@ from typing import Final
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
-
 _SHORTEST_WINDOW_US: Final = 100_000
 
 
@@ -59,7 +58,11 @@ def plan(
     published.
 
     Args:
+        cursor: what is done.
+        now_us: the clock's reading.
         generations: starts of the known generations, ascending.
+        limits: how near to now, and how much at a time.
+        layout: the lanes to plan for.
     """
     start_us = cursor.time_us
     safe_us = now_us - limits.confidence_us

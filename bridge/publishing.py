@@ -75,9 +75,9 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
     """
     if progress is None:
         raise DataLossError(
-            f"{task}: partition {task.lane} of the progress topic {progress_topic} holds no cursor, but the plan says "
-            f"that everything before {task.batch.window.start} was published. Was the topic deleted? If so, delete the "
-            "checkpoint too: the table then begins anew, as reading.start says"
+            f"{task}: partition {task.lane} of the progress topic {progress_topic} holds no cursor, but the plan "
+            f"says that everything before {task.batch.window.start} was published. Was the topic deleted? If so, delete "
+            "the checkpoint too: the table then begins anew, as reading.start says"
         )
     if progress.layout != task.batch.layout and progress.cursor < task.batch.next:
         raise FencedError(
@@ -88,8 +88,8 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
     if progress.cursor < task.batch.window.start:
         raise DataLossError(
             f"{task}: the progress topic {progress_topic} says {progress.cursor}, which lies before the window: the "
-            "changes between them would be left out. Was the topic deleted, or restored from an older state? Delete the "
-            "checkpoint: the job then goes on from what the progress topic says"
+            "changes between them would be left out. Was the topic deleted, or restored from an older state? Delete "
+            "the checkpoint: the job then goes on from what the progress topic says"
         )
     return Remainder(task, progress)
 

@@ -24,10 +24,12 @@ from schemas.type_visitor import TypeVisitor, visit
 Decoder: TypeAlias = Callable[[bytes], object]
 """One cell's bytes, neither null nor "empty" -> the value; raises CellError without a column."""
 
-_DATE_OF_EPOCH: Final = 1 << 31
+DATE_OF_EPOCH: Final = 1 << 31
 """CQL dates count days unsigned with 1970-01-01 in the middle of the range."""
 
-_SCALE_BYTES: Final = 4
+SCALE_BYTES: Final = 4
+"""A decimal begins with its scale, a signed number; the rest is its unscaled value."""
+
 _DURATION_PARTS: Final = (("months", 32), ("days", 32), ("nanoseconds", 64))
 _MAPPED_IPV4: Final = bytes(10) + b"\xff\xff"
 _IPV4_BYTES: Final = 4
@@ -99,7 +101,7 @@ def _date(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> int:
         if len(raw) != 4:
             raise _wrong_length(cql_type, "4", raw)
-        return int.from_bytes(raw, "big") - _DATE_OF_EPOCH
+        return int.from_bytes(raw, "big") - DATE_OF_EPOCH
 
     return decode
 
@@ -156,10 +158,10 @@ def _varint(cql_type: str) -> Decoder:
 
 def _decimal(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> dict[str, object]:
-        if len(raw) <= _SCALE_BYTES:
+        if len(raw) <= SCALE_BYTES:
             raise _wrong_length(cql_type, "5 or more", raw)
-        scale = int.from_bytes(raw[:_SCALE_BYTES], "big", signed=True)
-        return {"scale": scale, "value": raw[_SCALE_BYTES:]}
+        scale = int.from_bytes(raw[:SCALE_BYTES], "big", signed=True)
+        return {"scale": scale, "value": raw[SCALE_BYTES:]}
 
     return decode
 

@@ -61,6 +61,10 @@ class _Running:
     again_at_s: float = 0.0
     report: ProgressReport = field(init=False)
 
+    @property
+    def done(self) -> bool:
+        return self.query is not None and not self.query.isActive
+
     def __post_init__(self) -> None:
         self.report = ProgressReport(self.table.name)
 
@@ -83,7 +87,7 @@ class Job:
             while not self._stop.is_set():
                 for running in self._tables:
                     self._look_after(running)
-                if self._once and all(running.query is not None and not running.query.isActive for running in self._tables):
+                if self._once and all(running.done for running in self._tables):
                     return 0
                 self._stop.wait(_LOOK_EVERY_S)
         except _GivenUp as given_up:
@@ -148,10 +152,8 @@ def _batch_id(query: StreamingQuery) -> object:
 
 def _ours(failure: Exception) -> re.Match[str] | None:
     # Errors of Python workers arrive as text inside Spark's exceptions; the last is the one that ended the attempt.
-    found = None
-    for found in _RAISED.finditer(str(failure)):
-        pass
-    return found
+    found = list(_RAISED.finditer(str(failure)))
+    return found[-1] if found else None
 
 
 def _is_hopeless(failure: Exception) -> bool:

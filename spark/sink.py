@@ -37,9 +37,11 @@ class KafkaLanesSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """What `format` takes."""
         return "scylla-cdc-kafka"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """The writer of a query; called once a micro-batch."""
         return KafkaLanesWriter(self._config)
 
 
@@ -118,7 +120,9 @@ def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[
 
 def _begin(batch: pa.RecordBatch) -> Begin:
     if batch.column(0)[0].as_py() != rows.BEGIN:
-        raise BridgeError("an input partition does not begin with its begin row; was the DataFrame sorted or repartitioned?")
+        raise BridgeError(
+            "an input partition does not begin with its begin row; was the DataFrame sorted or repartitioned?"
+        )
     return Begin.from_json(batch.column(5)[0].as_py())
 
 

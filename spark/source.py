@@ -46,11 +46,11 @@ class SourceOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Raises ConfigError when an option is unknown or its value is bad."""
-        plain = {name.lower(): value for name, value in options.items() if name.lower() != "path"}
+        plain = {name: value for name, value in options.items() if name.lower() != "path"}
         control = plain.pop("control", "false").lower() == "true"
         layout, cursor, until = (plain.pop(name, None) for name in (LAYOUT_OPTION, CURSOR_OPTION, UNTIL_OPTION))
         text = plain.pop(CONFIG_OPTION, None)
-        config = SourceConfig.model_validate_json(text) if text else from_options(plain)
+        config = SourceConfig.model_validate_json(text) if text else from_options(plain, SourceConfig)
         return cls(
             config,
             None if layout is None else Layout.from_json(json.loads(layout)),
@@ -69,12 +69,15 @@ class ScyllaCdcSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """What `format` takes."""
         return "scylla-cdc"
 
     def schema(self) -> StructType:
+        """See `spark.rows`."""
         return ROW_TYPE
 
     def streamReader(self, schema: StructType) -> ScyllaCdcStreamReader:
+        """The reader of a query."""
         options = self._options
         return ScyllaCdcStreamReader(
             options.config, options.layout, options.cursor, options.until, control=options.control

@@ -45,6 +45,7 @@ class LanePartition(InputPartition):
 
     @property
     def task(self) -> LaneTask:
+        """The task in the bridge's own terms."""
         batch = StreamOffset.from_json(json.loads(self.offset)).batch
         assert batch is not None
         return LaneTask(self.keyspace, self.table, self.lane, batch)
@@ -106,9 +107,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return []
         table = self._config.table
         text = canonical_json(offset.to_json())
-        return [
-            LanePartition(table.keyspace, table.table, lane, text) for lane in range(offset.batch.layout.lanes)
-        ]
+        return [LanePartition(table.keyspace, table.table, lane, text) for lane in range(offset.batch.layout.lanes)]
 
     def stop(self) -> None:
         """Close the planner's session (Spark ends the process with SIGTERM instead, mostly)."""

@@ -16,6 +16,7 @@ from bridge.adapters.change_log import ChangeLog, LogReader
 from bridge.adapters.kafka import CommittedReader, TransactionalProducer
 from bridge.adapters.scylla import CqlSession
 from bridge.config import BridgeConfig, ScyllaSettings
+from bridge.connections import make_registry
 from bridge.lane_publisher import LanePublisher
 from bridge.model.changes import LogLayout
 from bridge.model.streams import StreamSet, lane_range
@@ -125,8 +126,5 @@ def registry(config: BridgeConfig) -> Registry:
     settings = config.registry
     name = settings.model_dump_json()
     if name not in _registries:
-        auth = None
-        if settings.username is not None and settings.password is not None:
-            auth = (settings.username, settings.password.reveal())
-        _registries[name] = Registry(str(settings.url), auth=auth, timeout_s=settings.request_timeout_ms / 1000)
+        _registries[name] = make_registry(settings)
     return _registries[name]

@@ -70,8 +70,7 @@ class ChangeLog:
             keyspace,
             table,
             tuple(
-                Column(row["column_name"], parse(row["type"]), ColumnKind(row["kind"]), row["position"])
-                for row in rows
+                Column(row["column_name"], parse(row["type"]), ColumnKind(row["kind"]), row["position"]) for row in rows
             ),
         )
 
@@ -150,7 +149,8 @@ class LogReader:
     def __init__(self, session: CqlSession, keyspace: str, table: str) -> None:
         self._session = session
         log_table = f"{_quoted(keyspace)}.{_quoted(table + LOG_TABLE_SUFFIX)}"
-        start = f'SELECT * FROM {log_table} WHERE "cdc$stream_id" = ? AND "cdc$time" >= ?'
+        # Identifiers can't be bound; these are quoted.
+        start = f'SELECT * FROM {log_table} WHERE "cdc$stream_id" = ? AND "cdc$time" >= ?'  # noqa: S608
         self._bounded: Prepared = session.prepare(f'{start} AND "cdc$time" < ? BYPASS CACHE')
         self._unbounded: Prepared = session.prepare(f"{start} BYPASS CACHE")
 
@@ -205,4 +205,3 @@ def _quoted(name: str) -> str:
 
 def _millis(value: datetime) -> UnixMillis:
     return UnixMillis((value.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))
-

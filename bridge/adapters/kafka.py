@@ -87,6 +87,7 @@ class TransactionalProducer:
             self._producer.init_transactions(self._timeout_s)
 
     def begin(self) -> None:
+        """Begin a transaction; errors as `commit`."""
         with _meaning(self._address, f"begin_transaction of {self.transactional_id}"):
             self._producer.begin_transaction()
 
@@ -239,6 +240,7 @@ class CommittedReader:
         self.close()
 
     def close(self) -> None:
+        """Let go of the client."""
         self._consumer.close()
 
     def follow(self, topic: str, partitions: Sequence[int], *, from_end: bool = False) -> None:
@@ -264,6 +266,38 @@ class CommittedReader:
                 for message in self._consumer.consume(most, timeout_s)
                 if not _end_of_partition(message)
             ]
+
+    def end(self, topic: str, partition: int) -> int:
+        """The end of what can be read of a partition: its last stable offset.
+
+        Raises:
+            RetriableError, StartupError: the brokers do not answer, or do not let us read.
+        """
+        with _meaning(self._address, f"looking for the end of {topic} [{partition}]"):
+            return int(self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1])
+
+    def read_to_end(self, topic: str, partitions: Sequence[int], timeout_s: float) -> Iterator[Record]:
+        """Every record of these partitions from the beginning to the end that they have now.
+
+        Raises:
+            RetriableError: the end was not reached in time.
+            StartupError: the brokers do not let us read.
+        """
+        unread = {partition: self.end(topic, partition) for partition in partitions}
+        self.follow(topic, partitions)
+        deadline = time.monotonic() + timeout_s
+        while unread:
+            if time.monotonic() > deadline:
+                raise RetriableError(f"Kafka at {self._address}: {topic} was not read to its end in {timeout_s:.0f} s")
+            with _meaning(self._address, f"reading {topic}"):
+                for message in self._consumer.consume(5000, 0.2):
+                    if not _end_of_partition(message):
+                        yield _record(message)
+                        continue
+                    # Behind the last record may lie transaction markers, so only the end itself tells.
+                    partition, reached = message.partition(), message.offset()
+                    if partition in unread and reached is not None and reached >= unread[partition]:
+                        del unread[partition]
 
     def last_value(self, topic: str, partition: int, timeout_s: float) -> bytes | None:
         """The value of the last committed record of a partition; None when it has none.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from cassandra import (
     AuthenticationFailed,
@@ -67,6 +67,7 @@ class Prepared:
 
     @property
     def parameters(self) -> tuple[str, ...]:
+        """Names of the values that the statement takes, in their order."""
         return tuple(column.name for column in self.statement.column_metadata)
 
     @property
@@ -138,9 +139,7 @@ class CqlSession:
         """Nodes that the driver knows, up or down."""
         return len(self._cluster.metadata.all_hosts())
 
-    def rows(
-        self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None
-    ) -> list[dict[str, Any]]:
+    def rows(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> list[dict[str, Any]]:
         """Every row of a small result, decoded by the driver, with the columns' own names.
 
         Raises:
@@ -154,13 +153,13 @@ class CqlSession:
             future = self._send(prepared, parameters, page_rows=5000, paging_state=state, consistency=consistency)
             raw = self._result(future, cql)
             types = raw.types
-            for row in raw:
-                found.append(
-                    {
-                        name: None if cell is None else kind.from_binary(cell, self._protocol)
-                        for name, kind, cell in zip(raw.names, types, row, strict=True)
-                    }
-                )
+            found.extend(
+                {
+                    name: None if cell is None else kind.from_binary(cell, self._protocol)
+                    for name, kind, cell in zip(raw.names, types, row, strict=True)
+                }
+                for row in raw
+            )
             state = future._paging_state
             if not state:
                 return found
@@ -347,7 +346,10 @@ def _parse_rows(body: bytes, width: int) -> _RawRows:
 
 
 class _RawProtocolHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver has no types
-    message_types_by_opcode = {**_ProtocolHandler.message_types_by_opcode, ResultMessage.opcode: _RawResultMessage}
+    message_types_by_opcode: ClassVar[dict[int, Any]] = {
+        **_ProtocolHandler.message_types_by_opcode,
+        ResultMessage.opcode: _RawResultMessage,
+    }
 
 
 def _keep(_names: object, rows: object) -> object:

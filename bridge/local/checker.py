@@ -15,9 +15,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from bridge.adapters.kafka import Record
-from bridge.encoding import POSITION_HEADER
+from bridge.encoding import POSITION_BYTES, POSITION_HEADER
 from bridge.local.simulator.oracle import ExpectedChange
-from bridge.model.times import UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, micros_of
 from schemas.avro_names import avro_name
 from schemas.avro_schema import ENVELOPE_VERSION
 from schemas.cells import decoder
@@ -30,6 +30,8 @@ from schemas.table_schema import Column, TableSchema
 from schemas.wire_format import unframe
 
 _EXAMPLES: Final = 5
+_STREAM_ID_BYTES: Final = 16
+_TIMEUUID_END: Final = 32
 
 
 @dataclass(slots=True)
@@ -115,7 +117,7 @@ class Checker:
         """How many of a table's changes were seen so far, by generation."""
         return dict(sorted(self._arrived[keyspace, table].items()))
 
-    def see(self, record: Record) -> int | None:
+    def see(self, record: Record) -> UnixMicros | None:
         """Look at a consumed record.
 
         Returns:
@@ -197,6 +199,12 @@ class Checker:
         if sum(example.startswith(what[:7]) for example in examples) < _EXAMPLES:
             position = record.headers.get(POSITION_HEADER, b"").hex()
             examples.append(f"{what}: {record.topic} [{record.partition}] {record.kafka_offset}, position {position}")
+
+
+def written_us(record: Record) -> UnixMicros | None:
+    """The write timestamp in a record's position header; None when there is no such header."""
+    position = record.headers.get(POSITION_HEADER, b"")
+    return micros_of(position[_STREAM_ID_BYTES:_TIMEUUID_END]) if len(position) == POSITION_BYTES else None
 
 
 class _TableReader:

@@ -82,9 +82,7 @@ class LogLayout:
         missing = [name for name in (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION) if name not in at]
         if missing:
             raise BridgeError(f"not a CDC log: it has no {', '.join(missing)} among {', '.join(columns)}")
-        return cls(
-            tuple(columns), at[STREAM_ID], at[TIME], at[BATCH_SEQ_NO], at[OPERATION], at.get(END_OF_BATCH)
-        )
+        return cls(tuple(columns), at[STREAM_ID], at[TIME], at[BATCH_SEQ_NO], at[OPERATION], at.get(END_OF_BATCH))
 
 
 @dataclass(frozen=True, slots=True)

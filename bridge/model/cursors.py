@@ -31,13 +31,16 @@ class Cursor:
 
     @classmethod
     def at_start_of(cls, generation_ms: UnixMillis) -> Self:
+        """The cursor of a generation of which nothing is done yet."""
         return cls(generation_ms, millis_to_micros(generation_ms))
 
     def to_json(self) -> list[int]:
+        """Generation in ms and time in us."""
         return [self.generation_ms, self.time_us]
 
     @classmethod
     def from_json(cls, value: object) -> Self:
+        """The cursor that `to_json` gave; raises BridgeError for anything else."""
         match value:
             case [int(generation_ms), int(time_us)]:
                 return cls(UnixMillis(generation_ms), UnixMicros(time_us))
@@ -57,10 +60,12 @@ class GroupPosition:
 
     @classmethod
     def of(cls, stream_id: bytes, timeuuid: bytes) -> Self:
+        """The position of a group by its stream id and `cdc$time` (16 raw bytes each)."""
         return cls(sort_key(timeuuid), stream_id, timeuuid)
 
     @property
     def time_us(self) -> UnixMicros:
+        """The group's write timestamp in us."""
         return micros_of(self.timeuuid)
 
 
@@ -79,13 +84,16 @@ class Layout:
             raise ValueError(f"a layout has at least one lane, not {self.lanes}")
 
     def token_range(self, lane: int) -> TokenRange:
+        """The slice of the ring that a lane works."""
         return lane_range(lane, self.lanes)
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
         return {"lanes": self.lanes, "since": self.since.to_json()}
 
     @classmethod
     def from_json(cls, value: object) -> Self:
+        """The layout that `to_json` gave; raises BridgeError for anything else."""
         match value:
             case {"lanes": int(lanes), "since": since}:
                 return cls(lanes, Cursor.from_json(since))
@@ -109,6 +117,7 @@ class Window:
 
     @property
     def start(self) -> Cursor:
+        """The cursor from which the window reads."""
         return Cursor(self.generation_ms, self.start_us)
 
     @property
@@ -152,6 +161,7 @@ class StreamOffset:
     batch: PlannedBatch | None
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; `canonical_json` makes the text."""
         batch = None
         if self.batch is not None:
             window = self.batch.window
@@ -190,7 +200,9 @@ class StreamOffset:
                 )
                 reached = Cursor.from_json(position)
                 return cls(reached, PlannedBatch(window, Layout.from_json(layout), reached))
-        raise BridgeError(f"not an offset of version {FORMAT_VERSION}: {value!r}; was the checkpoint made by another release?")
+        raise BridgeError(
+            f"not an offset of version {FORMAT_VERSION}: {value!r}; was the checkpoint made by another release?"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +222,7 @@ class LaneProgress:
     done: GroupPosition | None = None
 
     def to_bytes(self) -> bytes:
+        """The record's value."""
         done = None if self.done is None else [self.done.stream_id.hex(), self.done.timeuuid.hex()]
         return canonical_json(
             {

@@ -44,10 +44,12 @@ class StreamId:
 
     @property
     def token(self) -> Token:
+        """Where the stream lies on the ring: its first 8 bytes."""
         return Token(int.from_bytes(self.raw[:8], "big", signed=True))
 
     @property
     def version(self) -> int:
+        """Of the id's format; 1 since ScyllaDB 4.3."""
         return self._low & 0xF
 
     @property
@@ -95,9 +97,11 @@ class Generation:
 
     @property
     def start_us(self) -> UnixMicros:
+        """The generation's start in us."""
         return millis_to_micros(self.start_ms)
 
     def streams(self) -> Iterator[StreamId]:
+        """Every stream, set by set."""
         for stream_set in self.stream_sets:
             yield from stream_set.streams
 

@@ -58,7 +58,7 @@ def timeuuid_of(instant_us: UnixMicros, low: bytes) -> bytes:
 
 
 def lower_bound(instant_us: UnixMicros) -> bytes:
-    """The lowest timeuuid of an instant as the server orders them: the inclusive start, or exclusive end, of a window."""
+    """The lowest timeuuid of an instant as the server orders them: a window's inclusive start, or exclusive end."""
     return timeuuid_of(instant_us, _LOW_MIN)
 
 
@@ -70,9 +70,7 @@ def sort_key(timeuuid: bytes) -> bytes:
 
     The server compares the 60-bit time first and then the low half as signed bytes (spec section 3).
     """
-    return (
-        bytes((timeuuid[6] & 0x0F, timeuuid[7])) + timeuuid[4:6] + timeuuid[0:4] + timeuuid[8:16].translate(_FLIP)
-    )
+    return bytes((timeuuid[6] & 0x0F, timeuuid[7])) + timeuuid[4:6] + timeuuid[0:4] + timeuuid[8:16].translate(_FLIP)
 
 
 def _ticks_of(timeuuid: bytes) -> int:

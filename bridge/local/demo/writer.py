@@ -74,9 +74,7 @@ class Writer:
             to_publish.append((publish_us, self._cluster.add_generation(start_ms, publish=False)))
             _tell("generation", start_ms=start_ms, publish_us=publish_us)
         with ThreadPoolExecutor() as threads:
-            writing = [
-                threads.submit(self._write, one, one.share * rate_per_s, seconds, end_us) for one in tables()
-            ]
+            writing = [threads.submit(self._write, one, one.share * rate_per_s, seconds, end_us) for one in tables()]
             for publish_us, generation in to_publish:
                 _sleep_until(publish_us)
                 self._cluster.publish(generation)
@@ -87,9 +85,7 @@ class Writer:
 
     def _write(self, what: DemoTable, rate_per_s: float, seconds: float, end_us: UnixMicros) -> None:
         schema = what.table.table_schema
-        workload = Workload(
-            schema, seed=self._seed, keys=what.keys, rows_per_key=what.rows_per_key, mix=what.mix
-        )
+        workload = Workload(schema, seed=self._seed, keys=what.keys, rows_per_key=what.rows_per_key, mix=what.mix)
         # Line by line: the reader of the file looks for a change as soon as it is acknowledged.
         with written_file(self._folder, schema).open("w", encoding="utf-8", buffering=1) as lines:
             simulator = Simulator(

@@ -21,10 +21,11 @@ _LOG_KEY_COLUMNS: Final = 3
 
 
 def load(session: CqlSession, recording: Recording, *, keyspace: str | None = None, shift_ms: int = 0) -> None:
-    """Create a recording's tables, replace the server's generations by its own, and write its log rows (`RecordedTable.loadable_log`).
+    """Create a recording's tables, replace the server's generations by its own, and write its log rows.
 
-    Cells of the log get the write timestamp that the server gave them, and the log's TTL counts from now: so that
-    an old recording is no older than its TTL for a reader either, shift its times.
+    Rows that Cassandra can't hold are left out (`RecordedTable.loadable_log`). Cells of the log get the write
+    timestamp that the server gave them, and the log's TTL counts from now: so that an old recording is no older than
+    its TTL for a reader either, shift its times.
 
     Args:
         session: the server, which understands ScyllaDB's system tables.

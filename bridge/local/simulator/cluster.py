@@ -111,9 +111,13 @@ class SimulatedCluster:
         timestamp can rely on the streams.
 
         Raises:
+            ValueError: the cluster has no such generation.
             RetriableError, BridgeError: as `CqlSession.write_raw`.
         """
-        (stream_map,) = (known for known in self._maps if known.start_ms == generation.start_ms)
+        known = {stream_map.start_ms: stream_map for stream_map in self._maps}
+        if generation.start_ms not in known:
+            raise ValueError(f"no generation {generation.start_ms} to publish; there are {sorted(known)}")
+        stream_map = known[generation.start_ms]
         publish_streams(
             self._session,
             generation.start_ms,

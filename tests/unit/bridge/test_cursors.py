@@ -51,7 +51,9 @@ def test_first_offset_and_unbounded_window_round_trip() -> None:
     assert StreamOffset.from_json(json.loads(canonical_json(last.to_json()))) == last
 
 
-@pytest.mark.parametrize("value", [{}, {"v": 2}, {"v": 1, "next": [1], "batch": None}, [], {"v": 1, "next": [1, 2], "batch": {}}])
+@pytest.mark.parametrize(
+    "value", [{}, {"v": 2}, {"v": 1, "next": [1], "batch": None}, [], {"v": 1, "next": [1, 2], "batch": {}}]
+)
 def test_other_offsets_are_refused(value: object) -> None:
     """An offset of another release or shape is an error, not a guess."""
     with pytest.raises(BridgeError):

@@ -23,7 +23,9 @@ WINDOW = Window(UnixMillis(0), UnixMicros(0), UnixMicros(1_000_000))
 class Log:
     """Pages of a log in memory, answered at once or when told to."""
 
-    def __init__(self, rows: dict[StreamId, list[Cells]], *, columns: tuple[str, ...] = COLUMNS, held: bool = False) -> None:
+    def __init__(
+        self, rows: dict[StreamId, list[Cells]], *, columns: tuple[str, ...] = COLUMNS, held: bool = False
+    ) -> None:
         self.rows, self.columns, self.held = rows, columns, held
         self.asked: list[tuple[StreamId, int]] = []
         self.open: list[tuple[Future[Page], Page]] = []
@@ -58,7 +60,9 @@ def place(row: Cells) -> tuple[bytes, bytes, bytes]:
 
 @given(
     st.lists(
-        st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(1, 4)), max_size=60), min_size=1, max_size=6
+        st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(1, 4)), max_size=60),
+        min_size=1,
+        max_size=6,
     ),
     st.integers(10, 60),
 )
@@ -67,10 +71,8 @@ def test_streams_are_merged_in_lane_order(shape: list[list[tuple[int, int, int]]
     rows = {}
     for number, groups in enumerate(shape, start=1):
         of = stream(number)
-        made = [
-            log_row(of, us, seq, low) for us, low, size in {(us, low): (us, low, size) for us, low, size in groups}.values()
-            for seq in range(size)
-        ]  # fmt: skip
+        sizes = {(us, low): size for us, low, size in groups}
+        made = [log_row(of, us, seq, low) for (us, low), size in sizes.items() for seq in range(size)]
         rows[of] = sorted(made, key=place)
     read = [
         row

@@ -19,7 +19,9 @@ def at(us: int) -> Cursor:
 
 SINCE = at(1_000_000)
 LAYOUT = Layout(2, SINCE)
-TASK = LaneTask("ks", "t", 1, PlannedBatch(Window(G, UnixMicros(2_000_000), UnixMicros(3_000_000)), LAYOUT, at(3_000_000)))
+TASK = LaneTask(
+    "ks", "t", 1, PlannedBatch(Window(G, UnixMicros(2_000_000), UnixMicros(3_000_000)), LAYOUT, at(3_000_000))
+)
 
 
 def group(us: int, low: int = 0, stream: int = 1) -> GroupPosition:

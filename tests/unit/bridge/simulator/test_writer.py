@@ -87,11 +87,13 @@ def test_a_generation_is_published_streams_first_and_timestamp_last(session: Kee
     assert len(session.written) == 5 + 9
     assert (len(list(first.streams())), len(list(second.streams()))) == (8, 16)
     assert {entry.range_end for entry in first.stream_sets} < {entry.range_end for entry in second.stream_sets}
-    assert cluster.generations == (first, second)
+    assert list(cluster.generations) == [first, second]
     with pytest.raises(ValueError, match="must start after"):
         cluster.add_generation(START_MS)
     cluster.reset()
-    assert cluster.generations == ()
+    assert len(cluster.generations) == 0
+    with pytest.raises(ValueError, match="no generation"):
+        cluster.publish(first)
     assert all(cql.startswith("TRUNCATE system_distributed.cdc_") for cql in session.executed)
 
 

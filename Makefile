@@ -1,0 +1,59 @@
+# What a developer does every day; `make help` lists it.
+# Everything is installed into .venv and kept under this folder (and the usual caches of pip and Ivy).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export SCYLLA_CDC_BRIDGE_JARS ?= $(CURDIR)/.local-stack/jars
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check unit integration bench format constraints wheel clean
+
+help: ## List these targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Install everything into .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(STAMP) ## Run the whole bridge on this machine and write build/demo/report.html
+	$(BIN)/scylla-cdc-bridge demo
+
+test: check ## Check the code, then run every test
+	$(BIN)/python -m pytest
+
+check: $(STAMP) ## Lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(STAMP) ## Run the tests that need no servers
+	$(BIN)/python -m pytest tests/unit
+
+integration: $(STAMP) ## Run the tests on real servers
+	$(BIN)/python -m pytest tests/integration
+
+bench: $(STAMP) ## Measure speed, cost and latency on this machine
+	$(BIN)/python -m bench
+
+format: $(STAMP) ## Put the code into its form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+constraints: ## Renew constraints.txt from the newest allowed versions
+	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet '.[dev]'
+	(head -1 constraints.txt; build/constraints/bin/python -m pip freeze --exclude scylla-cdc-bridge) > build/new.txt
+	mv build/new.txt constraints.txt
+
+wheel: $(STAMP) ## Build the distribution
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+
+clean: ## Remove what was built and installed here (stop the local stack first)
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,171 @@
+"""Runs the bridge as its users do, as a process of its own below a meter."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import yaml
+
+from bench.errors import BenchError
+from bench.figures import value_at
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+_STOP_WITHIN_S: Final = 60.0
+_TAIL_LINES: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Addresses of the stack that the bridge runs against."""
+
+    cql: str
+    kafka: str
+    registry: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the meter found; see `bench.meter`."""
+
+    exit: int
+    cpu_s: float
+    cpu_s_by_role: dict[str, float]
+    peak_rss_mib: float
+    peak_pss_mib: float
+    began_s: float
+    ended_s: float
+    samples: list[tuple[float, float]]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The meter's report."""
+        form = json.loads(path.read_text(encoding="utf-8"))
+        form["samples"] = [(at, value) for at, value in form["samples"]]
+        return cls(**form)
+
+    def cpu_s_between(self, start_s: float, end_s: float) -> float:
+        """CPU seconds used between two instants (s since the epoch)."""
+        return value_at(self.samples, end_s) - value_at(self.samples, start_s)
+
+
+class BridgeRun:
+    """One run of the bridge over one table. Use it in a `with` statement: leaving it ends all of its processes.
+
+    Args:
+        folder: gets the configuration, the log, the checkpoint and the meter's report.
+        name: the job's name; its topics begin with it.
+        table: `keyspace.table`.
+        settings: further sections of the configuration file.
+        once: drain what is there, then end.
+    """
+
+    def __init__(
+        self, folder: Path, servers: Servers, *, name: str, table: str, settings: dict[str, Any], once: bool
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.topic = f"{name}.changes"
+        self.progress_topic = f"{name}.progress"
+        self.log = folder / f"{name}.log"
+        self._report = folder / f"{name}.meter.json"
+        self._config = folder / f"{name}.yaml"
+        spark = {"checkpoint": str(folder / "checkpoints"), **settings.pop("spark", {})}
+        self._config.write_text(
+            yaml.safe_dump(
+                {
+                    "name": name,
+                    "scylla": {"contact_points": [servers.cql]},
+                    "kafka": {"bootstrap_servers": [servers.kafka]},
+                    "registry": {"url": servers.registry},
+                    "tables": [table],
+                    "publishing": {"topic": self.topic, "progress_topic": self.progress_topic},
+                    "spark": spark,
+                    **settings,
+                }
+            ),
+            encoding="utf-8",
+        )
+        self._once = once
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "bench.meter", str(self._report), "--"]
+        command += [sys.executable, "-m", "spark.job", "-c", str(self._config)]
+        if self._once:
+            command.append("--once")
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
+                # Ctrl-C is ours to handle: we end it in order.
+                start_new_session=True,
+            )  # fmt: skip
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(_STOP_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+
+    def check(self) -> None:
+        """See that it still runs.
+
+        Raises:
+            BenchError: it has ended; with the end of its log.
+        """
+        assert self._process is not None
+        status = self._process.poll()
+        if status is not None:
+            raise BenchError(f"the bridge ended with status {status}.{self.tail()}")
+
+    def wait(self, timeout_s: float) -> Measured:
+        """Wait until it ends by itself.
+
+        Raises:
+            BenchError: it failed, or did not end in time; with the end of its log.
+        """
+        assert self._process is not None
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"the bridge did not end within {timeout_s:.0f} s.{self.tail()}") from None
+        if status != 0:
+            raise BenchError(f"the bridge ended with status {status}.{self.tail()}")
+        return Measured.read(self._report)
+
+    def stop(self) -> Measured:
+        """Ask it to stop, as `kill` does, and wait.
+
+        Raises:
+            BenchError: it failed, or did not stop in time; with the end of its log.
+        """
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait(_STOP_WITHIN_S)
+
+    def tail(self) -> str:
+        """The end of the bridge's log, worded to follow a sentence."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
+        return f" The end of its log, {self.log}:\n" + "\n".join(f"    {line}" for line in lines)
+
+
+def environment() -> dict[str, str]:
+    """The environment of our helper processes: they find the same packages wherever they are started."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def new_name(table: str, kind: str) -> str:
+    """A job name that no earlier run had, so that nothing of it is taken up."""
+    return f"bench-{table}-{kind}-{time.time_ns() // 1_000_000}"

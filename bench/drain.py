@@ -1,0 +1,89 @@
+"""How fast, and at what cost, the bridge drains a log that is full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from bench import topics
+from bench.bridge_run import BridgeRun, Measured, Servers, new_name
+from bench.errors import BenchError
+from bench.figures import Figures
+from bench.tables import KEYSPACE
+
+_READ_BACK_S: Final = 300.0
+_MILLION: Final = 1_000_000
+
+
+def drain(
+    folder: Path,
+    servers: Servers,
+    table: str,
+    written: set[bytes],
+    *,
+    lanes: int,
+    settings: Mapping[str, Any],
+    timeout_s: float,
+) -> Figures:
+    """Run the bridge once over a filled log, then hold the topic against what was written.
+
+    Raises:
+        BenchError: the bridge failed or took too long, or a change is missing, doubled or unknown.
+    """
+    spark = {**settings.get("spark", {}), "lanes": lanes}
+    run = BridgeRun(
+        folder,
+        servers,
+        name=new_name(table, "drain"),
+        table=f"{KEYSPACE}.{table}",
+        settings={**settings, "spark": spark},
+        once=True,
+    )
+    with run:
+        measured = run.wait(timeout_s)
+    first_ms, size_bytes = _verify(servers.kafka, run, written)
+    # A lane's cursor is the last record of each transaction.
+    last_ms = max(seen.produced_ms for seen in topics.read_all(servers.kafka, run.progress_topic, timeout_s=30))
+    topics.delete(servers.kafka, run.topic, run.progress_topic)
+    return _figures(len(written), size_bytes, first_ms / 1000, last_ms / 1000, measured)
+
+
+def _verify(kafka: str, run: BridgeRun, written: set[bytes]) -> tuple[int, int]:
+    """Check the topic; gives when its first record was produced, in ms, and the bytes of all keys and values."""
+    arrived: set[bytes] = set()
+    count = size = 0
+    first_ms: int | None = None
+    for seen in topics.read_all(kafka, run.topic, timeout_s=_READ_BACK_S):
+        count += 1
+        arrived.add(seen.position)
+        size += seen.size_bytes
+        first_ms = seen.produced_ms if first_ms is None else min(first_ms, seen.produced_ms)
+    missing, unknown = len(written - arrived), len(arrived - written)
+    doubled = count - len(arrived)
+    if missing or unknown or doubled or first_ms is None:
+        raise BenchError(
+            f"{run.topic} is wrong: {len(written)} changes written, {count} records, {missing} missing, "
+            f"{doubled} doubled, {unknown} unknown.{run.tail()}"
+        )
+    return first_ms, size
+
+
+def _figures(changes: int, size_bytes: int, first_s: float, last_s: float, measured: Measured) -> Figures:
+    seconds = last_s - first_s
+    millions = changes / _MILLION
+    return {
+        "changes": changes,
+        "changes_per_s": changes / seconds,
+        "changes_per_s_with_startup": changes / (last_s - measured.began_s),
+        "seconds": seconds,
+        "startup_s": first_s - measured.began_s,
+        "mib_per_s": size_bytes / 1024 / 1024 / seconds,
+        "cpu_s_per_million": measured.cpu_s / millions,
+        "cpu_s_per_million_streaming": measured.cpu_s_between(first_s, last_s) / millions,
+        "cores_used": measured.cpu_s_between(first_s, last_s) / seconds,
+        "cpu_s_startup": measured.cpu_s_between(measured.began_s, first_s),
+        "cpu_s_by_role": measured.cpu_s_by_role,
+        "peak_rss_mib": measured.peak_rss_mib,
+        "peak_pss_mib": measured.peak_pss_mib,
+    }

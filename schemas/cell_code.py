@@ -1,0 +1,244 @@
+"""Python source that turns a raw CQL cell into Avro bytes: the innermost part of a table's encoder.
+
+Each kind of type gives a few lines that work on one local variable: before them it holds the
+cell's bytes, after them the Avro bytes. ``schemas.row_code`` puts the lines of a table's columns
+into one function, which saves a call for every cell.
+
+The lines know well-formed cells only. For any other (a wrong length, no UTF-8, CQL's "empty") they
+raise one of `DECLINED`, and the row is encoded by ``schemas.reference``, which has the error
+messages: so nothing here has to agree with it on anything but good bytes.
+
+No text from outside enters the source: names of variables and helpers are made here.
+"""
+
+from __future__ import annotations
+
+import struct
+from binascii import hexlify
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, NoReturn, TypeAlias
+
+from schemas.avro_types import AvroTypes
+from schemas.cells import DATE_OF_EPOCH, SCALE_BYTES, decoder
+from schemas.codec import compile_writer
+from schemas.cql_types import CqlType, NativeType
+from schemas.errors import CellError
+from schemas.type_visitor import TypeVisitor, visit
+from schemas.varints import long_bytes, unsigned_bytes, varint_tables
+
+Lines: TypeAlias = list[str]
+CellWriter: TypeAlias = Callable[[bytes], bytes]
+"""One cell's bytes, neither null nor "empty" -> Avro bytes."""
+
+SOME: Final = b"\x02"
+"""The branch of the value in a union of null and it."""
+
+_CACHED_ADDRESSES: Final = 4096
+_NO_SCALE: Final = b"\x00"
+_UUID_CHARACTERS: Final = 36
+_DASHED_UUID: Final = "4sx24sx4sx4s"
+"""Parts of a uuid's hex digits that have a dash after every second byte, but for the misplaced dashes."""
+
+_LONGS: Final = frozenset({"bigint", "counter", "time", "timestamp"})
+_INTEGERS: Final[dict[str, str]] = {
+    "date": ">I",
+    "int": ">i",
+    "smallint": ">h",
+    "tinyint": ">b",
+}
+_FLOATS: Final[dict[str, str]] = {"double": "d", "float": "f"}
+
+
+class DeclinedError(Exception):
+    """The fast path does not know this row; the reference encoder may."""
+
+
+DECLINED: Final = (DeclinedError, CellError, struct.error, KeyError, TypeError, ValueError, OverflowError)
+"""What code from here raises for a cell that it does not know."""
+
+
+def decline() -> NoReturn:
+    """Give the row up."""
+    raise DeclinedError
+
+
+def shared_helpers() -> dict[str, object]:
+    """Return the helpers that the code of every cell may use, as globals for a function around it."""
+    tables = varint_tables()
+    return {
+        "decline": decline,
+        "head_0": tables.head,
+        "hexlify": hexlify,
+        "lengths_0": tables.lengths,
+        "join": b"".join,
+        "long_bytes": long_bytes,
+        "sized_0": _sized(b""),
+        "unsigned_bytes": unsigned_bytes,
+        "whole_0": tables.whole,
+    }
+
+
+class CellCode(TypeVisitor[Lines]):
+    """The lines for the cell in one local variable.
+
+    Attributes:
+        helpers: what the lines use by name besides the shared helpers. A name means the same for
+            every cell, so a function has all its cells' helpers together as globals.
+    """
+
+    def __init__(self, variable: str, unions: int) -> None:
+        """Say which variable it is, and how many unions of null and the value are around the value."""
+        self.helpers: dict[str, object] = {}
+        self._cell = variable
+        self._unions = unions
+        self._prefix = SOME * unions
+        self._tables = varint_tables(self._prefix)
+
+    def of(self, cql_type: CqlType) -> Lines:
+        """Return the lines for a type.
+
+        Raises:
+            UnsupportedTypeError: the type has no Avro form yet.
+        """
+        return visit(cql_type, self)
+
+    def native(self, cql_type: NativeType) -> Lines:
+        """Return the lines for a scalar."""
+        cell, name = self._cell, cql_type.name
+        if name in _INTEGERS:
+            return self._integer(name)
+        if name in _LONGS:
+            return self._long()
+        if name in _FLOATS:
+            return self._float(name)
+        match name:
+            case "text" | "varchar":
+                return [f"if not {cell}.isascii(): {cell}.decode()", *self._string()]
+            case "ascii":
+                return [f"if not {cell}.isascii(): decline()", *self._string()]
+            case "blob":
+                return self._string()
+            case "boolean":
+                return [f"{cell} = {self._helper('boolean', _booleans(self._prefix))}[{cell}]"]
+            case "uuid" | "timeuuid":
+                return self._uuid()
+            case "decimal":
+                return self._decimal()
+            case "varint":
+                write = self._helper("varint", _sized(self._prefix + _NO_SCALE))
+                return [f"if not {cell}: decline()", f"{cell} = {write}({cell})"]
+            case "inet":
+                return self._inet(cql_type)
+            case _:
+                return self._by_value(cql_type)
+
+    def _helper(self, name: str, helper: object) -> str:
+        """Take up a helper that depends on the prefix; return the name that tells the prefix too."""
+        name = f"{name}_{self._unions}"
+        self.helpers[name] = helper
+        return name
+
+    def _integer(self, cql_type: str) -> Lines:
+        cell, layout = self._cell, struct.Struct(_INTEGERS[cql_type])
+        whole, head, unpack = self._varints(f"unpack_{cql_type}", layout)
+        signed = [f"{cell} -= {DATE_OF_EPOCH}"] if cql_type == "date" else []
+        zigzag = f"{cell} = {cell} << 1 if {cell} >= 0 else ~({cell} << 1)"
+        two_bytes = f"{whole}[{cell}] if {cell} < 0x4000"
+        four_bytes = f"{head}[{cell} & 0x3FFF] + whole_0[{cell} >> 14] if {cell} < 0x1000_0000"
+        expression = f"{two_bytes} else {four_bytes} else {self._prefix!r} + unsigned_bytes({cell})"
+        return [f"({cell},) = {unpack}({cell})", *signed, zigzag, f"{cell} = {expression}"]
+
+    def _long(self) -> Lines:
+        """A number of 8 bytes, in three parts: Python is slow with numbers of more than 30 bits.
+
+        Of positive numbers below 2**41, which times are, the first part is below 2**9.
+        """
+        cell = self._cell
+        whole, head, unpack = self._varints("unpack_long", struct.Struct(">IHH"))
+        two_bytes = f"{whole}[low << 1] if low < 0x2000"
+        four_bytes = f"{head}[low << 1 & 0x3FFF] + whole_0[low >> 13] if low < 0x800_0000"
+        six_bytes = f"{head}[low << 1 & 0x3FFF] + head_0[(low >> 13 | middle << 3) & 0x3FFF] + whole_0[middle >> 11 | {cell} << 5]"
+        return [
+            f"{cell}, middle, low = {unpack}({cell})",
+            f"if 0 < {cell} < 0x200:",
+            f"    {cell} = {six_bytes}",
+            "else:",
+            "    low |= middle << 16",
+            f"    {cell} = {self._prefix!r} + long_bytes(({cell} ^ 0x8000_0000) - 0x8000_0000 << 32 | low) if {cell} else {two_bytes} else {four_bytes} else {self._prefix!r} + long_bytes(low)",
+        ]
+
+    def _varints(self, name: str, layout: struct.Struct) -> tuple[str, str, str]:
+        """Return the names of the tables behind the prefix, and of what reads the cell."""
+        tables = self._tables
+        return self._helper("whole", tables.whole), self._helper("head", tables.head), self._helper(name, layout.unpack)
+
+    def _float(self, cql_type: str) -> Lines:
+        cell, layout = self._cell, _FLOATS[cql_type]
+        unpack = self._helper(f"unpack_{cql_type}", struct.Struct(f">{layout}").unpack)
+        pack = self._helper(f"pack_{cql_type}", struct.Struct(f"<{self._unions}s{layout}").pack)
+        return [f"{cell} = {pack}({self._prefix!r}, {unpack}({cell})[0])"]
+
+    def _string(self) -> Lines:
+        cell, known = self._cell, self._tables.lengths
+        lengths, sized = self._helper("lengths", known), self._helper("sized", _sized(self._prefix))
+        return [f"{cell} = {lengths}[len({cell})] + {cell} if len({cell}) < {len(known)} else {sized}({cell})"]
+
+    def _uuid(self) -> Lines:
+        cell, parts = self._cell, self._helper("uuid_parts", struct.Struct(_DASHED_UUID).unpack)
+        prefix = self._prefix + long_bytes(_UUID_CHARACTERS)
+        return [f"{cell} = join(({prefix!r}, *{parts}(hexlify({cell}, b'-', 2))))"]
+
+    def _decimal(self) -> Lines:
+        cell, end_of_lengths = self._cell, SCALE_BYTES + len(self._tables.lengths)
+        scales = self._helper("lengths", self._tables.lengths)
+        unpack = self._helper("unpack_scale", struct.Struct(">i").unpack_from)
+        usual = f"{scales}[scale] + lengths_0[len({cell}) - {SCALE_BYTES}] + {cell}[{SCALE_BYTES}:]"
+        other = f"{self._prefix!r} + long_bytes(scale) + sized_0({cell}[{SCALE_BYTES}:])"
+        return [
+            f"if len({cell}) <= {SCALE_BYTES}: decline()",
+            f"(scale,) = {unpack}({cell})",
+            f"{cell} = {usual} if 0 <= scale < {len(self._tables.lengths)} and len({cell}) < {end_of_lengths} else {other}",
+        ]
+
+    def _by_value(self, cql_type: CqlType) -> Lines:
+        """The way for types that are not worth more: decode the cell, and have fastavro write it."""
+        write = self._helper(f"write_{self._cell}", _by_value(cql_type, self._prefix))
+        return [f"{self._cell} = {write}({self._cell})"]
+
+    def _inet(self, cql_type: NativeType) -> Lines:
+        cell, sized = self._cell, self._helper("sized", _sized(self._prefix))
+        # IPv6 has its rules of spelling, which take time.
+        long_form = self._helper("inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix)))
+        short_form = f"{sized}(b'%d.%d.%d.%d' % (*{cell},))"
+        return [f"{cell} = {short_form} if len({cell}) == 4 else {long_form}({cell})"]
+
+
+def _booleans(prefix: bytes) -> dict[bytes, bytes]:
+    """Return every byte that a cell can be -> its Avro form: all but zero are true."""
+    return {bytes((one,)): prefix + bytes((one != 0,)) for one in range(256)}
+
+
+def _sized(prefix: bytes) -> CellWriter:
+    """Return the writer of Avro's bytes and string: the cell as it is behind its length."""
+    lengths = varint_tables(prefix).lengths
+    known = len(lengths)
+
+    def write(raw: bytes) -> bytes:
+        size = len(raw)
+        return (lengths[size] if size < known else prefix + long_bytes(size)) + raw
+
+    return write
+
+
+def _by_value(cql_type: CqlType, prefix: bytes) -> CellWriter:
+    """Return the writer that goes by way of the decoded value and fastavro, whatever the type."""
+    decode = decoder(cql_type)
+    # A record has no bytes of its own, and fastavro takes any type for its field.
+    field = {"name": "value", "type": AvroTypes().of(cql_type)}
+    write_record = compile_writer({"type": "record", "name": "Cell", "fields": [field]})
+
+    def write(raw: bytes) -> bytes:
+        return prefix + write_record({"value": decode(raw)})
+
+    return write

@@ -1,0 +1,60 @@
+"""Avro's variable-length numbers: zigzag, then 7 bits to a byte, the low ones first.
+
+Most of an encoded row is such numbers, so two bytes at a time come out of tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+TABLE_BITS: Final = 14
+TABLE_SIZE: Final = 1 << TABLE_BITS
+
+_MIN_LONG: Final = -(1 << 63)
+_MAX_LONG: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class VarintTables:
+    """Encodings of unsigned (already zigzag) numbers below 2**14, each behind the same prefix.
+
+    Attributes:
+        whole: the number's encoding, 1 or 2 bytes.
+        head: 2 bytes that say "more follows": the low 14 bits of a longer number.
+        lengths: encodings of the numbers 0 to 2**13 - 1 as Avro longs, for the lengths of strings.
+    """
+
+    whole: tuple[bytes, ...]
+    head: tuple[bytes, ...]
+    lengths: tuple[bytes, ...]
+
+
+@cache
+def varint_tables(prefix: bytes = b"") -> VarintTables:
+    """Return the tables behind a prefix; made once, since the prefixes are few."""
+    last = [bytes((low,)) for low in range(0x80)]
+    more = [bytes((low | 0x80,)) for low in range(0x80)]
+    whole = (*(prefix + one for one in last), *(prefix + low + high for high in last[1:] for low in more))
+    head = tuple(prefix + low + high for high in more for low in more)
+    return VarintTables(whole, head, whole[::2])
+
+
+def long_bytes(value: int) -> bytes:
+    """Return the encoding of an Avro long.
+
+    Raises:
+        OverflowError: more than 64 bits.
+    """
+    if not _MIN_LONG <= value <= _MAX_LONG:
+        raise OverflowError(f"{value} does not fit in 64 bits")
+    return unsigned_bytes(value << 1 if value >= 0 else ~(value << 1))
+
+
+def unsigned_bytes(value: int) -> bytes:
+    """Return the encoding of a number that is already zigzag: 0 or more, of any size."""
+    tables = varint_tables()
+    if value < TABLE_SIZE:
+        return tables.whole[value]
+    return tables.head[value & (TABLE_SIZE - 1)] + unsigned_bytes(value >> TABLE_BITS)

@@ -1,0 +1,161 @@
+"""Runs the real job in processes of its own, kills parts of it, and reads what arrived as any consumer would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin
+from bridge.config import BridgeConfig, validate
+from bridge.local.checker import Checker, Verdict
+from bridge.local.simulator.oracle import ExpectedChange
+from bridge.local.stack import LocalStack
+from schemas.registry import Registry
+from schemas.table_schema import TableSchema
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 90) -> None:
+    """Wait until a condition holds, or fail saying what did not come about."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
+        time.sleep(0.2)
+
+
+@dataclass
+class BridgeJob:
+    """The job of one configuration file, started and ended any number of times."""
+
+    stack: LocalStack
+    folder: Path
+    name: str
+    tables: list[Any]
+    settings: dict[str, Any] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    def mapping(self) -> dict[str, Any]:
+        base: dict[str, Any] = {
+            "name": self.name,
+            "scylla": {"contact_points": self.stack.cql},
+            "kafka": {"bootstrap_servers": self.stack.kafka, "partitions": 4},
+            "registry": {"url": self.stack.registry},
+            "tables": self.tables,
+            "reading": {"confidence_ms": 500},
+            "publishing": {"topic": self.name + ".{keyspace}.{table}"},
+            "spark": {"master": "local[2]", "checkpoint": str(self.folder / "checkpoint")},
+        }
+        for section, values in self.settings.items():
+            base[section] = base.get(section, {}) | values
+        return base
+
+    @property
+    def config(self) -> BridgeConfig:
+        return validate(self.mapping())
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.name}.log"
+
+    def __enter__(self) -> BridgeJob:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nothing running, whatever the test came to."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill_group()
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start the job as a process group of its own."""
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(yaml.safe_dump(self.mapping()), encoding="utf-8")
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "spark.job", "-c", str(path), *arguments],
+                cwd=_REPOSITORY,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self.process
+
+    def run_once(self, timeout_s: float = 180) -> None:
+        """Publish everything that can be read now."""
+        status = self.start("--once").wait(timeout_s)
+        assert status == 0, f"exit status {status}\n{self.log_tail()}"
+
+    def stop(self) -> int:
+        """Ask for a clean stop and give the exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(60)
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+    def jvm(self) -> psutil.Process:
+        (found,) = [one for one in self._children() if one.name() == "java"]
+        return found
+
+    def workers(self) -> list[psutil.Process]:
+        """Python processes under the JVM, the forking daemon apart."""
+        daemons = [one for one in self._children() if "pyspark.daemon" in " ".join(_command(one))]
+        return [child for daemon in daemons for child in daemon.children()]
+
+    def kill_group(self) -> None:
+        """End every process of the job with SIGKILL."""
+        assert self.process is not None
+        doomed = self._children()
+        os.killpg(self.process.pid, signal.SIGKILL)
+        for one in doomed:
+            if one.is_running():
+                one.kill()
+        self.process.wait(30)
+        psutil.wait_procs(doomed, timeout=30)
+
+    def committed(self) -> int:
+        """Committed records and markers so far in the change topics' partitions, roughly: their end offsets."""
+        total = 0
+        for table in self.config.tables:
+            topic = self.config.topic_of(table)
+            partitions = KafkaAdmin(self.config.kafka).partitions(topic)
+            with CommittedReader(self.config.kafka) as reader:
+                total += sum(reader.end(topic, partition) for partition in range(partitions))
+        return total
+
+    def verdict(self, tables: Iterable[TableSchema], expected: Iterable[ExpectedChange]) -> Verdict:
+        """Hold the topics, read with read_committed from their beginning to their end, against the oracle."""
+        checker = Checker(tables, Registry(self.stack.registry))
+        checker.expect(expected)
+        for table in self.config.tables:
+            topic = self.config.topic_of(table)
+            partitions = range(KafkaAdmin(self.config.kafka).partitions(topic))
+            with CommittedReader(self.config.kafka) as reader:
+                for record in reader.read_to_end(topic, partitions, 60):
+                    checker.see(record)
+        return checker.close()
+
+    def _children(self) -> list[psutil.Process]:
+        assert self.process is not None
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []

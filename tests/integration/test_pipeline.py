@@ -1,0 +1,204 @@
+"""From the log to a plain consumer, on real servers and with the real job: once, in order, whatever dies."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bridge.adapters.scylla import CqlSession
+from bridge.config import ScyllaSettings
+from bridge.local.recorded.expected import expected_changes
+from bridge.local.recorded.loader import load
+from bridge.local.recorded.recording import Recording
+from bridge.local.simulator.cluster import SimulatedCluster
+from bridge.local.simulator.oracle import ExpectedChange
+from bridge.local.simulator.pacing import spread, system_clock_us
+from bridge.local.simulator.tables import SimulatedTable
+from bridge.local.simulator.workload import Workload
+from bridge.local.simulator.writer import Simulator
+from bridge.local.stack import LocalStack
+from bridge.model.times import UnixMicros, UnixMillis
+from schemas.cql_types import parse
+from schemas.table_schema import Column, ColumnKind, TableSchema
+from tests.integration.running import BridgeJob, wait_for
+
+pytestmark = pytest.mark.integration
+
+SECOND = 1_000_000
+MakeJob = Callable[..., BridgeJob]
+
+
+@pytest.fixture(scope="module")
+def session(local_stack: LocalStack) -> Iterator[CqlSession]:
+    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def bridge(local_stack: LocalStack, tmp_path: Path) -> Iterator[MakeJob]:
+    """Makes jobs; what still runs of them at the test's end is killed."""
+    with ExitStack() as jobs:
+
+        def make(name: str, tables: list[str], settings: dict[str, Any] | None = None) -> BridgeJob:
+            return jobs.enter_context(BridgeJob(local_stack, tmp_path, name, tables, settings or {}))
+
+        yield make
+
+
+def table(keyspace: str, name: str) -> TableSchema:
+    columns = (
+        Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
+        Column("part", parse("text"), ColumnKind.PARTITION_KEY, 1),
+        Column("ck", parse("bigint"), ColumnKind.CLUSTERING, 0),
+        Column("s", parse("text"), ColumnKind.STATIC),
+        Column("v", parse("text"), ColumnKind.REGULAR),
+        Column("n", parse("decimal"), ColumnKind.REGULAR),
+    )
+    return TableSchema(keyspace, name, columns)
+
+
+def history(session: CqlSession, schema: TableSchema, *, seed: int, changes: int, keys: int) -> list[ExpectedChange]:
+    """A log over the last ten minutes, across two generation changes; gives what it holds."""
+    cluster = SimulatedCluster(session, seed=seed)
+    cluster.reset()
+    now_us = system_clock_us()
+    for ago_s in (600, 400, 200):
+        cluster.add_generation(UnixMillis((now_us - ago_s * SECOND) // 1000))
+    simulated = SimulatedTable(schema)
+    simulated.drop(session)
+    simulated.create(session)
+    simulator = Simulator(session, cluster, [simulated], seed=seed)
+    start_us, until_us = UnixMicros(now_us - 590 * SECOND), UnixMicros(now_us - 5 * SECOND)
+    workload = Workload(schema, seed=seed, keys=keys)
+    simulator.load(simulated, spread(workload, count=changes, start_us=start_us, until_us=until_us))
+    return list(simulator.oracle)
+
+
+def test_order_holds_over_two_generation_changes_for_ten_thousand_keys(session: CqlSession, bridge: MakeJob) -> None:
+    """10,000 keys written over three generations arrive once, each in its order."""
+    schema = table("pipe_order", "t")
+    written = history(session, schema, seed=3, changes=40_000, keys=10_000)
+    assert len({change.key for change in written}) > 9_500
+    assert len({change.generation_ms for change in written}) == 3
+    job = bridge("order", ["pipe_order.t"])
+    job.run_once()
+    verdict = job.verdict([schema], written)
+    assert verdict.clean, f"{verdict}\n{verdict.examples}"
+
+
+def kill_jvm(job: BridgeJob) -> None:
+    job.jvm().kill()
+    assert job.process is not None
+    assert job.process.wait(60) == 1
+
+
+def kill_workers_then_group(job: BridgeJob) -> None:
+    doomed = job.workers()
+    for worker in doomed:
+        worker.kill()
+    psutil.wait_procs(doomed, timeout=10)
+    before = job.committed()
+    wait_for("the job going on after its workers were killed", lambda: job.committed() > before)
+    job.kill_group()
+
+
+def kill_group(job: BridgeJob) -> None:
+    job.kill_group()
+
+
+def test_three_kills_change_nothing(session: CqlSession, bridge: MakeJob) -> None:
+    """`kill -9` of the JVM, of Python workers and of everything at random moments: each change arrives exactly once."""
+    schema = table("pipe_kill", "t")
+    written = history(session, schema, seed=4, changes=30_000, keys=2_000)
+    # Small windows and transactions, so that there is much to interrupt.
+    settings = {
+        "reading": {"confidence_ms": 500, "max_window_ms": 15_000},
+        "publishing": {"topic": "kill.{keyspace}.{table}", "max_transaction_records": 100},
+        "spark": {"trigger_interval_ms": 0},
+    }
+    job = bridge("kill", ["pipe_kill.t"], settings)
+    rng = random.Random()  # a random moment each time; the oracle decides, not the schedule
+    killers: list[Callable[[BridgeJob], None]] = [kill_jvm, kill_workers_then_group, kill_group]
+    rng.shuffle(killers)
+    reached = 0
+    for killer in killers:
+        job.start()
+        goal = reached + rng.randint(100, 3_000)
+        wait_for("the job publishing", partial(job_reached, job, goal), 120)
+        killer(job)
+        reached = job.committed()
+    assert reached < len(written), "everything was published before the last kill; nothing was interrupted"
+    job.run_once()
+    verdict = job.verdict([schema], written)
+    assert verdict.clean, f"{verdict}\n{verdict.examples}\n{[killer.__name__ for killer in killers]}"
+
+
+def job_reached(job: BridgeJob, goal: int) -> bool:
+    assert job.process is not None
+    assert job.process.poll() is None, job.log_tail()
+    return "lanes, from" in job.log.read_text(errors="replace") and job.committed() >= goal
+
+
+def test_lanes_and_checkpoint_may_change_over_a_crash(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:
+    """A killed job that comes back with more lanes, with fewer, without its checkpoint loses and doubles nothing."""
+    schema = table("pipe_lanes", "t")
+    written = history(session, schema, seed=5, changes=20_000, keys=1_000)
+    settings = {
+        "reading": {"confidence_ms": 500, "max_window_ms": 15_000},
+        "publishing": {"topic": "lanes.{keyspace}.{table}", "max_transaction_records": 100},
+        "spark": {"lanes": 2, "trigger_interval_ms": 0},
+    }
+    job = bridge("lanes", ["pipe_lanes.t"], settings)
+    reached = 0
+    for lanes, goal in ((2, 700), (5, 1_500), (1, 1_000)):
+        settings["spark"]["lanes"] = lanes
+        job.start()
+        wait_for(f"the job publishing with {lanes} lanes", partial(job_reached, job, reached + goal), 120)
+        job.kill_group()
+        reached = job.committed()
+    shutil.rmtree(tmp_path / "checkpoint")
+    settings["spark"]["lanes"] = 3
+    job.run_once()
+    verdict = job.verdict([schema], written)
+    assert verdict.clean, f"{verdict}\n{verdict.examples}"
+
+
+RECORDED = (
+    "native_types", "key_types", "composite_keys", "ttl", "many_partitions", "batches", "identifiers", "lwt",
+    "reserved_column_names", "z_generation_change", "z_generation_edge",
+)  # fmt: skip
+
+
+def test_recorded_logs_give_the_expected_changes(session: CqlSession, bridge: MakeJob) -> None:
+    """What a real ScyllaDB node logged arrives as the changes that were made there."""
+    expected: list[ExpectedChange] = []
+    schemas: list[TableSchema] = []
+    cluster = SimulatedCluster(session, seed=1)
+    cluster.reset()
+    now_ms = system_clock_us() // 1000
+    for scenario in RECORDED:
+        recording = Recording.load(scenario)
+        keyspace = f"pipe_{scenario}"
+        # An hour ago, whenever the recording was made.
+        shift_ms = now_ms - 3_600_000 - recording.generations[-1].start_ms
+        load(session, recording, keyspace=keyspace, shift_ms=shift_ms)
+        for recorded in recording.tables:
+            if recorded.has_collections:
+                continue
+            schemas.append(recorded.table_schema(keyspace))
+            expected += expected_changes(recording, recorded, keyspace=keyspace, shift_ms=shift_ms)
+    names = [f'"{schema.keyspace}"."{schema.name}"' for schema in schemas]
+    job = bridge("recorded", names, {"spark": {"lanes": 1}})
+    job.run_once()
+    verdict = job.verdict(schemas, expected)
+    assert verdict.clean, f"{verdict}\n{verdict.examples}"
+    assert verdict.arrived > 300

@@ -1,0 +1,36 @@
+"""The measured tables are what their names say."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from bench import tables
+from bridge.local.simulator.mutations import Insert
+
+
+@pytest.mark.parametrize(("name", "columns"), [("narrow", 3), ("twelve", 12), ("wide", 30)])
+def test_a_table_has_its_columns_and_every_mutation_fills_them(name: str, columns: int) -> None:
+    """Each mutation is one insert of all value columns, so one change of the log."""
+    simulated = tables.table(name)
+    assert len(simulated.table_schema.columns) == columns
+    for mutation in islice(tables.mutations(simulated, seed=1), 50):
+        (operation,) = mutation.operations
+        assert isinstance(operation, Insert)
+        assert operation.cells.keys() == {column.name for column in simulated.table_schema.values}
+
+
+def test_the_narrow_tables_text_has_fifty_bytes() -> None:
+    """Its figures stand beside those of other tools, which were measured with such rows."""
+    (mutation,) = islice(tables.mutations(tables.table("narrow"), seed=1), 1)
+    (operation,) = mutation.operations
+    assert isinstance(operation, Insert)
+    assert [len(cell or b"") for cell in operation.cells.values()] == [50]
+
+
+def test_mutations_are_the_same_for_the_same_seed() -> None:
+    """Two runs load the same changes."""
+    first, second = (list(islice(tables.mutations(tables.table("twelve"), seed=3), 20)) for _ in range(2))
+    assert first == second
+    assert first != list(islice(tables.mutations(tables.table("twelve"), seed=4), 20))
