@@ -91,6 +91,7 @@ def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace) -> Fi
             "slowest_stage": slowest,
             "ratio_to_slowest_stage": line["changes_per_s"] / found[slowest]["per_s"],
             "cpu_ratio_to_read": line["cpu_s_per_million"] / found["read"]["cpu_s_per_million"],
+            "cpu_ratio_to_read_streaming": line["cpu_s_per_million_streaming"] / found["read"]["cpu_s_per_million"],
         }
     if arguments.seconds:
         _say(f"{table}: latency at {arguments.rate:g} changes/s for {arguments.seconds:g} s")

@@ -38,6 +38,7 @@ class Measured:
     exit: int
     cpu_s: float
     cpu_s_by_role: dict[str, float]
+    processes: dict[str, int]
     peak_rss_mib: float
     peak_pss_mib: float
     began_s: float

@@ -84,6 +84,7 @@ def _figures(changes: int, size_bytes: int, first_s: float, last_s: float, measu
         "cores_used": measured.cpu_s_between(first_s, last_s) / seconds,
         "cpu_s_startup": measured.cpu_s_between(measured.began_s, first_s),
         "cpu_s_by_role": measured.cpu_s_by_role,
+        "processes": measured.processes,
         "peak_rss_mib": measured.peak_rss_mib,
         "peak_pss_mib": measured.peak_pss_mib,
     }

@@ -24,6 +24,7 @@ _HEADINGS: Final[tuple[tuple[str, str], ...]] = (
     ("confidence_ms", "confidence ms"),
     ("ratio_to_slowest_stage", "of slowest stage"),
     ("cpu_ratio_to_read", "CPU of plain read"),
+    ("cpu_ratio_to_read_streaming", "without start-up"),
 )
 
 

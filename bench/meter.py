@@ -5,8 +5,8 @@ when the last process of the tree has ended:
 
 ```
 {"exit": 0, "cpu_s": 61.2, "cpu_s_by_role": {"driver": 3.1, "jvm": 20.0, "workers": 36.5, "planner": 1.2, "other": 0.4},
- "peak_rss_mib": 1500.0, "peak_pss_mib": 1100.0, "began_s": 1700000000.0, "ended_s": 1700000040.0,
- "samples": [[1700000000.2, 0.1], ...]}
+ "processes": {"driver": 1, "jvm": 1, "workers": 9}, "peak_rss_mib": 1500.0, "peak_pss_mib": 1100.0,
+ "began_s": 1700000000.0, "ended_s": 1700000040.0, "samples": [[1700000000.2, 0.1], ...]}
 ```
 
 `samples` holds instants (s since the epoch) and the CPU seconds used until then.
@@ -84,6 +84,7 @@ class Meter:
             "exit": self._exit,
             "cpu_s": total_s,
             "cpu_s_by_role": self._roles.shares(total_s),
+            "processes": self._roles.counts(),
             "peak_rss_mib": self._peak_rss / _MIB,
             "peak_pss_mib": self._peak_pss / _MIB,
             "began_s": began_s,

@@ -165,6 +165,11 @@ class RoleTimes:
             former = self._seen.get(name, ("other", 0.0))[0]
             self._seen[name] = (role(one, main) or former, one.own_s)
 
+    def counts(self) -> dict[str, int]:
+        """How many processes were seen of each role."""
+        names = [name for name, _ in self._seen.values()]
+        return {name: names.count(name) for name in sorted(set(names))}
+
     def shares(self, total_s: float) -> dict[str, float]:
         """CPU seconds of each role; they add up to `total_s`."""
         found: dict[str, float] = {}

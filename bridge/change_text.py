@@ -70,10 +70,10 @@ class EnvelopeText:
             "time": iso_of_micros(source["timestamp_us"]),
             "table": f"{source['keyspace']}.{source['table']}",
             "op": change["op"],
-            "key": {name: _json(value) for name, value in self._key_values(change)},
+            "key": {name: json_value(value) for name, value in self._key_values(change)},
             "columns": None
             if change["columns"] is None
-            else {name: _json(value) for name, value in self._column_values(change)},
+            else {name: json_value(value) for name, value in self._column_values(change)},
             "empty_columns": list(change.get("empty_columns") or ()),
             "ttl": change.get("ttl"),
             "generation": iso_of_millis(source["generation_ms"]),
@@ -184,7 +184,8 @@ def _time(nanoseconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:09}"
 
 
-def _json(value: object) -> object:
+def json_value(value: object) -> object:
+    """A decoded value in the terms of JSON: bytes as `0x...`, what is not finite and uuids as text."""
     match value:
         case bytes():
             return f"0x{value.hex()}"
@@ -193,9 +194,9 @@ def _json(value: object) -> object:
         case _Bare():
             return str(value)
         case list() | tuple():
-            return [_json(one) for one in value]
+            return [json_value(one) for one in value]
         case dict():
-            return {str(name): _json(one) for name, one in value.items()}
+            return {str(name): json_value(one) for name, one in value.items()}
         case None | bool() | int() | float() | str():
             return value
         case _:
@@ -215,6 +216,6 @@ def _plain(value: object) -> str:
         case bytes():
             return f"0x{value.hex()}"
         case list() | tuple() | dict():
-            return json.dumps(_json(value))
+            return json.dumps(json_value(value))
         case _:
             return str(value)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     AnyHttpUrl,
-    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -100,7 +101,13 @@ def _instant(value: object) -> object:
     return value
 
 
-Start = Annotated[Literal["earliest", "latest"] | AwareDatetime, BeforeValidator(_instant)]
+def _aware(value: str | datetime) -> str | datetime:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise ValueError("give the instant with its UTC offset, as in 2026-01-31T12:00:00+00:00")
+    return value
+
+
+Start = Annotated[Literal["earliest", "latest"] | datetime, BeforeValidator(_instant), AfterValidator(_aware)]
 
 Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]
 

@@ -8,9 +8,10 @@ micro-batch is decided here; `bridge.lane_publisher` carries it out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bridge.errors import DataLossError, FencedError
+from bridge.errors import DataLossError, FencedError, RetriableError
 from bridge.model.cursors import Cursor, GroupPosition, LaneProgress, Layout, PlannedBatch
 
 
@@ -76,8 +77,8 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
     if progress is None:
         raise DataLossError(
             f"{task}: partition {task.lane} of the progress topic {progress_topic} holds no cursor, but the plan "
-            f"says that everything before {task.batch.window.start} was published. Was the topic deleted? If so, delete "
-            "the checkpoint too: the table then begins anew, as reading.start says"
+            f"says that everything before {task.batch.window.start} was published. Was the topic deleted? If so, "
+            "delete the checkpoint too: the table then begins anew, as reading.start says"
         )
     if progress.layout != task.batch.layout and progress.cursor < task.batch.next:
         raise FencedError(
@@ -99,10 +100,10 @@ class LayoutDecision:
     """How a starting job goes on with a table.
 
     Attributes:
-        layout: the lanes to work with from now on.
+        layout: the lanes to work with now.
         start: where the slowest lane stands.
-        settle_until: not None when lanes stand at different cursors under a layout that is to be replaced: they are
-            first brought to this cursor under their own layout (which is then `layout`).
+        settle_until: not None when `layout` is to be replaced: first the micro-batch that was interrupted, if any, is
+            finished under it, and no lane goes beyond this cursor. Then the decision is to be made again.
         initialise: whether the layout is to be written to every lane's progress before work begins.
     """
 
@@ -112,18 +113,24 @@ class LayoutDecision:
     initialise: bool
 
 
-def decide_layout(found: dict[int, LaneProgress], lanes: int, first: Cursor) -> LayoutDecision:
+def decide_layout(
+    found: Mapping[int, LaneProgress], lanes: int, first: Cursor | None, *, settled: bool = False
+) -> LayoutDecision:
     """The lane layout for a starting job: the configured one as soon as that loses and doubles nothing.
 
     Args:
         found: committed progress by lane; empty before the very first start.
         lanes: the configured number.
-        first: where a table without progress begins.
+        first: where a table without progress begins; needed only then.
+        settled: whether nothing that was planned under the present layout is left to do.
 
     Raises:
         DataLossError: some lanes' progress is missing although others have gone on.
+        RetriableError: the lanes do not stand at one cursor although they were settled.
     """
     if not found:
+        if first is None:
+            raise ValueError("a table without progress needs a first cursor")
         return LayoutDecision(Layout(lanes, first), first, None, initialise=True)
     # A newer layout is written only when every lane stands at its `since`: the furthest cursor names the layout.
     leader = max(found.values(), key=lambda at: (at.layout.since, at.cursor, at.done is not None))
@@ -138,8 +145,14 @@ def decide_layout(found: dict[int, LaneProgress], lanes: int, first: Cursor) -> 
             f"lanes {', '.join(map(str, missing))} of {layout.lanes} have no progress although others have gone on "
             f"to {end}: the progress topic is damaged. Restore it, or delete it with the checkpoint to begin anew"
         )
-    if layout.lanes == lanes and not missing:
-        return LayoutDecision(layout, start, None, initialise=False)
-    if level:
+    if missing:
+        # The job died while it wrote this layout; no lane has worked under it.
         return LayoutDecision(Layout(lanes, start), start, None, initialise=True)
-    return LayoutDecision(layout, start, end, initialise=False)
+    if layout.lanes == lanes:
+        return LayoutDecision(layout, start, None, initialise=False)
+    if not settled:
+        # Even level lanes: Spark may hold a micro-batch that was planned under this layout, and will replay it.
+        return LayoutDecision(layout, start, end, initialise=False)
+    if not level:
+        raise RetriableError(f"{layout.lanes} lanes stand between {start} and {end}; they can't be laid anew yet")
+    return LayoutDecision(Layout(lanes, start), start, None, initialise=True)

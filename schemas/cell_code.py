@@ -40,13 +40,18 @@ _UUID_CHARACTERS: Final = 36
 _DASHED_UUID: Final = "4sx24sx4sx4s"
 """Parts of a uuid's hex digits that have a dash after every second byte, but for the misplaced dashes."""
 
-_LONGS: Final = frozenset({"bigint", "counter", "time", "timestamp"})
+_INT_BYTES: Final = 4
 _INTEGERS: Final[dict[str, str]] = {
+    "bigint": ">q",
+    "counter": ">q",
     "date": ">I",
     "int": ">i",
     "smallint": ">h",
+    "time": ">q",
+    "timestamp": ">q",
     "tinyint": ">b",
 }
+_SCALE: Final = struct.Struct(">i")
 _FLOATS: Final[dict[str, str]] = {"double": "d", "float": "f"}
 
 
@@ -70,8 +75,8 @@ def shared_helpers() -> dict[str, object]:
         "decline": decline,
         "head_0": tables.head,
         "hexlify": hexlify,
-        "lengths_0": tables.lengths,
         "join": b"".join,
+        "lengths_0": tables.lengths,
         "long_bytes": long_bytes,
         "sized_0": _sized(b""),
         "unsigned_bytes": unsigned_bytes,
@@ -108,8 +113,6 @@ class CellCode(TypeVisitor[Lines]):
         cell, name = self._cell, cql_type.name
         if name in _INTEGERS:
             return self._integer(name)
-        if name in _LONGS:
-            return self._long()
         if name in _FLOATS:
             return self._float(name)
         match name:
@@ -141,37 +144,21 @@ class CellCode(TypeVisitor[Lines]):
 
     def _integer(self, cql_type: str) -> Lines:
         cell, layout = self._cell, struct.Struct(_INTEGERS[cql_type])
-        whole, head, unpack = self._varints(f"unpack_{cql_type}", layout)
+        unpack = self._helper(f"unpack_{cql_type}", layout.unpack)
         signed = [f"{cell} -= {DATE_OF_EPOCH}"] if cql_type == "date" else []
         zigzag = f"{cell} = {cell} << 1 if {cell} >= 0 else ~({cell} << 1)"
-        two_bytes = f"{whole}[{cell}] if {cell} < 0x4000"
-        four_bytes = f"{head}[{cell} & 0x3FFF] + whole_0[{cell} >> 14] if {cell} < 0x1000_0000"
-        expression = f"{two_bytes} else {four_bytes} else {self._prefix!r} + unsigned_bytes({cell})"
-        return [f"({cell},) = {unpack}({cell})", *signed, zigzag, f"{cell} = {expression}"]
+        return [f"({cell},) = {unpack}({cell})", *signed, zigzag, f"{cell} = {self._varint(layout.size)}"]
 
-    def _long(self) -> Lines:
-        """A number of 8 bytes, in three parts: Python is slow with numbers of more than 30 bits.
-
-        Of positive numbers below 2**41, which times are, the first part is below 2**9.
-        """
-        cell = self._cell
-        whole, head, unpack = self._varints("unpack_long", struct.Struct(">IHH"))
-        two_bytes = f"{whole}[low << 1] if low < 0x2000"
-        four_bytes = f"{head}[low << 1 & 0x3FFF] + whole_0[low >> 13] if low < 0x800_0000"
-        six_bytes = f"{head}[low << 1 & 0x3FFF] + head_0[(low >> 13 | middle << 3) & 0x3FFF] + whole_0[middle >> 11 | {cell} << 5]"
-        return [
-            f"{cell}, middle, low = {unpack}({cell})",
-            f"if 0 < {cell} < 0x200:",
-            f"    {cell} = {six_bytes}",
-            "else:",
-            "    low |= middle << 16",
-            f"    {cell} = {self._prefix!r} + long_bytes(({cell} ^ 0x8000_0000) - 0x8000_0000 << 32 | low) if {cell} else {two_bytes} else {four_bytes} else {self._prefix!r} + long_bytes(low)",
-        ]
-
-    def _varints(self, name: str, layout: struct.Struct) -> tuple[str, str, str]:
-        """Return the names of the tables behind the prefix, and of what reads the cell."""
-        tables = self._tables
-        return self._helper("whole", tables.whole), self._helper("head", tables.head), self._helper(name, layout.unpack)
+    def _varint(self, size_bytes: int) -> str:
+        """Return an expression for the cell, a zigzag number by now: 2, 4 or 6 bytes out of tables (times take 6)."""
+        cell, prefix = self._cell, repr(self._prefix)
+        whole, head = self._helper("whole", self._tables.whole), self._helper("head", self._tables.head)
+        two = f"{whole}[{cell}] if {cell} < 0x4000"
+        four = f"{head}[{cell} & 0x3FFF] + whole_0[{cell} >> 14] if {cell} < 0x1000_0000"
+        middle = f"{head}[{cell} & 0x3FFF] + head_0[{cell} >> 14 & 0x3FFF]"
+        six = f"{middle} + whole_0[{cell} >> 28] if {cell} < 0x400_0000_0000"
+        chosen = (two, four, six) if size_bytes > _INT_BYTES else (two, four)
+        return f"{' else '.join(chosen)} else {prefix} + unsigned_bytes({cell})"
 
     def _float(self, cql_type: str) -> Lines:
         cell, layout = self._cell, _FLOATS[cql_type]
@@ -190,15 +177,15 @@ class CellCode(TypeVisitor[Lines]):
         return [f"{cell} = join(({prefix!r}, *{parts}(hexlify({cell}, b'-', 2))))"]
 
     def _decimal(self) -> Lines:
-        cell, end_of_lengths = self._cell, SCALE_BYTES + len(self._tables.lengths)
-        scales = self._helper("lengths", self._tables.lengths)
-        unpack = self._helper("unpack_scale", struct.Struct(">i").unpack_from)
+        cell, known = self._cell, len(self._tables.lengths)
+        scales, unpack = self._helper("lengths", self._tables.lengths), self._helper("unpack_scale", _SCALE.unpack_from)
         usual = f"{scales}[scale] + lengths_0[len({cell}) - {SCALE_BYTES}] + {cell}[{SCALE_BYTES}:]"
+        is_usual = f"0 <= scale < {known} and len({cell}) < {known + SCALE_BYTES}"
         other = f"{self._prefix!r} + long_bytes(scale) + sized_0({cell}[{SCALE_BYTES}:])"
         return [
             f"if len({cell}) <= {SCALE_BYTES}: decline()",
             f"(scale,) = {unpack}({cell})",
-            f"{cell} = {usual} if 0 <= scale < {len(self._tables.lengths)} and len({cell}) < {end_of_lengths} else {other}",
+            f"{cell} = {usual} if {is_usual} else {other}",
         ]
 
     def _by_value(self, cql_type: CqlType) -> Lines:

@@ -76,7 +76,7 @@ def compile_encoders(table: TableSchema, positions: dict[str, int]) -> tuple[Key
 
 
 class _RowCode:
-    """Source of one table's functions; a cell's variable is named after its place in the row.
+    """The source of one table's functions; a cell's variable is named after its place in the row.
 
     Attributes:
         helpers: what the source uses by name, so far.
@@ -138,7 +138,7 @@ class _RowCode:
         self.helpers.update(code.helpers)
         return lines
 
-    def _refuse_null(self, cells: list[str]) -> str:
+    def _refuse_null(self, cells: Lines) -> str:
         return f"if {' or '.join(f'{cell} is None' for cell in cells)}: decline()"
 
     def _key_lines(self) -> Lines:
@@ -148,7 +148,7 @@ class _RowCode:
         return [*lines, f"key = {' + '.join(self._key_cells)}"]
 
     def _nullable(self, cell: str, cql_type: CqlType) -> Lines:
-        """A cell that null stands for null in."""
+        """A clustering column or the TTL: null or a value."""
         return [
             *_block(f"if {cell} is None:", [f"{cell} = {_NULL!r}"]),
             *_block("else:", self._code(cell, cql_type, unions=1)),
@@ -214,7 +214,7 @@ def _source_writer(table: TableSchema) -> Callable[[int], bytes]:
     names = [name.encode() for name in (table.keyspace, table.name)]
     fixed = long_bytes(ENVELOPE_VERSION) + b"".join(long_bytes(len(name)) + name for name in names)
 
-    @lru_cache(maxsize=_CACHED_GENERATIONS, typed=True)
+    @lru_cache(maxsize=_CACHED_GENERATIONS)
     def source_of(generation_ms: int) -> bytes:
         return fixed + long_bytes(generation_ms) if type(generation_ms) is int else decline()
 

@@ -1,6 +1,6 @@
 """One visitor over the CQL type tree: what a kind of type becomes, in one place per use.
 
-Knows only the tree; the Avro type and the cell decoder of a type are two visitors.
+Knows only the tree; the Avro type, the decoder and the encoding code of a type are three visitors.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ T = TypeVar("T")
 class TypeVisitor(Generic[T]):
     """What is done with each kind of type; a kind that is not overridden is unsupported.
 
-    The Avro schema and the cell decoder of a type are two visitors, so a new kind of type
-    is one method in each of them and a missing one fails when a table is compiled.
+    A new kind of type is one method in each visitor; a missing one fails when a table is compiled.
     """
 
     def native(self, cql_type: NativeType) -> T:

@@ -73,9 +73,9 @@ class Job:
     """Runs every table until it is told to stop, or until one can't go on."""
 
     def __init__(self, session: SparkSession, config: BridgeConfig, *, once: bool) -> None:
-        self._tables = [_Running(TableQuery(session, config, table)) for table in config.tables]
         self._once = once
         self._stop = threading.Event()
+        self._tables = [_Running(TableQuery(session, config, table, self._stop.is_set)) for table in config.tables]
 
     def request_stop(self) -> None:
         """Ask for a clean stop; safe in a signal handler."""

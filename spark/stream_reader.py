@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from bridge import assembly, planning
+from bridge.change_text import json_value
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin
 from bridge.encoding import EncodedChange, encode_group
@@ -26,11 +27,13 @@ from bridge.model.changes import Cells
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing import LaneTask
+from schemas.envelope import TableCodec
 from spark import rows, worker
 
 _log = logging.getLogger(__name__)
 
 _GENERATIONS_EVERY_S = 2.0
+_FIRST_GENERATION_EVERY_S = 0.5
 _FIRST_WINDOW_US = 60_000_000
 
 
@@ -171,22 +174,41 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
         log_rows: Iterator[Cells] = (row for chunk in chunks for row in chunk)
         for group in assembly.groups(log_rows, captured.layout, incomplete=reading.on_incomplete_group):
-            yield from encode_group(group, captured.codec, captured.layout, window.generation_ms)
+            changes = encode_group(group, captured.codec, captured.layout, window.generation_ms)
+            yield from changes if self._config.payload == "avro" else _as_json(changes, captured.codec)
 
 
-def wait_for_first_cursor(config: SourceConfig, sleep_s: float = 2.0) -> Cursor:
-    """Where a table without progress begins, by `reading.start`; waits while the cluster has no generation yet."""
+def _as_json(changes: Iterator[EncodedChange], codec: TableCodec) -> Iterator[EncodedChange]:
+    for change in changes:
+        yield replace(
+            change,
+            key=json.dumps(json_value(codec.decode_key(change.key)), ensure_ascii=False).encode(),
+            value=json.dumps(json_value(codec.decode_value(change.value)), ensure_ascii=False).encode(),
+        )
+
+
+def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = lambda: False) -> Cursor:
+    """Where a table without progress begins, by `reading.start`; waits while the cluster has no generation yet.
+
+    Raises:
+        RetriableError: `stopping` said so while there was none.
+    """
     log = worker.change_log(config.scylla)
+    said = False
     while True:
         cursor = planning.first_cursor(log.generations(), _start_us(config))
         if cursor is not None:
             return cursor
-        _log.warning(
-            "%s has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
-            '("could not find any CDC stream"). Waiting for it',
-            log.session.address,
-        )
-        time.sleep(sleep_s)
+        if stopping():
+            raise RetriableError(f"{log.session.address} has no CDC generation yet")
+        if not said:
+            _log.warning(
+                "%s has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
+                '("could not find any CDC stream"). Waiting for it',
+                log.session.address,
+            )
+            said = True
+        time.sleep(_FIRST_GENERATION_EVERY_S)
 
 
 def _start_us(config: SourceConfig) -> UnixMicros | None:

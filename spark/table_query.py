@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -12,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
+from bridge.errors import RetriableError
 from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
 from bridge.publishing import LayoutDecision, decide_layout
 from spark import worker
@@ -23,12 +25,24 @@ _log = logging.getLogger(__name__)
 
 _PROGRESS_TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 _LANES_AT_ONCE: Final = 16
+_LOOK_EVERY_S: Final = 1
 
 
 class TableQuery:
     """Brings one table from its committed progress to a running query."""
 
-    def __init__(self, session: SparkSession, config: BridgeConfig, table: TableSettings) -> None:
+    def __init__(
+        self, session: SparkSession, config: BridgeConfig, table: TableSettings, stopping: Callable[[], bool]
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            session: with source and sink registered.
+            config: of the whole job.
+            table: the captured table.
+            stopping: whether the job was asked to stop; ends what waits here.
+        """
+        self._stopping = stopping
         self._session = session
         self._config = config
         self._table = table
@@ -49,19 +63,26 @@ class TableQuery:
             BridgeError: Kafka or ScyllaDB fail, or the progress does not hold together.
         """
         self._make_topics()
-        decision = self._decide()
+        decision = self._decide(settled=False)
         if decision.settle_until is not None:
             _log.info(
-                "%s: lanes stand between %s and %s; they are brought level under their %d lanes first",
-                self.name, decision.start, decision.settle_until, decision.layout.lanes,
-            )  # fmt: skip
-            query = self._query(decision.layout, decision.start, decision.settle_until, once=True)
-            query.awaitTermination()
-            decision = self._decide()
+                "%s: %d lanes become %d; what was planned for the old ones is finished first",
+                self.name,
+                decision.layout.lanes,
+                self.lanes,
+            )
+            self._settle(self._query(decision.layout, decision.start, decision.settle_until, once=True))
+            decision = self._decide(settled=True)
         if decision.initialise:
             self._write_layout(decision.layout)
         _log.info("%s: %d lanes, from %s", self.name, decision.layout.lanes, decision.start)
         return self._query(decision.layout, decision.start, None, once=once)
+
+    def _settle(self, query: StreamingQuery) -> None:
+        while not query.awaitTermination(_LOOK_EVERY_S):
+            if self._stopping():
+                query.stop()
+                raise RetriableError(f"{self.name}: stopped while its old lanes were being settled")
 
     def _make_topics(self) -> None:
         admin = KafkaAdmin(self._config.kafka)
@@ -73,13 +94,13 @@ class TableQuery:
     def _progress_topic(self) -> str:
         return self._config.progress_topic_of(self._table)
 
-    def _decide(self) -> LayoutDecision:
+    def _decide(self, *, settled: bool) -> LayoutDecision:
         # Opening every lane fences whoever held it: from here on the progress is final.
         with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
             found = dict(threads.map(self._open_lane, range(self._progress_partitions)))
         progress = {lane: at for lane, at in found.items() if at is not None}
-        first = Cursor.at_start_of(min(at.cursor for at in progress.values()).generation_ms) if progress else None
-        return decide_layout(progress, self.lanes, first or wait_for_first_cursor(self._source))
+        first = None if progress else wait_for_first_cursor(self._source, self._stopping)
+        return decide_layout(progress, self.lanes, first, settled=settled)
 
     def _open_lane(self, lane: int) -> tuple[int, LaneProgress | None]:
         place = (self._config, self._table.keyspace, self._table.table, lane)

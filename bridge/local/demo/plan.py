@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Mix
+from bridge.local.simulator.workload import Mix, Workload
 from bridge.model.times import UnixMillis
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
@@ -15,6 +15,9 @@ KEYSPACE: Final = "cdc_demo"
 RECORDED_KEYSPACE: Final = "cdc_demo_recorded"
 RECORDED_SCENARIOS: Final = ("native_types", "z_generation_change")
 """Recordings of one cluster; the last one has all generations of the others."""
+
+BACKLOG_WRITES: Final = 200
+"""Writes to each simulated table before the bridge starts."""
 
 CONFIDENCE_MS: Final = 2_000
 LEEWAY_MS: Final = 5_000
@@ -42,6 +45,12 @@ class DemoTable:
     keys: int
     rows_per_key: int
     share: float
+
+    def workload(self, seed: int) -> Workload:
+        """Its writes; other seeds write other keys."""
+        return Workload(
+            self.table.table_schema, seed=seed, keys=self.keys, rows_per_key=self.rows_per_key, mix=self.mix
+        )
 
 
 @dataclass(frozen=True, slots=True)

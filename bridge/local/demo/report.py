@@ -175,7 +175,8 @@ def _generations(summary: Summary, seen: Observations) -> str:
         "<h2>Generations</h2>\n"
         f'<p class="quiet">Changes that arrived, by table and by the generation of their streams. The '
         f"{summary['recorded_changes']} changes of the recorded tables are what a real ScyllaDB node wrote (moved in "
-        f"time); the bridge published them {summary['backlog_s']:g} s after its start.</p>\n"
+        f"time). All {summary['backlog_changes']} changes that were there before the bridge had arrived "
+        f"{summary['backlog_s']:g} s after its start; rates and latencies leave them out.</p>\n"
         f"{_table(heads, rows)}"
     )
 

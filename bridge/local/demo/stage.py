@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ from bridge.local.recorded.recording import Recording
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.log_table import quoted
 from bridge.local.simulator.oracle import ExpectedChange
+from bridge.local.simulator.pacing import paced
+from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
 from bridge.model.times import UnixMillis, micros_of
 from schemas.table_schema import TableSchema
@@ -78,6 +80,7 @@ class Stage:
         simulated: schemas of the tables that the writer will write.
         recorded: schemas of the tables whose logs are loaded already.
         recorded_changes: what those logs hold.
+        backlog: what was written to the simulated tables.
         recorded_generations: starts of their generations, moved with them.
         first_generation_ms: start of the simulated cluster's first generation.
     """
@@ -85,6 +88,7 @@ class Stage:
     simulated: tuple[TableSchema, ...]
     recorded: tuple[TableSchema, ...]
     recorded_changes: tuple[ExpectedChange, ...]
+    backlog: tuple[ExpectedChange, ...]
     recorded_generations: tuple[UnixMillis, ...]
     first_generation_ms: UnixMillis
 
@@ -126,12 +130,24 @@ def prepare(stack: LocalStack, *, seed: int, say: Say) -> Stage:
         log = ChangeLog(session)
         for schema in (*schemas, *(one.table.table_schema for one in simulated)):
             log.check_captured(schema.keyspace, schema.name)
+        backlog = _write_backlog(session, cluster, simulated, seed)
     finally:
         session.close()
     written = tuple(one.table.table_schema for one in simulated)
-    say(f"Created the tables {_names(written)}")
+    say(f"Wrote {len(backlog)} changes to new tables ({_names(written)})")
     starts = (UnixMillis(one.start_ms + shift_ms) for one in recordings[-1].generations)
-    return Stage(written, tuple(schemas), tuple(changes), tuple(starts), first_ms)
+    return Stage(written, tuple(schemas), tuple(changes), backlog, tuple(starts), first_ms)
+
+
+def _write_backlog(
+    session: CqlSession, cluster: SimulatedCluster, tables: Sequence[plan.DemoTable], seed: int
+) -> tuple[ExpectedChange, ...]:
+    """A few changes of each table: once they have arrived, the bridge has caught up with it."""
+    simulator = Simulator(session, cluster, [one.table for one in tables], seed=seed, rfc_variant=True)
+    for one in tables:
+        mutations = paced(one.workload(seed), count=plan.BACKLOG_WRITES)
+        simulator.write_many(one.table, mutations)
+    return tuple(simulator.oracle)
 
 
 def _last_ms(recordings: list[Recording]) -> UnixMillis:

@@ -25,7 +25,8 @@ class Run:
         cores: of the machine.
         bridge_cpu_s: CPU time of the bridge's processes.
         bridge_peak_rss_bytes: their memory.
-        recorded_changes: how many were loaded before the bridge started.
+        recorded_changes: how many recorded ones were loaded before the bridge started.
+        backlog_changes: how many changes there were then in all.
         backlog_s: from the bridge's start until all of those had arrived.
         versions: of what took part, by name.
         started: when, in words.
@@ -38,6 +39,7 @@ class Run:
     bridge_cpu_s: float
     bridge_peak_rss_bytes: int
     recorded_changes: int
+    backlog_changes: int
     backlog_s: float
     versions: Mapping[str, str]
     started: str
@@ -78,6 +80,7 @@ def summarize(
         "leeway_ms": run.leeway_ms,
         "writing_s": round((end_us - begin_us) / 1e6, 1) if begin_us is not None and end_us is not None else None,
         "recorded_changes": run.recorded_changes,
+        "backlog_changes": run.backlog_changes,
         "backlog_s": round(run.backlog_s, 1),
         "tables": {
             table.full_name: {str(start_ms): count for start_ms, count in counts.items()}

@@ -26,7 +26,7 @@ class Watch:
     """Holds together what the writer says, what the consumers get and what the checker thinks of it. One thread.
 
     Attributes:
-        observations: of the changes that the writer makes; the recorded ones were there before anybody read.
+        observations: of the changes that the writer makes; what was there before is left out.
         checker: of all changes.
     """
 
@@ -40,7 +40,7 @@ class Watch:
         folder: Path,
         events: Path,
     ) -> None:
-        """Expect the recorded changes; the writer's follow as it acknowledges them.
+        """Expect the changes that are there already; the writer's follow as it acknowledges them.
 
         Args:
             stage: tables and recorded changes.
@@ -53,6 +53,7 @@ class Watch:
         self.observations = Observations()
         self.checker = Checker(stage.tables, registry)
         self.checker.expect(stage.recorded_changes)
+        self.checker.expect(stage.backlog)
         self._arrivals = arrivals
         self._live = frozenset(live_topics)
         self._written = [Tail(written_file(folder, table)) for table in stage.simulated]
@@ -83,7 +84,11 @@ class Watch:
     def _take(self, record: Record, at_us: UnixMicros) -> None:
         self.checker.see(record)
         instant_us = written_us(record)
-        if record.topic in self._live and instant_us is not None:
+        if instant_us is None or record.topic not in self._live:
+            return
+        begin_us = self.observations.begin_us
+        # What is older was there before anybody read.
+        if begin_us is not None and instant_us >= begin_us:
             self.observations.arrive(at_us, instant_us)
 
     def _read_written(self) -> bool:

@@ -28,7 +28,6 @@ from bridge.local.demo.plan import DemoTable, generation_changes, tables
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.oracle import Oracle
 from bridge.local.simulator.pacing import paced, system_clock_us
-from bridge.local.simulator.workload import Workload
 from bridge.local.simulator.writer import Simulator
 from bridge.model.streams import Generation
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
@@ -84,15 +83,14 @@ class Writer:
         _tell("end", at_us=system_clock_us())
 
     def _write(self, what: DemoTable, rate_per_s: float, seconds: float, end_us: UnixMicros) -> None:
-        schema = what.table.table_schema
-        workload = Workload(schema, seed=self._seed, keys=what.keys, rows_per_key=what.rows_per_key, mix=what.mix)
+        path = written_file(self._folder, what.table.table_schema)
         # Line by line: the reader of the file looks for a change as soon as it is acknowledged.
-        with written_file(self._folder, schema).open("w", encoding="utf-8", buffering=1) as lines:
+        with path.open("w", encoding="utf-8", buffering=1) as lines:
             simulator = Simulator(
-                self._session, self._cluster, [what.table], seed=self._seed, oracle=Oracle(lines), rfc_variant=True
+                self._session, self._cluster, [what.table], seed=self._seed + 1, oracle=Oracle(lines), rfc_variant=True
             )
             # A machine that can't keep up ends in time, with fewer writes.
-            mutations = paced(workload, count=int(rate_per_s * seconds), rate_per_s=rate_per_s)
+            mutations = paced(what.workload(self._seed), count=int(rate_per_s * seconds), rate_per_s=rate_per_s)
             simulator.write_many(what.table, takewhile(lambda timed: timed[0] < end_us, mutations))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.errors import DataLossError, FencedError
+from bridge.errors import DataLossError, FencedError, RetriableError
 from bridge.model.cursors import Cursor, GroupPosition, LaneProgress, Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import LaneTask, decide_layout, remainder, transactional_id
@@ -119,26 +119,33 @@ def test_unchanged_lanes_go_on_where_they_stand() -> None:
     )  # fmt: skip
 
 
-def test_level_lanes_are_laid_anew() -> None:
-    """A changed number takes effect at once when every lane stands at one cursor."""
+def test_settled_level_lanes_are_laid_anew() -> None:
+    """A changed number takes effect when nothing planned is left and every lane stands at one cursor."""
     found = {0: progress(2_000_000, lane=0), 1: progress(2_000_000)}
-    decision = decide_layout(found, 5, at(0))
+    decision = decide_layout(found, 5, None, settled=True)
     assert (decision.layout, decision.settle_until, decision.initialise) == (Layout(5, at(2_000_000)), None, True)
 
 
 @pytest.mark.parametrize(
     "found",
     [
+        {0: progress(2_000_000, lane=0), 1: progress(2_000_000)},
         {0: progress(2_000_000, lane=0), 1: progress(3_000_000)},
         {0: progress(2_000_000, lane=0), 1: progress(2_000_000, group(2_500_000))},
     ],
 )
-def test_uneven_lanes_are_brought_level_first(found: dict[int, LaneProgress]) -> None:
-    """A changed number waits until the old lanes have finished the micro-batch that they were in."""
-    decision = decide_layout(found, 4, at(0))
+def test_lanes_are_settled_before_they_change(found: dict[int, LaneProgress]) -> None:
+    """A changed number waits until what was planned under the old lanes is done, level lanes included."""
+    decision = decide_layout(found, 4, None)
     assert decision.layout == LAYOUT
     assert decision.settle_until == max(one.cursor for one in found.values())
     assert not decision.initialise
+
+
+def test_lanes_that_did_not_come_level_are_not_laid_anew() -> None:
+    """A settling that was cut short is an error to try again, never a change of lanes."""
+    with pytest.raises(RetriableError, match="2 lanes stand between"):
+        decide_layout({0: progress(2_000_000, lane=0), 1: progress(3_000_000)}, 4, None, settled=True)
 
 
 def test_interrupted_layout_change_is_finished() -> None:

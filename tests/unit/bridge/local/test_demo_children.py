@@ -47,12 +47,17 @@ def alive(members: list[psutil.Process]) -> list[psutil.Process]:
 
 def test_nothing_outlives_the_block(module: str, tmp_path: Path) -> None:
     """Descendants end too, whatever their process group and however the block ends."""
-    with pytest.raises(KeyboardInterrupt), start(module, tmp_path) as child:
-        members = child.members()
-        assert len(members) == 2
-        raise KeyboardInterrupt
+    members: list[psutil.Process] = []
+
+    def interrupted() -> None:
+        with start(module, tmp_path) as child:
+            members.extend(child.members())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert len(members) == 2
     assert alive(members) == []
-    assert child.members() == []
 
 
 def test_a_polite_stop(module: str, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def summary(verdict: Verdict | None = None, **arrived: dict[UnixMillis, int]) ->
         bridge_cpu_s=12.34,
         bridge_peak_rss_bytes=1 << 30,
         recorded_changes=100,
+        backlog_changes=150,
         backlog_s=9.87,
         versions={"pyspark": "4.3.0 <b>"},
         started="2026-01-01 10:00:00 UTC",
