@@ -78,9 +78,7 @@ def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace) -> Fi
     finally:
         session.close()
     machine = _machine()
-    line |= drain(
-        work, servers, table, written, lanes=lanes, settings=settings, timeout_s=arguments.drain_timeout
-    )
+    line |= drain(work, servers, table, written, lanes=lanes, settings=settings, timeout_s=arguments.drain_timeout)
     _say(f"{table}: {line['changes_per_s']:,.0f} changes/s, every change there once")
     if arguments.stages:
         _say(f"{table}: each stage alone")

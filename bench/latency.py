@@ -180,9 +180,7 @@ def latency(
     }
 
 
-def _until(
-    run: BridgeRun, writer: Writer | None, receipts: _Receipts, timeout_s: float, what: str, done: Any
-) -> None:
+def _until(run: BridgeRun, writer: Writer | None, receipts: _Receipts, timeout_s: float, what: str, done: Any) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not done():
         if time.monotonic() > deadline_s:

@@ -63,9 +63,7 @@ def load(session: CqlSession, table_name: str, *, changes: int, cluster: Cluster
     simulated = tables.table(table_name)
     simulated.drop(session)
     simulated.create(session)
-    simulated_cluster = SimulatedCluster(
-        session, seed=cluster.seed, vnodes=cluster.vnodes, shards=cluster.shards
-    )
+    simulated_cluster = SimulatedCluster(session, seed=cluster.seed, vnodes=cluster.vnodes, shards=cluster.shards)
     simulated_cluster.reset()
     now_us = system_clock_us()
     for seconds in _GENERATIONS_S_AGO:

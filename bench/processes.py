@@ -52,9 +52,7 @@ def parse_stat(text: str) -> ProcessStat:
     fields = rest.rpartition(")")[2].split()
     user, system, child_user, child_system = (int(fields[place]) / _TICKS_PER_S for place in (11, 12, 13, 14))
     rss_bytes = int(fields[21]) * _PAGE_BYTES
-    return ProcessStat(
-        int(pid), int(fields[1]), int(fields[19]), user + system, child_user + child_system, rss_bytes
-    )
+    return ProcessStat(int(pid), int(fields[1]), int(fields[19]), user + system, child_user + child_system, rss_bytes)
 
 
 def descendants(root: int, everyone: Iterable[ProcessStat]) -> list[ProcessStat]:

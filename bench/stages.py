@@ -142,9 +142,7 @@ def _streams(log: ChangeLog) -> list[tuple[UnixMillis, StreamId]]:
 def _read_loop(session: CqlSession, cql: str, table: str, part: int, parts: int) -> Loop:
     streams = [stream.raw for _, stream in _streams(ChangeLog(session))][part::parts]
     host, _, port = cql.rpartition(":")
-    profile = ExecutionProfile(
-        load_balancing_policy=RoundRobinPolicy(), row_factory=dict_factory, request_timeout=60
-    )
+    profile = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), row_factory=dict_factory, request_timeout=60)
     plain = Cluster(
         [host], port=int(port), execution_profiles={EXEC_PROFILE_DEFAULT: profile}, schema_metadata_enabled=False
     ).connect()

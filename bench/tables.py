@@ -45,10 +45,7 @@ def table(name: str) -> SimulatedTable:
     columns = [
         Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
         Column("ck", parse("int"), ColumnKind.CLUSTERING, 0),
-        *(
-            Column(f"v{number}", parse(type_name), ColumnKind.REGULAR)
-            for number, type_name in enumerate(_VALUES[name])
-        ),
+        *(Column(f"v{number}", parse(type_name), ColumnKind.REGULAR) for number, type_name in enumerate(_VALUES[name])),
     ]
     return SimulatedTable(TableSchema(KEYSPACE, name, tuple(columns)))
 

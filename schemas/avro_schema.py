@@ -8,7 +8,7 @@ Key: record ``Key`` with the partition key columns. Value: record ``Envelope``::
     op             what happened, an enum that may grow (unknown symbols read as "unknown")
     key            PrimaryKey: partition key columns, then clustering columns (null where the
                    change carries none: static rows, partition deletes, open range bounds)
-    columns        null for deletes, else Columns: for each non-key column
+    columns        null for deletes and expiries, else Columns: for each non-key column
                        null            not touched
                        {value: null}   set to null
                        {value: x}      set to x
@@ -27,7 +27,7 @@ import json
 from typing import Final
 
 from schemas.avro_names import avro_name, namespace
-from schemas.avro_types import AvroTypes
+from schemas.avro_types import AvroTypes, unit
 from schemas.errors import UnsupportedTypeError
 from schemas.table_schema import Column, TableSchema
 
@@ -63,6 +63,7 @@ def key_schema(table: TableSchema) -> dict[str, object]:
     return {
         "name": "Key",
         "namespace": namespace(table.keyspace, table.name),
+        "doc": f"The partition key of a row of the ScyllaDB table {table.full_name}.",
         "type": "record",
         "fields": _partition_key_fields(table, AvroTypes()),
     }
@@ -98,17 +99,22 @@ def value_schema(table: TableSchema) -> dict[str, object]:
             },
             {
                 "name": "columns",
-                "doc": "Non-key columns: null = not touched, {value: null} = set to null. Null for deletes.",
+                "doc": "Non-key columns: null = not touched, {value: null} = set to null. Absent (null) in deletes.",
                 "type": ["null", _columns(table, types)],
                 "default": None,
             },
             {
                 "name": "empty_columns",
-                "doc": "Columns that hold CQL's zero-length value where Avro has none; their value reads null.",
+                "doc": "CQL names of columns with a zero-length value that their Avro type lacks; they read as null.",
                 "type": {"type": "array", "items": "string"},
                 "default": [],
             },
-            {"name": "ttl", "doc": "Time to live in seconds.", "type": ["null", "long"], "default": None},
+            {
+                "name": "ttl",
+                "doc": "Time to live in seconds; null without one.",
+                "type": ["null", "long"],
+                "default": None,
+            },
             {"name": "source", "doc": "Where the change stands in the CDC log.", "type": _source()},
         ],
     }
@@ -140,26 +146,34 @@ def _columns(table: TableSchema, types: AvroTypes) -> object:
 def _source() -> object:
     fields = [
         {"name": "version", "doc": "Version of this envelope.", "type": "int"},
-        {"name": "keyspace", "type": "string"},
-        {"name": "table", "type": "string"},
+        {"name": "keyspace", "doc": "CQL name of the keyspace.", "type": "string"},
+        {"name": "table", "doc": "CQL name of the base table.", "type": "string"},
         {
             "name": "generation_ms",
-            "doc": "Start of the CDC generation, ms since the Unix epoch.",
+            "doc": "Start of the CDC generation, milliseconds since the Unix epoch.",
             "type": "long",
         },
-        {"name": "stream_id", "type": {"name": "StreamId", "type": "fixed", "size": 16}},
+        {
+            "name": "stream_id",
+            "doc": "cdc$stream_id: the CDC stream.",
+            "type": {"name": "StreamId", "type": "fixed", "size": 16},
+        },
         {
             "name": "time",
-            "doc": "cdc$time, the timeuuid's 16 bytes.",
+            "doc": "cdc$time: the timeuuid's 16 bytes.",
             "type": {"name": "TimeUuid", "type": "fixed", "size": 16},
         },
         {
             "name": "timestamp_us",
-            "doc": "Write timestamp, microseconds since the Unix epoch.",
+            "doc": "The instant of cdc$time, the write timestamp: microseconds since the Unix epoch.",
             "type": "long",
         },
-        {"name": "batch_seq_no", "doc": "Place in the group of one stream and time.", "type": "int"},
-        {"name": "last_in_group", "doc": "Whether the group ends here.", "type": "boolean"},
+        {
+            "name": "batch_seq_no",
+            "doc": "cdc$batch_seq_no: place in the group of the changes of one stream and time.",
+            "type": "int",
+        },
+        {"name": "last_in_group", "doc": "Whether no change of that group follows.", "type": "boolean"},
     ]
     return {"name": "Source", "type": "record", "fields": fields}
 
@@ -174,6 +188,9 @@ def _type_of(table: TableSchema, column: Column, types: AvroTypes, *, cell: bool
 def _field(column: Column, avro_type: object) -> dict[str, object]:
     name = avro_name(column.name)
     field: dict[str, object] = {"name": name, "type": avro_type}
+    doc = unit(column.type)
+    if doc is not None:
+        field["doc"] = doc
     if name != column.name:
         field["cqlName"] = column.name
     return field

@@ -22,8 +22,6 @@ from schemas.cql_types import CqlType, NativeType
 from schemas.errors import UnsupportedTypeError
 from schemas.type_visitor import TypeVisitor, visit
 
-PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-
 _PLAIN: Final[dict[str, str]] = {
     "bigint": "long",
     "blob": "bytes",
@@ -48,15 +46,24 @@ _MARKED: Final[dict[str, dict[str, object]]] = {
     "uuid": {"type": "string", "logicalType": "uuid"},
 }
 
+_UNITS: Final[dict[str, str]] = {
+    "date": "Days since 1970-01-01.",
+    "time": "Nanoseconds since midnight.",
+    "timestamp": "Milliseconds since the Unix epoch.",
+}
+
+_SCALED_DOC: Final = "value * 10**-scale; the value's bytes are in two's complement, big-endian."
+_WHOLE_DOC: Final = "A whole number: scale is 0; value is in two's complement, big-endian."
+_DURATION_DOC: Final = "Months, days and nanoseconds, which cannot be converted into each other."
 _SCALED: Final[tuple[tuple[str, str], ...]] = (("scale", "int"), ("value", "bytes"))
 _DEBEZIUM_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
 
-_RECORDS: Final[dict[str, tuple[str, str | None, tuple[tuple[str, str], ...]]]] = {
-    "decimal": ("Decimal", _DEBEZIUM_DECIMAL, _SCALED),
-    "duration": ("Duration", None, (("months", "int"), ("days", "int"), ("nanoseconds", "long"))),
-    "varint": ("Varint", _DEBEZIUM_DECIMAL, _SCALED),
+_RECORDS: Final[dict[str, tuple[str, str, str | None, tuple[tuple[str, str], ...]]]] = {
+    "decimal": ("Decimal", _SCALED_DOC, _DEBEZIUM_DECIMAL, _SCALED),
+    "duration": ("Duration", _DURATION_DOC, None, (("months", "int"), ("days", "int"), ("nanoseconds", "long"))),
+    "varint": ("Varint", _WHOLE_DOC, _DEBEZIUM_DECIMAL, _SCALED),
 }
-"""CQL name -> Avro record name, Connect's name for it, its fields."""
+"""CQL name -> Avro record name, its doc, Connect's name for it, its fields."""
 
 
 class AvroTypes(TypeVisitor[object]):
@@ -94,11 +101,12 @@ class AvroTypes(TypeVisitor[object]):
             return {**_MARKED[name], "cqlType": name}
         if name not in _RECORDS:
             raise UnsupportedTypeError(name)
-        record, connect_name, fields = _RECORDS[name]
+        record, doc, connect_name, fields = _RECORDS[name]
         if not self._first_use(record):
             return record
         return {
             "name": record,
+            "doc": doc,
             "type": "record",
             "fields": [{"name": field, "type": avro_type} for field, avro_type in fields],
             "cqlType": name,
@@ -109,6 +117,11 @@ class AvroTypes(TypeVisitor[object]):
         first = name not in self._defined
         self._defined.add(name)
         return first
+
+
+def unit(cql_type: CqlType) -> str | None:
+    """Return what a column of this type counts, for the doc of its field; None if nothing needs saying."""
+    return _UNITS.get(str(cql_type))
 
 
 def cell_name(cql_type: CqlType) -> str:

@@ -15,6 +15,7 @@ from bridge.control import Begin
 from bridge.encoding import POSITION_HEADER
 from bridge.errors import BridgeError
 from bridge.lane_publisher import LanePublisher
+from bridge.publishing import LaneTask
 from schemas import subjects, wire_format
 from spark import rows, worker
 
@@ -23,8 +24,7 @@ from spark import rows, worker
 class LaneWritten(WriterCommitMessage):
     """What a lane's task did; what counts was committed to Kafka already."""
 
-    table: str
-    lane: int
+    task: LaneTask | None
     published: int
 
 
@@ -61,7 +61,9 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         batches = _with_rows(iterator)
         first = next(batches, None)
         if first is None:
-            raise BridgeError("an input partition without its begin row; was the DataFrame filtered or repartitioned?")
+            # A query's very first micro-batch may have no window, and then Spark writes one empty partition. Should rows
+            # have been filtered away instead, the lane's cursor stays and the next window is refused as a gap.
+            return LaneWritten(None, 0)
         begin = _begin(first)
         task = begin.task
         place = (self._config, task.keyspace, task.table, task.lane)
@@ -73,7 +75,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
             # Also for a killed task: whatever happened, only Kafka knows how far the transaction got.
             worker.drop_publisher(*place)
             raise
-        return LaneWritten(f"{task.keyspace}.{task.table}", task.lane, publisher.published)
+        return LaneWritten(task, publisher.published)
 
     def _publish(
         self, publisher: LanePublisher, begin: Begin, rest: pa.RecordBatch, batches: Iterator[pa.RecordBatch]

@@ -114,16 +114,16 @@ class Meter:
     """CPU time and memory of a child with all its processes; `look` must be called now and then.
 
     Attributes:
-        peak_rss_bytes: most resident memory seen at a time; pages that processes share count in each of them.
+        peak_memory_bytes: most memory seen at a time; where the system tells, pages that processes share count once.
     """
 
-    def __init__(self, child: Child, *, every_s: float = 1.0) -> None:
+    def __init__(self, child: Child, *, every_s: float = 2.0) -> None:
         """Measure no more often than `every_s`."""
         self._child = child
         self._every_s = every_s
         self._next_s = 0.0
         self._cpu_s: dict[tuple[int, float], float] = {}
-        self.peak_rss_bytes = 0
+        self.peak_memory_bytes = 0
 
     @property
     def cpu_s(self) -> float:
@@ -136,10 +136,11 @@ class Meter:
         if now_s < self._next_s:
             return
         self._next_s = now_s + self._every_s
-        rss = 0
+        memory = 0
         for member in self._child.members():
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied), member.oneshot():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 times = member.cpu_times()
                 self._cpu_s[member.pid, member.create_time()] = times.user + times.system
-                rss += member.memory_info().rss
-        self.peak_rss_bytes = max(self.peak_rss_bytes, rss)
+                used = member.memory_full_info()
+                memory += getattr(used, "pss", used.rss)
+        self.peak_memory_bytes = max(self.peak_memory_bytes, memory)

@@ -47,7 +47,10 @@ def add_parser(subparsers: Subparsers) -> None:
         "--seconds", type=_seconds, default=45.0, help="how long changes are written, 10 or more (default: %(default)g)"
     )
     parser.add_argument(
-        "--rate", type=_rate, default=1500.0, help="writes each second, of all tables together (default: %(default)g)"
+        "--rate",
+        type=_rate,
+        default=1000.0,
+        help="writes each second, of all tables together, 1.3 changes each (default: %(default)g)",
     )
     parser.add_argument("--seed", type=int, default=1, help="decides all that is random (default: %(default)s)")
     parser.add_argument(

@@ -117,7 +117,7 @@ def carry_out(stack: LocalStack, settings: Settings, screen: Screen) -> Result:
         leeway_ms=plan.LEEWAY_MS,
         cores=os.cpu_count() or 1,
         bridge_cpu_s=course.meter.cpu_s,
-        bridge_peak_rss_bytes=course.meter.peak_rss_bytes,
+        bridge_peak_memory_bytes=course.meter.peak_memory_bytes,
         recorded_changes=len(stage.recorded_changes),
         backlog_changes=len(stage.recorded_changes) + len(stage.backlog),
         backlog_s=backlog_s,
@@ -159,7 +159,7 @@ class _Course:
     def watch_writing(self, writer: Child, settings: Settings) -> None:
         """Check while the writer writes."""
         seen, until_s = self._watch.observations, time.monotonic() + settings.seconds + _WRITER_OVERTIME_S
-        title = f"Writing about {settings.rate_per_s:.0f} changes/s for {settings.seconds:.0f} s while nodes join"
+        title = f"Writing {settings.rate_per_s:.0f} times a second for {settings.seconds:.0f} s while nodes join"
         with self._screen.step(title) as step:
             announced = 0
             while writer.status is None:

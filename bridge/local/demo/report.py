@@ -188,7 +188,7 @@ def _method(summary: Summary) -> str:
         ("Latency", _all_latencies(summary["latency_ms"])),
         ("Latency where no generation changed", _all_latencies(calm)),
         ("Confidence window, leeway", f"{summary['confidence_ms']} ms, {summary['leeway_ms']} ms"),
-        ("Bridge, all processes", f"{bridge['cpu_s']:g} s of CPU time, {bridge['peak_rss_mib']:,} MiB at most"),
+        ("Bridge, all processes", f"{bridge['cpu_s']:g} s of CPU time, {bridge['peak_memory_mib']:,} MiB at most"),
         ("Machine", f"{summary['cores']} cores, shared by the bridge, the servers, the writer and this check"),
         ("Seed", str(summary["seed"])),
         ("Versions", ", ".join(f"{name} {version}" for name, version in summary["versions"].items())),

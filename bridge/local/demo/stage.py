@@ -81,7 +81,6 @@ class Stage:
         recorded: schemas of the tables whose logs are loaded already.
         recorded_changes: what those logs hold.
         backlog: what was written to the simulated tables.
-        recorded_generations: starts of their generations, moved with them.
         first_generation_ms: start of the simulated cluster's first generation.
     """
 
@@ -89,7 +88,6 @@ class Stage:
     recorded: tuple[TableSchema, ...]
     recorded_changes: tuple[ExpectedChange, ...]
     backlog: tuple[ExpectedChange, ...]
-    recorded_generations: tuple[UnixMillis, ...]
     first_generation_ms: UnixMillis
 
     @property
@@ -109,34 +107,33 @@ def prepare(stack: LocalStack, *, seed: int, say: Say) -> Stage:
         for keyspace in (plan.KEYSPACE, plan.RECORDED_KEYSPACE):
             session.execute(f"DROP KEYSPACE IF EXISTS {quoted(keyspace)}")
         cluster = SimulatedCluster(session, seed=seed)
-        # The recordings' loader empties the generation tables too, and must so come before the first generation.
+        # The recording's loader empties the generation tables too, and must so come before the first generation.
         cluster.reset()
         now_ms = UnixMillis(time.time_ns() // 1_000_000)
-        recordings = [Recording.load(scenario) for scenario in plan.RECORDED_SCENARIOS]
-        shift_ms = plan.recorded_shift_ms(_last_ms(recordings), now_ms)
-        changes: list[ExpectedChange] = []
-        schemas: list[TableSchema] = []
-        for recording in recordings:
-            load(session, recording, keyspace=plan.RECORDED_KEYSPACE, shift_ms=shift_ms)
-            for table in recording.tables:
-                schemas.append(table.table_schema(plan.RECORDED_KEYSPACE))
-                changes += expected_changes(recording, table, keyspace=plan.RECORDED_KEYSPACE, shift_ms=shift_ms)
-        say(f"Loaded {len(changes)} recorded log rows of a real ScyllaDB node ({_names(schemas)})")
+        recording = Recording.load(plan.RECORDED_SCENARIO)
+        shift_ms = plan.recorded_shift_ms(_last_ms(recording), now_ms)
+        load(session, recording, keyspace=plan.RECORDED_KEYSPACE, shift_ms=shift_ms)
+        recorded = tuple(table.table_schema(plan.RECORDED_KEYSPACE) for table in recording.tables)
+        changes = tuple(
+            change
+            for table in recording.tables
+            for change in expected_changes(recording, table, keyspace=plan.RECORDED_KEYSPACE, shift_ms=shift_ms)
+        )
+        say(f"Loaded {len(changes)} log rows that a real ScyllaDB node wrote ({_names(recorded)})")
         first_ms = plan.first_generation_ms(now_ms)
         cluster.add_generation(first_ms)
         simulated = plan.tables()
         for one in simulated:
             one.table.create(session)
         log = ChangeLog(session)
-        for schema in (*schemas, *(one.table.table_schema for one in simulated)):
+        for schema in (*recorded, *(one.table.table_schema for one in simulated)):
             log.check_captured(schema.keyspace, schema.name)
         backlog = _write_backlog(session, cluster, simulated, seed)
     finally:
         session.close()
     written = tuple(one.table.table_schema for one in simulated)
     say(f"Wrote {len(backlog)} changes to new tables ({_names(written)})")
-    starts = (UnixMillis(one.start_ms + shift_ms) for one in recordings[-1].generations)
-    return Stage(written, tuple(schemas), tuple(changes), backlog, tuple(starts), first_ms)
+    return Stage(written, recorded, changes, backlog, first_ms)
 
 
 def _write_backlog(
@@ -150,12 +147,12 @@ def _write_backlog(
     return tuple(simulator.oracle)
 
 
-def _last_ms(recordings: list[Recording]) -> UnixMillis:
-    times = (row[1] for recording in recordings for table in recording.tables for row in table.loadable_log)
+def _last_ms(recording: Recording) -> UnixMillis:
+    times = (row[1] for table in recording.tables for row in table.loadable_log)
     return UnixMillis(max(micros_of(time) for time in times if time is not None) // 1000)
 
 
-def _names(tables: tuple[TableSchema, ...] | list[TableSchema]) -> str:
+def _names(tables: tuple[TableSchema, ...]) -> str:
     return ", ".join(table.full_name for table in tables)
 
 

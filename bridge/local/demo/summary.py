@@ -24,7 +24,7 @@ class Run:
         confidence_ms, leeway_ms: the bridge's settings.
         cores: of the machine.
         bridge_cpu_s: CPU time of the bridge's processes.
-        bridge_peak_rss_bytes: their memory.
+        bridge_peak_memory_bytes: their memory.
         recorded_changes: how many recorded ones were loaded before the bridge started.
         backlog_changes: how many changes there were then in all.
         backlog_s: from the bridge's start until all of those had arrived.
@@ -37,7 +37,7 @@ class Run:
     leeway_ms: int
     cores: int
     bridge_cpu_s: float
-    bridge_peak_rss_bytes: int
+    bridge_peak_memory_bytes: int
     recorded_changes: int
     backlog_changes: int
     backlog_s: float
@@ -96,7 +96,7 @@ def summarize(
         "examples": verdict.examples,
         "bridge": {
             "cpu_s": round(run.bridge_cpu_s, 1),
-            "peak_rss_mib": round(run.bridge_peak_rss_bytes / 2**20),
+            "peak_memory_mib": round(run.bridge_peak_memory_bytes / 2**20),
         },
         "seed": run.seed,
         "cores": run.cores,

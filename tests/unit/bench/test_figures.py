@@ -91,6 +91,4 @@ def test_the_machine_line_names_cores_versions_and_every_load() -> None:
     """Whoever reads the figures sees what they were measured with, and how busy the machine was before each table."""
     machine = {"cores": 2, "memory_gib": 24, "python": "3.11.7", "versions": {"pyspark": "4.3.0"}, "load_average": 0.5}
     line = figures.machine_line([machine, {**machine, "load_average": 2.25}])
-    assert line == (
-        "2 cores, 24 GiB; Python 3.11.7, pyspark 4.3.0; load average before each table's drain: 0.5, 2.25"
-    )
+    assert line == ("2 cores, 24 GiB; Python 3.11.7, pyspark 4.3.0; load average before each table's drain: 0.5, 2.25")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas.cell_code import DECLINED, CellCode
+from schemas.cell_code import CellCode
 from schemas.cql_types import parse
 from schemas.envelope import TableCodec
 from schemas.errors import CellError, SchemaError, UnsupportedTypeError
@@ -19,7 +19,7 @@ from schemas.operations import IMAGES, OPERATION_SYMBOLS
 from schemas.reference import ReferenceEncoder
 from schemas.row_code import compile_encoders
 from schemas.table_schema import TableSchema
-from tests.unit.schemas.example_tables import META, NATIVE, STREAM, TIME, log_columns, row, table, wide_table
+from tests.unit.schemas.example_tables import NATIVE, log_columns, row, table, wide_table
 from tests.unit.schemas.recorded_cells import RECORDED
 
 TYPES = sorted(set(NATIVE) - {"counter"})
@@ -115,19 +115,25 @@ def some_time(ticks: int) -> bytes:
     return struct.pack(">IHH8x", ticks & 0xFFFF_FFFF, ticks >> 32 & 0xFFFF, ticks >> 48 | 0x1000)
 
 
-TICKS = st.one_of(st.integers(0, (1 << 60) - 1), st.integers(-(10**14), 10**14).map(lambda by: 0x01B21DD213814000 + by))
+EPOCH_TICKS = 0x01B21DD213814000
+MODERN_TICKS = st.integers(EPOCH_TICKS + 10 * 2**41, EPOCH_TICKS + 10 * 2**55 - 1)
+TICKS = st.one_of(
+    st.integers(0, (1 << 60) - 1),
+    st.integers(-(10**14), 10**14).map(lambda by: EPOCH_TICKS + by),
+    st.sampled_from([EPOCH_TICKS + 10 * 2**power + by for power in (41, 48, 55) for by in (-1, 0)]),
+)
 OPERATIONS = st.one_of(st.sampled_from(sorted({*OPERATION_SYMBOLS, *IMAGES})), st.integers(-128, 127))
 GENERATIONS = st.one_of(st.just(GENERATION_MS), st.integers(-(2**63), 2**63 - 1))
 
 
-def good_row(of: TableSchema) -> st.SearchStrategy[tuple[bytes | None, ...]]:
+def good_row(of: TableSchema, ticks: st.SearchStrategy[int] = TICKS) -> st.SearchStrategy[tuple[bytes | None, ...]]:
     """Rows as a server writes them, CQL's "empty" values apart."""
     keys = {column.name: GOOD[str(column.type)] for column in of.partition_key}
     others = {column.name: st.none() | GOOD[str(column.type)] for column in (*of.clustering, *of.values)}
     flags = {deleted_flag(column.name): st.sampled_from([None, b"\x00", b"\x01"]) for column in of.values}
     meta = {
         "cdc$stream_id": WIDE,
-        "cdc$time": TICKS.map(some_time),
+        "cdc$time": ticks.map(some_time),
         "cdc$batch_seq_no": signed(4),
         "cdc$ttl": st.none() | signed(8),
     }
@@ -154,14 +160,10 @@ def outcome(encoder: TableCodec | ReferenceEncoder, call: Call) -> object:
             call.row, operation=call.operation, generation_ms=call.generation_ms, last_in_group=call.last_in_group
         )
     except SchemaError as error:
-        assert error.__context__ is None or isinstance(error.__context__, (*ENCODE_CAUSES, SchemaError))
         return type(error), error.args, vars(error)
 
 
-ENCODE_CAUSES = (TypeError, OverflowError, ValueError)
-
-
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_same_as_reference(data: st.DataObject) -> None:
     """Whatever the table, the row and the arguments: the codec gives what the reference gives."""
@@ -177,25 +179,23 @@ def test_same_as_reference(data: st.DataObject) -> None:
             assert value == both[1]  # type: ignore[index]
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_good_rows_are_not_declined(data: st.DataObject) -> None:
-    """The compiled code knows every row that a server writes from 1970-01-26 to the year 3111."""
+    """The compiled code knows every row that a server writes between February 1970 and the year 3111."""
     of = data.draw(tables())
     positions = log_positions(of, log_columns(of))
     encode_key, encode = compile_encoders(of, positions)
     reference = ReferenceEncoder(of, positions)
-    for cells in data.draw(st.lists(good_row(of), min_size=1, max_size=4)):
-        row_now = list(cells)
-        row_now[positions["cdc$time"]] = some_time(data.draw(st.integers(0x01B21DD213814000 + 22 * 10**12, (1 << 59))))
+    for cells in data.draw(st.lists(good_row(of, MODERN_TICKS), min_size=1, max_size=4)):
         operation = data.draw(st.sampled_from(sorted({*OPERATION_SYMBOLS, 77})))
-        both = encode(row_now, operation, GENERATION_MS, False)
-        assert both == reference.encode(row_now, operation=operation, generation_ms=GENERATION_MS, last_in_group=False)
-        assert both[0] == encode_key(row_now)
+        both = encode(cells, operation, GENERATION_MS, False)
+        assert both == reference.encode(cells, operation=operation, generation_ms=GENERATION_MS, last_in_group=False)
+        assert both[0] == encode_key(cells)
 
 
 @pytest.mark.parametrize("cql_type", TYPES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_each_type(cql_type: str, data: st.DataObject) -> None:
     """A cell of each type is the same in every place; what is malformed names the same column."""
@@ -246,6 +246,8 @@ def test_first_bad_cell_is_named() -> None:
         with pytest.raises(CellError) as caught:
             codec.encode(row(SMALL, cells), operation=1, generation_ms=0, last_in_group=True)
         assert caught.value.column == column
+        assert isinstance(caught.value.__cause__, CellError)
+        assert caught.value.__cause__.__context__ is None or column == "v"
 
 
 def test_source_holds_no_names() -> None:

@@ -122,4 +122,4 @@ def test_the_meter_counts_processes_that_have_ended(tmp_path: Path, monkeypatch:
         time.sleep(0.05)
         meter.look()
         assert meter.cpu_s > 0.3
-        assert meter.peak_rss_bytes > 5 << 20
+        assert meter.peak_memory_bytes > 5 << 20

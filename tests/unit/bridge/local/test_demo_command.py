@@ -24,7 +24,7 @@ def parse(*words: str) -> argparse.Namespace:
 def test_the_defaults() -> None:
     """Without options it runs for 45 s in a folder below the present one."""
     args = parse()
-    assert (args.seconds, args.rate, args.output, args.folder, args.keep) == (45, 1500, Path("build/demo"), None, False)
+    assert (args.seconds, args.rate, args.output, args.folder, args.keep) == (45, 1000, Path("build/demo"), None, False)
 
 
 @pytest.mark.parametrize("words", [("--seconds", "5"), ("--seconds", "x"), ("--rate", "0"), ("--rate", "1e9")])

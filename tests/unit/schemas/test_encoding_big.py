@@ -1,0 +1,281 @@
+"""The compiled encoder against the reference encoder: the same bytes, or the same error."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schemas.cell_code import CellCode
+from schemas.cql_types import parse
+from schemas.envelope import TableCodec
+from schemas.errors import CellError, SchemaError, UnsupportedTypeError
+from schemas.log_columns import deleted_flag, log_positions
+from schemas.operations import IMAGES, OPERATION_SYMBOLS
+from schemas.reference import ReferenceEncoder
+from schemas.row_code import compile_encoders
+from schemas.table_schema import TableSchema
+from tests.unit.schemas.example_tables import NATIVE, log_columns, row, table, wide_table
+from tests.unit.schemas.recorded_cells import RECORDED
+
+TYPES = sorted(set(NATIVE) - {"counter"})
+GENERATION_MS = 1_700_000_000_000
+
+
+class Call(NamedTuple):
+    """One call of an encoder, but for the encoder."""
+
+    row: Sequence[bytes | None]
+    operation: int
+    generation_ms: int
+    last_in_group: bool
+
+
+def signed(size_bytes: int) -> st.SearchStrategy[bytes]:
+    """Big-endian numbers of all magnitudes, since the encoding's length follows them."""
+    bits = 8 * size_bytes - 1
+    near_powers = st.builds(
+        lambda power, by, sign: sign * ((1 << power) + by),
+        st.integers(0, bits),
+        st.integers(-2, 2),
+        st.sampled_from((1, -1)),
+    )
+    numbers = st.one_of(near_powers, st.integers(-(1 << bits), (1 << bits) - 1))
+    limits = -(1 << bits), (1 << bits) - 1
+    return numbers.map(lambda one: min(max(one, limits[0]), limits[1]).to_bytes(size_bytes, "big", signed=True))
+
+
+def long_text(size: int) -> bytes:
+    return b"x" * size
+
+
+SIZES = st.sampled_from([63, 64, 127, 128, 8191, 8192, 8195, 8196, 8197, 20000]).map(long_text)
+TEXTS = st.one_of(st.text().map(str.encode), SIZES)
+UNSCALED = st.one_of(st.binary(min_size=1, max_size=12), SIZES)
+WIDE = st.binary(min_size=16, max_size=16)
+
+GOOD: dict[str, st.SearchStrategy[bytes]] = {
+    "ascii": st.text(st.characters(max_codepoint=127)).map(str.encode),
+    "bigint": signed(8),
+    "blob": st.one_of(st.binary(), SIZES),
+    "boolean": st.binary(min_size=1, max_size=1),
+    "date": signed(4).map(lambda raw: bytes((raw[0] ^ 0x80,)) + raw[1:]),
+    "decimal": st.builds(bytes.__add__, signed(4), UNSCALED),
+    "double": st.one_of(st.floats().map(struct.Struct(">d").pack), st.binary(min_size=8, max_size=8)),
+    "duration": st.sampled_from([bytes.fromhex(raw) for cql_type, raw, _ in RECORDED if cql_type == "duration"]),
+    "float": st.one_of(st.floats(width=32).map(struct.Struct(">f").pack), st.binary(min_size=4, max_size=4)),
+    "inet": st.one_of(st.binary(min_size=4, max_size=4), WIDE),
+    "int": signed(4),
+    "smallint": signed(2),
+    "text": TEXTS,
+    "time": signed(8),
+    "timestamp": signed(8),
+    "timeuuid": WIDE,
+    "tinyint": signed(1),
+    "uuid": WIDE,
+    "varchar": TEXTS,
+    "varint": UNSCALED,
+}
+"""Well-formed cells of each type, the limits of the compiled code's short cuts among them."""
+
+NAMES = st.one_of(
+    st.sampled_from(["a", "b", "row", "c0", "Größe", "x'y\n", '"""', "decline()", "op"]),
+    st.text(min_size=1, max_size=5),
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> TableSchema:
+    names = draw(st.lists(NAMES, min_size=1, max_size=12, unique=True))
+    names = [name for name in names if not name.startswith("cdc$")]
+    types = {name: draw(st.sampled_from(TYPES)) for name in names or ["pk"]}
+    columns = list(types.items())
+    partition = draw(st.integers(1, min(3, len(columns))))
+    clustering = partition + draw(st.integers(0, 3))
+    statics = clustering + (draw(st.integers(0, 2)) if columns[partition:clustering] else 0)
+    return table(
+        dict(columns[:partition]),
+        dict(columns[partition:clustering]),
+        dict(columns[statics:]),
+        dict(columns[clustering:statics]),
+        keyspace=draw(NAMES),
+        name=draw(NAMES),
+    )
+
+
+BAD = st.one_of(st.just(b""), st.binary(max_size=17), st.sampled_from([b"\xff\xfe", b"\xed\xa0\x80", bytes(9)]))
+
+
+def some_time(ticks: int) -> bytes:
+    """The timeuuid of 60 bits of ticks."""
+    return struct.pack(">IHH8x", ticks & 0xFFFF_FFFF, ticks >> 32 & 0xFFFF, ticks >> 48 | 0x1000)
+
+
+EPOCH_TICKS = 0x01B21DD213814000
+MODERN_TICKS = st.integers(EPOCH_TICKS + 10 * 2**41, EPOCH_TICKS + 10 * 2**55 - 1)
+TICKS = st.one_of(
+    st.integers(0, (1 << 60) - 1),
+    st.integers(-(10**14), 10**14).map(lambda by: EPOCH_TICKS + by),
+    st.sampled_from([EPOCH_TICKS + 10 * 2**power + by for power in (41, 48, 55) for by in (-1, 0)]),
+)
+OPERATIONS = st.one_of(st.sampled_from(sorted({*OPERATION_SYMBOLS, *IMAGES})), st.integers(-128, 127))
+GENERATIONS = st.one_of(st.just(GENERATION_MS), st.integers(-(2**63), 2**63 - 1))
+
+
+def good_row(of: TableSchema, ticks: st.SearchStrategy[int] = TICKS) -> st.SearchStrategy[tuple[bytes | None, ...]]:
+    """Rows as a server writes them, CQL's "empty" values apart."""
+    keys = {column.name: GOOD[str(column.type)] for column in of.partition_key}
+    others = {column.name: st.none() | GOOD[str(column.type)] for column in (*of.clustering, *of.values)}
+    flags = {deleted_flag(column.name): st.sampled_from([None, b"\x00", b"\x01"]) for column in of.values}
+    meta = {
+        "cdc$stream_id": WIDE,
+        "cdc$time": ticks.map(some_time),
+        "cdc$batch_seq_no": signed(4),
+        "cdc$ttl": st.none() | signed(8),
+    }
+    cells = st.fixed_dictionaries({**keys, **others, **flags, **meta})
+    return cells.map(lambda known: tuple(known.get(name) for name in log_columns(of)))
+
+
+@st.composite
+def any_call(draw: st.DrawFn, of: TableSchema) -> Call:
+    """Any call: well-formed for the most part, with up to two cells replaced by anything."""
+    cells = list(draw(good_row(of)))
+    for at in draw(st.lists(st.integers(0, len(cells) - 1), max_size=2)):
+        cells[at] = draw(st.none() | BAD)
+    odd = draw(st.sampled_from([False] * 9 + [True]))
+    generation_ms = draw(st.sampled_from([True, 1.5, 2.0, None, "1", [1], 2**63, -(2**63) - 1]) if odd else GENERATIONS)
+    last_in_group = draw(st.sampled_from([None, 0, 1, "", 1.0]) if odd else st.booleans())
+    return Call(tuple(cells), draw(OPERATIONS), generation_ms, last_in_group)  # type: ignore[arg-type]
+
+
+def outcome(encoder: TableCodec | ReferenceEncoder, call: Call) -> object:
+    """What comes of a call: the bytes, or all there is to know of the error."""
+    try:
+        return encoder.encode(
+            call.row, operation=call.operation, generation_ms=call.generation_ms, last_in_group=call.last_in_group
+        )
+    except SchemaError as error:
+        return type(error), error.args, vars(error)
+
+
+@settings(deadline=None, max_examples=600, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data())
+def test_same_as_reference(data: st.DataObject) -> None:
+    """Whatever the table, the row and the arguments: the codec gives what the reference gives."""
+    of = data.draw(tables())
+    codec, reference = TableCodec(of, log_columns(of)), ReferenceEncoder(of, log_positions(of, log_columns(of)))
+    for call in data.draw(st.lists(any_call(of), min_size=1, max_size=6)):
+        both = outcome(codec, call)
+        assert both == outcome(reference, call)
+        if isinstance(both[0], bytes):  # type: ignore[index]
+            arguments = {"operation": call.operation, "generation_ms": call.generation_ms}
+            assert codec.encode_key(call.row) == both[0]  # type: ignore[index]
+            value = codec.encode_value(call.row, **arguments, last_in_group=call.last_in_group)
+            assert value == both[1]  # type: ignore[index]
+
+
+@settings(deadline=None, max_examples=3000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.data())
+def test_good_rows_are_not_declined(data: st.DataObject) -> None:
+    """The compiled code knows every row that a server writes between February 1970 and the year 3111."""
+    of = data.draw(tables())
+    positions = log_positions(of, log_columns(of))
+    encode_key, encode = compile_encoders(of, positions)
+    reference = ReferenceEncoder(of, positions)
+    for cells in data.draw(st.lists(good_row(of, MODERN_TICKS), min_size=1, max_size=4)):
+        operation = data.draw(st.sampled_from(sorted({*OPERATION_SYMBOLS, 77})))
+        both = encode(cells, operation, GENERATION_MS, False)
+        assert both == reference.encode(cells, operation=operation, generation_ms=GENERATION_MS, last_in_group=False)
+        assert both[0] == encode_key(cells)
+
+
+@pytest.mark.parametrize("cql_type", TYPES)
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_each_type(cql_type: str, data: st.DataObject) -> None:
+    """A cell of each type is the same in every place; what is malformed names the same column."""
+    codec, reference = EACH_TYPE[cql_type]
+    for _ in range(5):
+        cells = [data.draw(GOOD[cql_type] | BAD) for _ in range(3)]
+        call = Call(row(ONE_TYPE[cql_type], dict(zip("pcv", cells, strict=True))), 2, GENERATION_MS, True)
+        assert outcome(codec, call) == outcome(reference, call)
+
+
+ONE_TYPE = {cql_type: table({"p": cql_type}, {"c": cql_type}, {"v": cql_type}) for cql_type in TYPES}
+EACH_TYPE = {
+    cql_type: (TableCodec(of, log_columns(of)), ReferenceEncoder(of, log_positions(of, log_columns(of))))
+    for cql_type, of in ONE_TYPE.items()
+}
+
+
+def test_every_small_number() -> None:
+    """Every 2-byte number, and every tinyint and boolean, is encoded as the reference does."""
+    of = table({"p": "smallint"}, {}, {"y": "tinyint", "b": "boolean"})
+    codec, reference = TableCodec(of, log_columns(of)), ReferenceEncoder(of, log_positions(of, log_columns(of)))
+    for number in range(1 << 16):
+        low = bytes((number & 0xFF,))
+        cells = row(of, {"p": number.to_bytes(2, "big"), "y": low, "b": low})
+        assert codec.encode_key(cells) == reference.encode_key(cells)
+        if number < 256:
+            call = Call(cells, 1, GENERATION_MS, True)
+            assert outcome(codec, call) == outcome(reference, call)
+
+
+def test_longer_row() -> None:
+    """Cells beyond the log's columns are ignored, by the slow way."""
+    cells = row(SMALL, {"pk": b"\x00\x00\x00\x01"})
+    codec = TableCodec(SMALL, log_columns(SMALL))
+    arguments = {"operation": 2, "generation_ms": 0}
+    assert codec.encode((*cells, b"more"), **arguments, last_in_group=True) == codec.encode(
+        cells, **arguments, last_in_group=True
+    )
+
+
+SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "text"})
+
+
+def test_first_bad_cell_is_named() -> None:
+    """Of two malformed cells the key's is named, then the other: the error stands alone."""
+    codec = TableCodec(SMALL, log_columns(SMALL))
+    for cells, column in (({"pk": b"", "v": b"\xff"}, "pk"), ({"pk": bytes(4), "v": b"\xff"}, "v")):
+        with pytest.raises(CellError) as caught:
+            codec.encode(row(SMALL, cells), operation=1, generation_ms=0, last_in_group=True)
+        assert caught.value.column == column
+        assert isinstance(caught.value.__cause__, CellError)
+        assert caught.value.__cause__.__context__ is None or column == "v"
+
+
+def test_source_holds_no_names() -> None:
+    """Names of tables and columns never become code, whatever they say."""
+    evil = "__import__('os').abort()"
+    of = table({evil: "int"}, {f"{evil}\n": "int"}, {f"'{evil}'": "int"}, keyspace=evil, name=f"\n{evil}")
+    codec = TableCodec(of, log_columns(of))
+    value = codec.decode_value(
+        codec.encode(row(of, {evil: bytes(4)}), operation=1, generation_ms=0, last_in_group=True)[1]
+    )
+    assert isinstance(value["source"], dict)
+    assert value["source"]["keyspace"] == evil
+
+
+def test_unsupported_type() -> None:
+    """A type without an Avro form has no code."""
+    with pytest.raises(UnsupportedTypeError):
+        CellCode("c0", 0).of(parse("frozen<list<int>>"))
+    with pytest.raises(UnsupportedTypeError):
+        CellCode("c0", 0).of(parse("empty"))
+
+
+def test_wide_table() -> None:
+    """A row with every type at once is encoded by the compiled code, with the reference's bytes."""
+    of = wide_table()
+    recorded = {cql_type: bytes.fromhex(raw) for cql_type, raw, _ in RECORDED}
+    cells = row(of, {column.name: recorded[str(column.type)] for column in of.columns}, ttl=bytes(7) + b"\x09")
+    positions = log_positions(of, log_columns(of))
+    assert compile_encoders(of, positions)[1](cells, 2, GENERATION_MS, True) == ReferenceEncoder(of, positions).encode(
+        cells, operation=2, generation_ms=GENERATION_MS, last_in_group=True
+    )
