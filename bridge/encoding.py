@@ -45,11 +45,7 @@ def encode_group(
     seq_at = layout.batch_seq_no
     for change in group.changes:
         row = change.row
-        yield EncodedChange(
-            codec.encode_key(row),
-            codec.encode_value(
-                row, operation=change.operation, generation_ms=generation_ms, last_in_group=change.last_in_group
-            ),
-            place + (row[seq_at] or b""),
-            change.last_in_group,
+        key, value = codec.encode(
+            row, operation=change.operation, generation_ms=generation_ms, last_in_group=change.last_in_group
         )
+        yield EncodedChange(key, value, place + (row[seq_at] or b""), change.last_in_group)

@@ -61,7 +61,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         batches = _with_rows(iterator)
         first = next(batches, None)
         if first is None:
-            # A query's very first micro-batch may have no window, and then Spark writes one empty partition. Should rows
+            # A query's very first micro-batch may have no window: Spark then writes one empty partition. Should rows
             # have been filtered away instead, the lane's cursor stays and the next window is refused as a gap.
             return LaneWritten(None, 0)
         begin = _begin(first)

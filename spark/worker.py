@@ -10,20 +10,21 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.adapters.change_log import ChangeLog, LogReader
 from bridge.adapters.kafka import CommittedReader, TransactionalProducer
 from bridge.adapters.scylla import CqlSession
 from bridge.config import BridgeConfig, ScyllaSettings
-from bridge.connections import make_registry
 from bridge.lane_publisher import LanePublisher
 from bridge.model.changes import LogLayout
 from bridge.model.streams import StreamSet, lane_range
 from bridge.model.times import UnixMillis
 from bridge.publishing import transactional_id
 from schemas.envelope import TableCodec
-from schemas.registry import Registry
+
+if TYPE_CHECKING:
+    from schemas.registry import Registry
 
 _PROGRESS_TIMEOUT_S: Final = 60.0
 
@@ -123,6 +124,9 @@ def drop_publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -
 
 def registry(config: BridgeConfig) -> Registry:
     """This process's registry client; it remembers what is registered."""
+    # Imported here because it is a fifth of a worker's start, and only lanes with changes need it.
+    from bridge.connections import make_registry
+
     settings = config.registry
     name = settings.model_dump_json()
     if name not in _registries:
