@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,13 +106,14 @@ class BridgeJob:
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
     def jvm(self) -> psutil.Process:
-        (found,) = [one for one in self._children() if one.name() == "java"]
+        (found,) = [one for one in self._children() if Path(_command(one)[0]).name == "java"]
         return found
 
     def workers(self) -> list[psutil.Process]:
         """Python processes under the JVM, the forking daemon apart."""
-        daemons = [one for one in self._children() if "pyspark.daemon" in " ".join(_command(one))]
-        return [child for daemon in daemons for child in daemon.children()]
+        everyone = self._children()
+        daemons = {one.pid for one in everyone if "pyspark.daemon" in _command(one)}
+        return [one for one in everyone if _parent(one) in daemons]
 
     def kill_group(self) -> None:
         """End every process of the job with SIGKILL."""
@@ -119,7 +121,7 @@ class BridgeJob:
         doomed = self._children()
         os.killpg(self.process.pid, signal.SIGKILL)
         for one in doomed:
-            if one.is_running():
+            with suppress(psutil.NoSuchProcess):
                 one.kill()
         self.process.wait(30)
         psutil.wait_procs(doomed, timeout=30)
@@ -155,7 +157,15 @@ class BridgeJob:
 
 
 def _command(process: psutil.Process) -> list[str]:
+    """The command line; empty when the process has ended meanwhile."""
     try:
-        return process.cmdline()
+        return process.cmdline() or [""]
     except psutil.NoSuchProcess:
-        return []
+        return [""]
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return process.ppid()
+    except psutil.NoSuchProcess:
+        return 0

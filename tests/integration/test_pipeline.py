@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,10 @@ def kill_jvm(job: BridgeJob) -> None:
 
 def kill_workers_then_group(job: BridgeJob) -> None:
     doomed = job.workers()
+    assert doomed, "no Python worker was running"
     for worker in doomed:
-        worker.kill()
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
     psutil.wait_procs(doomed, timeout=10)
     before = job.committed()
     wait_for("the job going on after its workers were killed", lambda: job.committed() > before)

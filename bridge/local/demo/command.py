@@ -101,22 +101,23 @@ def _run(args: argparse.Namespace, screen: Screen) -> int:
     settings = Settings(seconds=args.seconds, rate_per_s=args.rate, seed=args.seed, output=args.output)
     forget_former(settings.output)
     named = os.environ.get(JARS_VARIABLE)
+    found: list[str] = []
     stack = running_stack(
         args.folder or settings.output / "stack",
         jars=Path(named) if named else DEFAULT_JARS,
         keep=args.keep,
-        # A folder that the user named may hold what the user wants to keep.
-        delete_data=args.folder is None,
+        # A folder that the user named may hold what the user wants to keep; and faults are looked for in the data.
+        delete_data=lambda: args.folder is None and not found,
         say=screen.say,
     )
     with stack as running:
         result = carry_out(running, settings, screen)
+        found += faults(result.summary)
         _write(result, settings)
     screen.say("")
     for line in summary_lines(result.summary):
         screen.say(line)
     screen.say(f"Report       {settings.output / 'report.html'}")
-    found = faults(result.summary)
     for line in (*found, *result.summary["examples"]):
         _complain(line)
     return _FAULTY if found else _OK

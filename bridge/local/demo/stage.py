@@ -32,14 +32,17 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def running_stack(folder: Path, *, jars: Path, keep: bool, delete_data: bool, say: Say) -> Iterator[LocalStack]:
+def running_stack(
+    folder: Path, *, jars: Path, keep: bool, delete_data: Callable[[], bool], say: Say
+) -> Iterator[LocalStack]:
     """The stack in a folder: the one that runs there, else one that is started, and stopped again at the end.
 
     Args:
         folder: of the stack.
         jars: folder of the servers' jars.
         keep: leave it running.
-        delete_data: delete the data of a stack that is stopped, unless something failed.
+        delete_data: asked at the end whether to delete the data of the stack that is stopped; after a failure they
+            stay in any case.
         say: gets lines on the progress.
 
     Raises:
@@ -61,7 +64,7 @@ def running_stack(folder: Path, *, jars: Path, keep: bool, delete_data: bool, sa
             say(f"The local stack goes on; stop it with: scylla-cdc-bridge local down --folder {folder}")
         else:
             say("Stopping the local stack")
-            stack.down(delete_data=delete_data and not failed)
+            stack.down(delete_data=not failed and delete_data())
 
 
 def _already_running(folder: Path) -> LocalStack | None:
