@@ -10,6 +10,8 @@ from bridge.model.cursors import Cursor, Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
 _SHORTEST_WINDOW_US: Final = 100_000
+_AHEAD_OF_CLOCK: Final = 1.25
+"""How much log time a micro-batch reads at least for each second that it takes, while there is a backlog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,9 @@ def next_window_us(window_us: int, took_ms: float, target_ms: int, full: bool, l
         window_us = int(window_us * max(0.25, target_ms / took_ms))
     elif full and took_ms < target_ms:
         window_us *= 4 if took_ms < target_ms / 2 else 2
+    if full:
+        # Where a micro-batch is slow by its fixed cost, a shorter window would only let the reading fall behind.
+        window_us = max(window_us, int(took_ms * _AHEAD_OF_CLOCK * 1000))
     return max(_SHORTEST_WINDOW_US, min(window_us, longest_us))
 
 

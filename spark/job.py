@@ -39,10 +39,12 @@ _STOP_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.2
 _LONGEST_BACKOFF_S: Final = 30.0
 _CALM_AFTER_S: Final = 60.0
+_PLANNER_WITHIN_S: Final = 20.0
 
 _RAISED: Final = re.compile(
     r"^(?:pyspark\S*: )?(?:bridge|schemas)\.\w+(?:\.\w+)*\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
 )
+_EXCEPTION_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*: ")
 _HOPELESS: Final = frozenset(
     {"DataLossError", "PoisonError", "ConfigError", "StartupError", "CellError", "UnsupportedTypeError",
      "IncompatibleSchemaError", "SchemaError"}
@@ -64,6 +66,17 @@ class _Running:
     @property
     def done(self) -> bool:
         return self.query is not None and not self.query.isActive
+
+    @property
+    def starting(self) -> bool:
+        """Whether the query's planner process may still be coming up.
+
+        Spark waits only so long for it to call back: many at once on few cores would all miss that.
+        """
+        query = self.query
+        if query is None or not query.isActive or time.monotonic() - self.since_s > _PLANNER_WITHIN_S:
+            return False
+        return query.lastProgress is None and not query.status["message"].startswith("Waiting")
 
     def __post_init__(self) -> None:
         self.report = ProgressReport(self.table.name)
@@ -100,7 +113,7 @@ class Job:
     def _look_after(self, running: _Running) -> None:
         query, now_s = running.query, time.monotonic()
         if query is None:
-            if now_s >= running.again_at_s:
+            if now_s >= running.again_at_s and not any(other.starting for other in self._tables):
                 self._start(running)
             return
         running.report.look(query)
@@ -167,8 +180,10 @@ def _what_went_wrong(failure: Exception) -> str:
     match = None if isinstance(failure, BridgeError) else _ours(failure)
     if match is not None:
         return match["words"]
-    lines = [line for line in str(failure).splitlines() if line.strip()]
-    return f"{type(failure).__name__}: {lines[0] if lines else 'no message'}"
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    # A traceback's own last line says what happened; what is above it says only where.
+    raised = [line for line in lines if _EXCEPTION_LINE.match(line)]
+    return f"{type(failure).__name__}: {(raised[-1:] or lines[:1] or ['no message'])[0]}"
 
 
 def run(config: BridgeConfig, *, once: bool) -> int:

@@ -147,11 +147,19 @@ def test_first_cursor(generations: list[UnixMillis], start_us: UnixMicros | None
 def test_window_length_follows_the_time_a_micro_batch_takes() -> None:
     """Quick full windows grow, slow ones shrink, and the bounds hold."""
     assert next_window_us(SECOND, 100, 3000, full=True, longest_us=60 * SECOND) == 4 * SECOND
-    assert next_window_us(SECOND, 2000, 3000, full=True, longest_us=60 * SECOND) == 2 * SECOND
+    assert next_window_us(SECOND, 1600, 3000, full=True, longest_us=60 * SECOND) == 2 * SECOND
     assert next_window_us(SECOND, 100, 3000, full=False, longest_us=60 * SECOND) == SECOND
-    assert next_window_us(8 * SECOND, 12_000, 3000, full=False, longest_us=60 * SECOND) == 2 * SECOND
+    assert next_window_us(200 * SECOND, 12_000, 3000, full=False, longest_us=600 * SECOND) == 50 * SECOND
     assert next_window_us(50 * SECOND, 100, 3000, full=True, longest_us=60 * SECOND) == 60 * SECOND
-    assert next_window_us(1, 90_000, 3000, full=True, longest_us=60 * SECOND) == 100_000
+    assert next_window_us(1, 100, 3000, full=False, longest_us=60 * SECOND) == 100_000
+
+
+def test_windows_stay_longer_than_the_micro_batches_that_read_them() -> None:
+    """When a micro-batch is slow by its fixed cost, windows do not shrink so far that the reading falls behind."""
+    for window_us in (SECOND, 60 * SECOND):
+        for _ in range(20):
+            window_us = next_window_us(window_us, 10_000, 3000, full=True, longest_us=600 * SECOND)
+        assert window_us == 12.5 * SECOND
 
 
 def test_clip_ends_a_batch_at_a_cursor() -> None:

@@ -65,3 +65,11 @@ def test_local_masters_retry_tasks(master: str, made: str, cores: int) -> None:
     settings = SparkSettings(master=master, properties={"spark.executor.instances": 3, "spark.executor.cores": 2})
     assert master_of(settings) == made
     assert cores_of(settings) == cores
+
+
+def test_failure_of_somebody_elses_python_is_told_by_its_last_line() -> None:
+    """Of a traceback, the exception itself is quoted."""
+    failure = RuntimeError(
+        "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n  x\nKeyError: 'a'\n"
+    )
+    assert _what_went_wrong(failure) == "RuntimeError: KeyError: 'a'"
