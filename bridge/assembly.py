@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from bridge.errors import PoisonError, RetriableError
+from bridge.errors import PoisonError
 from bridge.model.changes import Cells, Change, Group, LogLayout, Operation
 from bridge.model.times import micros_of
 
@@ -20,8 +20,8 @@ _RANGES = frozenset(
 )
 
 
-class IncompleteGroupError(RetriableError):
-    """A group whose last row was not among what was read."""
+class IncompleteGroupError(PoisonError):
+    """A group whose last row was not among what was read; Spark's own tries at the task have read it anew."""
 
 
 def groups(rows: Iterable[Cells], layout: LogLayout, *, incomplete: str = "stop") -> Iterator[Group]:
@@ -59,7 +59,7 @@ def _group(rows: list[Cells], layout: LogLayout, incomplete: str) -> Group:
     if layout.end_of_batch is not None and rows[-1][layout.end_of_batch] != _TRUE and incomplete == "stop":
         raise IncompleteGroupError(
             f"stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us: the group ends without cdc$end_of_batch after "
-            f"{len(rows)} rows; if that persists, set reading.on_incomplete_group to deliver what is there"
+            f"{len(rows)} rows; to go on, set reading.on_incomplete_group to deliver what is there"
         )
     deltas: list[tuple[int, Cells]] = []
     for row in rows:

@@ -30,6 +30,7 @@ from bridge.errors import StartupError
 
 _TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)
 _ADDRESS = re.compile(r"^(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):\d{1,5}$")
+_SECRET = re.compile(r"password|passphrase|secret|oauthbearer\.config|\.pem$")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 _TOPIC = r"^[A-Za-z0-9._{}-]+$"
 
@@ -185,7 +186,7 @@ class KafkaSettings(_Model):
         taken = sorted(_OURS & value.keys())
         if taken:
             raise ValueError(f"{', '.join(taken)}: set by the bridge itself, exactly-once depends on it")
-        secret = sorted(key for key in value if re.search(r"password|secret|oauthbearer\.config|\.pem$", key))
+        secret = sorted(filter(_SECRET.search, value))
         if secret:
             raise ValueError(f"{', '.join(secret)}: a secret can't stand in the file")
         return value
@@ -240,6 +241,11 @@ class ReadingSettings(_Model):
         ge=50,
         description="Duration in ms that a micro-batch of a backlog should take: windows shrink and grow towards it.",
     )
+    accept_data_loss: bool = Field(
+        False,
+        description="Go on although changes have expired in the log before they were read; otherwise the table stops "
+        "and says which span of time is affected.",
+    )
     on_incomplete_group: Literal["stop", "deliver"] = Field(
         "stop",
         description="What to do with a group whose last row is missing (which ScyllaDB never writes): stop, or "
@@ -264,6 +270,14 @@ class PublishingSettings(_Model):
     max_transaction_bytes: int = Field(
         64 * 1024 * 1024, ge=1024, description="The same for its bytes of keys and values."
     )
+
+    @field_validator("progress_topic")
+    @classmethod
+    def _own_progress(cls, value: str) -> str:
+        lacking = [part for part in ("{name}", "{keyspace}", "{table}") if part not in value]
+        if lacking:
+            raise ValueError(f"must hold {', '.join(lacking)}: two jobs or tables would share one cursor")
+        return value
 
 
 class TableSettings(_Model):
@@ -306,8 +320,8 @@ class SparkSettings(_Model):
     """Where the work runs."""
 
     master: str = Field("local[*]", description="Spark master; `local[*]` is this machine alone.")
-    checkpoint: Path = Field(
-        Path("checkpoint"),
+    checkpoint: str = Field(
+        "checkpoint",
         description="Folder (any Hadoop-compatible path) for Spark's plan; a lost one loses and doubles nothing.",
     )
     lanes: int | None = Field(
@@ -346,9 +360,10 @@ class BridgeConfig(_Model):
         if twice:
             raise ValueError(f"{', '.join(twice)}: named twice among `tables`")
         topics = [self.topic_of(table) for table in self.tables]
+        topics += [self.progress_topic_of(table) for table in self.tables]
         shared = sorted({topic for topic in topics if topics.count(topic) > 1})
         if shared:
-            raise ValueError(f"{', '.join(shared)}: one topic for several tables; their schemas would collide")
+            raise ValueError(f"{', '.join(shared)}: each table needs a change topic and a progress topic of its own")
         return self
 
     def topic_of(self, table: TableSettings) -> str:

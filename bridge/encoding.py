@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from bridge.errors import PoisonError
 from bridge.model.changes import Group, LogLayout
-from bridge.model.times import UnixMillis
+from bridge.model.times import UnixMillis, micros_of
 from schemas.envelope import TableCodec
+from schemas.errors import SchemaError
 
 POSITION_HEADER: Final = "cdc.position"
 """Name of the record header that holds a change's position."""
@@ -39,13 +41,19 @@ def encode_group(
     """The changes of a group as records.
 
     Raises:
-        schemas.errors.CellError: a cell that its type does not allow.
+        PoisonError: a cell that its type does not allow; names the change and the column.
     """
     place = group.stream_id + group.timeuuid
     seq_at = layout.batch_seq_no
     for change in group.changes:
         row = change.row
-        key, value = codec.encode(
-            row, operation=change.operation, generation_ms=generation_ms, last_in_group=change.last_in_group
-        )
+        try:
+            key, value = codec.encode(
+                row, operation=change.operation, generation_ms=generation_ms, last_in_group=change.last_in_group
+            )
+        except SchemaError as error:
+            raise PoisonError(
+                f"stream 0x{group.stream_id.hex()}, {micros_of(group.timeuuid)} us, batch_seq_no "
+                f"{int.from_bytes(row[seq_at] or b'', 'big')}: {error}"
+            ) from error
         yield EncodedChange(key, value, place + (row[seq_at] or b""), change.last_in_group)

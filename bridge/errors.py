@@ -7,6 +7,7 @@ BridgeError
 +-- RetriableError      a server did not answer as hoped: the same work may be tried again
 +-- FencedError         another process has taken this transactional id over: stop at once
 +-- PoisonError         one record can't be carried as configured
++-- LayoutError         another job has laid the table's lanes anew: one of the two must go
 +-- DataLossError       changes are gone, or may be: stop the table until someone decides
 ```
 
@@ -40,9 +41,18 @@ class FencedError(BridgeError):
     """A newer owner of the same transactional id exists; this one must not write another record."""
 
 
+class LayoutError(BridgeError):
+    """What was planned belongs to a lane layout that is no longer the table's."""
+
+
 class PoisonError(BridgeError):
     """A record that can't be encoded, or that Kafka refuses."""
 
 
 class DataLossError(BridgeError):
     """Progress and log no longer meet: going on would skip changes in silence."""
+
+
+def is_hopeless(kind: type[BaseException]) -> bool:
+    """Whether trying again can't mend an error of this class; a fenced job's next attempt fences back."""
+    return issubclass(kind, BridgeError) and not issubclass(kind, (RetriableError, FencedError))

@@ -5,15 +5,12 @@ One instance a process and lane, kept over micro-batches. Single-threaded.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from bridge.errors import FencedError
+from bridge.errors import RetriableError
 from bridge.model.cursors import GroupPosition, LaneProgress
 from bridge.publishing import LaneTask, Remainder, remainder
-
-_log = logging.getLogger(__name__)
 
 STREAM_ID_END: Final = 16
 TIMEUUID_END: Final = 32
@@ -102,7 +99,7 @@ class LanePublisher:
                 the same task may have gone further than we know.
 
         Raises:
-            FencedError, DataLossError, RetriableError: see `bridge.publishing.remainder` and the producer.
+            LayoutError, DataLossError, RetriableError: see `bridge.publishing.remainder` and the producer.
         """
         known = self._known
         in_step = (
@@ -160,9 +157,18 @@ class LanePublisher:
         assert self._known is not None
         return self._known
 
-    def write_progress(self, progress: LaneProgress) -> None:
-        """Open the id and commit a progress record alone; for the first start and for a change of the lane layout."""
+    def write_progress(self, progress: LaneProgress, *, instead_of: LaneProgress | None) -> None:
+        """Open the id and commit a progress record alone; for the first start and for a change of the lane layout.
+
+        Raises:
+            RetriableError: the committed progress is not `instead_of`: another job has gone on with the lane since that
+                was read, and writing over its cursor would double what it published.
+        """
         self._reopen()
+        if self._known != instead_of:
+            raise RetriableError(
+                f"lane {progress.lane}: its progress has changed since it was read; another job named alike is running"
+            )
         self._begin()
         self._commit(progress)
 
@@ -178,10 +184,7 @@ class LanePublisher:
             return
         if self._open:
             self._open = False
-            try:
-                producer.abort()
-            except FencedError:
-                _log.info("a newer owner has taken over, and settled the transaction")
+            producer.abort()
         producer.close()
 
     def _working(self) -> tuple[Remainder, Transactions]:

@@ -21,7 +21,7 @@ from bridge.model.streams import StreamId
 from bridge.model.times import sort_key
 
 _BUFFERED_ROWS: Final = 200_000
-"""About how many rows a lane holds at most, whatever the number of its streams."""
+"""About how many rows a lane holds at most, up to 2,000 streams a lane."""
 _FEWEST_PAGE_ROWS: Final = 50
 
 
@@ -55,17 +55,17 @@ class BoundedPages:
             request.add_done_callback(arrived)
 
         def arrived(request: Future[Page]) -> None:
+            error = request.exception()
+            if error is None:
+                result.set_result(request.result())
+            else:
+                result.set_exception(error)
             with self._lock:
                 following = self._waiting.popleft() if self._waiting else None
                 if following is None:
                     self._free += 1
             if following is not None:
                 following()
-            error = request.exception()
-            if error is None:
-                result.set_result(request.result())
-            else:
-                result.set_exception(error)
 
         with self._lock:
             if self._free == 0:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bridge.errors import DataLossError, FencedError, RetriableError
+from bridge.errors import DataLossError, LayoutError, RetriableError
 from bridge.model.cursors import Cursor, GroupPosition, LaneProgress, Layout, PlannedBatch
 
 
@@ -71,7 +71,7 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
     """What an attempt at a task has left to do, given the committed progress of its lane.
 
     Raises:
-        FencedError: another job has given the table another lane layout since this task was planned.
+        LayoutError: another job has given the table another lane layout since this task was planned.
         DataLossError: the progress lies before the window (or is gone): publishing would leave changes out.
     """
     if progress is None:
@@ -81,7 +81,7 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
             "delete the checkpoint too: the table then begins anew, as reading.start says"
         )
     if progress.layout != task.batch.layout and progress.cursor < task.batch.next:
-        raise FencedError(
+        raise LayoutError(
             f"{task}: its progress is that of another lane layout ({progress.layout.lanes} lanes since "
             f"{progress.layout.since}); another job named alike is running, or the checkpoint is an old one. Stop the "
             "other job, or delete the checkpoint: the progress topic alone is enough to go on"

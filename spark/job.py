@@ -15,18 +15,20 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import FrameType
 from typing import Final
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge import config_file, logs, preflight
 from bridge.config import BridgeConfig
-from bridge.errors import BridgeError, ConfigError, RetriableError, StartupError
+from bridge.errors import BridgeError, ConfigError, is_hopeless
 from spark.report import ProgressReport
 from spark.session import build_session
 from spark.table_query import TableQuery
@@ -42,14 +44,10 @@ _CALM_AFTER_S: Final = 60.0
 _PLANNER_WITHIN_S: Final = 20.0
 
 _RAISED: Final = re.compile(
-    r"^(?:pyspark\S*: )?(?:bridge|schemas)\.\w+(?:\.\w+)*\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
+    r"^(?:pyspark\S*: )?(?P<module>(?:bridge|schemas)\.[\w.]+)\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
 )
 _EXCEPTION_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*: ")
-_HOPELESS: Final = frozenset(
-    {"DataLossError", "PoisonError", "ConfigError", "StartupError", "CellError", "UnsupportedTypeError",
-     "IncompatibleSchemaError", "SchemaError"}
-)  # fmt: skip
-"""Errors that no further try can mend; what is not among them is tried again."""
+_REMIND_EVERY_S: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -61,11 +59,12 @@ class _Running:
     since_s: float = 0.0
     tries: int = 0
     again_at_s: float = 0.0
+    given_up: str | None = None
     report: ProgressReport = field(init=False)
 
     @property
     def done(self) -> bool:
-        return self.query is not None and not self.query.isActive
+        return self.given_up is not None or (self.query is not None and not self.query.isActive)
 
     @property
     def starting(self) -> bool:
@@ -83,16 +82,12 @@ class _Running:
 
 
 class Job:
-    """Runs every table until it is told to stop, or until one can't go on."""
+    """Runs every table until it is told to stop; a table that can't go on does not hold the others up."""
 
-    def __init__(self, session: SparkSession, config: BridgeConfig, *, once: bool) -> None:
+    def __init__(self, session: SparkSession, config: BridgeConfig, stop: threading.Event, *, once: bool) -> None:
         self._once = once
-        self._stop = threading.Event()
+        self._stop = stop
         self._tables = [_Running(TableQuery(session, config, table, self._stop.is_set)) for table in config.tables]
-
-    def request_stop(self) -> None:
-        """Ask for a clean stop; safe in a signal handler."""
-        self._stop.set()
 
     def run(self) -> int:
         """Start the queries and look after them; gives the exit status."""
@@ -100,18 +95,23 @@ class Job:
             while not self._stop.is_set():
                 for running in self._tables:
                     self._look_after(running)
+                if all(running.given_up for running in self._tables):
+                    break
                 if self._once and all(running.done for running in self._tables):
-                    return 0
+                    break
                 self._stop.wait(_LOOK_EVERY_S)
-        except _GivenUp as given_up:
-            _log.error("%s", given_up)
-            return EXIT_FAILED
         finally:
             self._stop_queries()
-        return 0
+        return EXIT_FAILED if any(running.given_up for running in self._tables) else 0
 
     def _look_after(self, running: _Running) -> None:
         query, now_s = running.query, time.monotonic()
+        if running.given_up is not None:
+            # Others go on, so that this must not scroll out of sight.
+            if now_s >= running.again_at_s:
+                running.again_at_s = now_s + _REMIND_EVERY_S
+                _log.error("%s has stopped: %s", running.table.name, running.given_up)
+            return
         if query is None:
             if now_s >= running.again_at_s and not any(other.starting for other in self._tables):
                 self._start(running)
@@ -136,7 +136,8 @@ class Job:
     def _met_failure(self, running: _Running, failure: Exception) -> None:
         words = _what_went_wrong(failure)
         if _is_hopeless(failure):
-            raise _GivenUp(f"{running.table.name} stops: {words}")
+            running.given_up, running.again_at_s = words, 0.0
+            return
         running.tries += 1
         wait_s = min(_LONGEST_BACKOFF_S, 0.5 * 2**running.tries)
         running.again_at_s = time.monotonic() + wait_s
@@ -145,7 +146,8 @@ class Job:
     def _stop_queries(self) -> None:
         active = [running.query for running in self._tables if running.query is not None and running.query.isActive]
         deadline_s = time.monotonic() + _STOP_WITHIN_S
-        for query in active:
+
+        def stop(query: StreamingQuery) -> None:
             # Between two micro-batches no transaction is open. Stopping inside one is harmless too, but hides later
             # records from read_committed consumers until the lane is opened again.
             batch = _batch_id(query)
@@ -153,9 +155,9 @@ class Job:
                 time.sleep(0.01)
             query.stop()
 
-
-class _GivenUp(Exception):  # noqa: N818
-    """A table can't go on; its words are for the user."""
+        if active:
+            with ThreadPoolExecutor(len(active)) as threads:
+                list(threads.map(stop, active))
 
 
 def _batch_id(query: StreamingQuery) -> object:
@@ -170,10 +172,11 @@ def _ours(failure: Exception) -> re.Match[str] | None:
 
 
 def _is_hopeless(failure: Exception) -> bool:
-    if isinstance(failure, BridgeError):
-        return not isinstance(failure, RetriableError)
-    match = _ours(failure)
-    return match is not None and match["kind"] in _HOPELESS
+    match = None if isinstance(failure, BridgeError) else _ours(failure)
+    if match is None:
+        return is_hopeless(type(failure))
+    kind = getattr(import_module(match["module"]), match["kind"], None)
+    return kind is not None and is_hopeless(kind)
 
 
 def _what_went_wrong(failure: Exception) -> str:
@@ -186,20 +189,15 @@ def _what_went_wrong(failure: Exception) -> str:
     return f"{type(failure).__name__}: {(raised[-1:] or lines[:1] or ['no message'])[0]}"
 
 
-def run(config: BridgeConfig, *, once: bool) -> int:
-    """Run a checked configuration until SIGTERM or SIGINT; gives the exit status."""
+def run(config: BridgeConfig, stop: threading.Event, *, once: bool) -> int:
+    """Run a checked configuration until `stop` is set; gives the exit status."""
     session = build_session(config.name, config.spark)
-    job = Job(session, config, once=once)
-
-    def stop(signum: int, _frame: FrameType | None) -> None:
-        _log.info("%s: stopping", signal.Signals(signum).name)
-        job.request_stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
     try:
-        status = job.run()
-    except (Py4JError, Py4JNetworkError, ConnectionError) as error:
+        status = Job(session, config, stop, once=once).run()
+    except Py4JJavaError as error:
+        _log.error("Spark failed: %s", _what_went_wrong(error))
+        return EXIT_FAILED
+    except (Py4JError, ConnectionError) as error:
         _log.error("Spark's JVM has ended (%s); what was committed stays, start the job again", type(error).__name__)
         return EXIT_FAILED
     session.stop()
@@ -222,11 +220,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in error.problems:
             _log.error("%s", problem)
         return EXIT_REFUSED
-    except StartupError as error:
-        _log.error("%s", error)
+    except BridgeError as error:
+        for line in str(error).splitlines():
+            _log.error("%s", line)
         return EXIT_REFUSED
+    stop = threading.Event()
+
+    def asked_to_stop(signum: int, _frame: FrameType | None) -> None:
+        _log.info("%s: stopping", signal.Signals(signum).name)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, asked_to_stop)
+    signal.signal(signal.SIGINT, asked_to_stop)
     try:
-        return run(config, once=arguments.once)
+        return run(config, stop, once=arguments.once)
     except PySparkException as error:
         _log.error("%s", _what_went_wrong(error))
         return EXIT_FAILED

@@ -11,12 +11,14 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from bridge.config import BridgeConfig
+from bridge.connections import asking_registry
 from bridge.control import Begin
 from bridge.encoding import POSITION_HEADER
 from bridge.errors import BridgeError
 from bridge.lane_publisher import LanePublisher
 from bridge.publishing import LaneTask
 from schemas import subjects, wire_format
+from schemas.subjects import Subject
 from spark import rows, worker
 
 
@@ -82,7 +84,6 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     ) -> None:
         task = begin.task
         topic = self._config.topic_of(self._config.table(task.keyspace, task.table))
-        registry = worker.registry(self._config)
         key_header = value_header = b""
         ended = False
         for batch in _chain(rest, batches):
@@ -94,10 +95,8 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
                     continue
                 if not key_header:
                     # With the first change: a lane that has none need not reach the registry.
-                    key_header = wire_format.header(registry.register(subjects.key_subject(topic), begin.key_schema))
-                    value_header = wire_format.header(
-                        registry.register(subjects.value_subject(topic), begin.value_schema)
-                    )
+                    key_header = self._header(subjects.key_subject(topic), begin.key_schema)
+                    value_header = self._header(subjects.value_subject(topic), begin.value_schema)
                 publisher.publish(
                     topic,
                     key_header + key,
@@ -108,6 +107,10 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         if not ended:
             raise BridgeError(f"{task}: the input partition ends without its end row; nothing of it is committed")
         publisher.finish()
+
+    def _header(self, subject: Subject, avro_schema: str) -> bytes:
+        schema_id = asking_registry(lambda: worker.registry(self._config).register(subject, avro_schema))
+        return wire_format.header(schema_id)
 
 
 def _with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

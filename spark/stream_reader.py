@@ -17,11 +17,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from bridge import assembly, planning
+from bridge.adapters.change_log import ChangeLog
 from bridge.change_text import json_value
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin
 from bridge.encoding import EncodedChange, encode_group
-from bridge.errors import RetriableError
+from bridge.errors import DataLossError, RetriableError
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
@@ -82,14 +83,21 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The next micro-batch's offset, or `start` itself when nothing may be read yet."""
         reached = StreamOffset.from_json(start)
         self._pace()
+        generations = self._known_generations()
+        if reached.next.generation_ms not in generations:
+            raise DataLossError(
+                f"{self._config.table.name}: the reading stands in generation {reached.next.generation_ms}, which the "
+                f"cluster does not know (it knows {', '.join(map(str, generations)) or 'none'}). Is this another "
+                "cluster, or was it restored? To begin anew, delete the progress topic and the checkpoint"
+            )
         batch = planning.plan(
             reached.next,
             self._frozen_now_us or _now_us(),
-            self._known_generations(),
+            generations,
             planning.Limits(
                 self._config.reading.confidence_ms * 1000, self._config.reading.leeway_ms * 1000, self._window_us
             ),
-            self._layout or (reached.batch.layout if reached.batch else Layout(self._config.lanes, reached.next)),
+            self._layout or Layout(self._config.lanes, reached.next),
         )
         if batch is not None and self._until is not None:
             batch = planning.clip(batch, self._until)
@@ -196,7 +204,7 @@ def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = l
     log = worker.change_log(config.scylla)
     said = False
     while True:
-        cursor = planning.first_cursor(log.generations(), _start_us(config))
+        cursor = planning.first_cursor(log.generations(), _start_us(config, log))
         if cursor is not None:
             return cursor
         if stopping():
@@ -211,11 +219,17 @@ def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = l
         time.sleep(_FIRST_GENERATION_EVERY_S)
 
 
-def _start_us(config: SourceConfig) -> UnixMicros | None:
+def _start_us(config: SourceConfig, log: ChangeLog) -> UnixMicros | None:
     start = config.table.start or config.reading.start
-    if isinstance(start, str):
-        return None if start == "earliest" else UnixMicros(_now_us() - config.reading.confidence_ms * 1000)
-    return UnixMicros(round(start.timestamp() * 1_000_000))
+    if not isinstance(start, str):
+        return UnixMicros(round(start.timestamp() * 1_000_000))
+    if start == "latest":
+        return UnixMicros(_now_us() - config.reading.confidence_ms * 1000)
+    options = log.cdc_options(config.table.keyspace, config.table.table)
+    if options is None or options.ttl_s == 0:
+        return None
+    # Generations are kept for ever, changes are not: nothing older than this is left.
+    return UnixMicros(_now_us() - options.ttl_s * 1_000_000)
 
 
 def _now_us() -> UnixMicros:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
-from bridge.errors import RetriableError
+from bridge.errors import DataLossError, RetriableError
+from bridge.instants import iso_of_micros
 from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
+from bridge.model.times import UnixMicros
 from bridge.publishing import LayoutDecision, decide_layout
 from spark import worker
 from spark.session import cores_of
@@ -53,8 +56,7 @@ class TableQuery:
     @property
     def checkpoint(self) -> str:
         """Where Spark keeps this table's plan."""
-        root = str(self._config.spark.checkpoint)
-        return f"{root}/{self._config.name}/{self.name}"
+        return f"{self._config.spark.checkpoint}/{self._config.name}/{self.name}"
 
     def start(self, *, once: bool) -> StreamingQuery:
         """Make the topics, settle the lane layout, and start reading.
@@ -63,7 +65,8 @@ class TableQuery:
             BridgeError: Kafka or ScyllaDB fail, or the progress does not hold together.
         """
         self._make_topics()
-        decision = self._decide(settled=False)
+        progress = self._open_lanes()
+        decision = self._decide(progress, settled=False)
         if decision.settle_until is not None:
             _log.info(
                 "%s: %d lanes become %d; what was planned for the old ones is finished first",
@@ -72,9 +75,12 @@ class TableQuery:
                 self.lanes,
             )
             self._settle(self._query(decision.layout, decision.start, decision.settle_until, once=True))
-            decision = self._decide(settled=True)
+            progress = self._open_lanes()
+            decision = self._decide(progress, settled=True)
+        if progress:
+            self._check_expiry(decision.start)
         if decision.initialise:
-            self._write_layout(decision.layout)
+            self._write_layout(decision.layout, progress)
         _log.info("%s: %d lanes, from %s", self.name, decision.layout.lanes, decision.start)
         return self._query(decision.layout, decision.start, None, once=once)
 
@@ -94,13 +100,45 @@ class TableQuery:
     def _progress_topic(self) -> str:
         return self._config.progress_topic_of(self._table)
 
-    def _decide(self, *, settled: bool) -> LayoutDecision:
-        # Opening every lane fences whoever held it: from here on the progress is final.
+    def _open_lanes(self) -> dict[int, LaneProgress]:
+        """The committed progress by lane; opening every lane fences whoever held it, so from here on it is final."""
         with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
             found = dict(threads.map(self._open_lane, range(self._progress_partitions)))
-        progress = {lane: at for lane, at in found.items() if at is not None}
-        first = None if progress else wait_for_first_cursor(self._source, self._stopping)
-        return decide_layout(progress, self.lanes, first, settled=settled)
+        return {lane: at for lane, at in found.items() if at is not None}
+
+    def _decide(self, progress: Mapping[int, LaneProgress], *, settled: bool) -> LayoutDecision:
+        if progress:
+            return decide_layout(progress, self.lanes, None, settled=settled)
+        if self._has_checkpoint():
+            raise DataLossError(
+                f"{self.name}: the progress topic {self._progress_topic} holds no cursor, but the checkpoint "
+                f"{self.checkpoint} says that changes were published. Was the topic deleted? If so, delete the "
+                "checkpoint too: the table then begins anew, as reading.start says"
+            )
+        return decide_layout({}, self.lanes, wait_for_first_cursor(self._source, self._stopping), settled=settled)
+
+    def _has_checkpoint(self) -> bool:
+        # Through Hadoop, because it may lie in any file system that Spark knows.
+        jvm: Any = self._session._jvm  # noqa: SLF001  # PySpark has no public way to Hadoop's file systems
+        path = jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/commits")
+        files = path.getFileSystem(self._session._jsc.hadoopConfiguration())  # noqa: SLF001
+        return bool(files.exists(path)) and len(files.listStatus(path)) > 0
+
+    def _check_expiry(self, start: Cursor) -> None:
+        options = worker.change_log(self._config.scylla).cdc_options(self._table.keyspace, self._table.table)
+        if options is None or options.ttl_s == 0:
+            return
+        oldest_us = time.time_ns() // 1000 - options.ttl_s * 1_000_000
+        if start.time_us >= oldest_us:
+            return
+        since, until = iso_of_micros(start.time_us), iso_of_micros(UnixMicros(oldest_us))
+        words = (
+            f"{self.name}: the log keeps changes for {options.ttl_s} s, but the reading stands at {start}: what was "
+            f"written between {since} and {until} may have expired unread"
+        )
+        if not self._config.reading.accept_data_loss:
+            raise DataLossError(f"{words}. To go on all the same, set reading.accept_data_loss")
+        _log.warning("%s; going on, as reading.accept_data_loss says", words)
 
     def _open_lane(self, lane: int) -> tuple[int, LaneProgress | None]:
         place = (self._config, self._table.keyspace, self._table.table, lane)
@@ -109,17 +147,19 @@ class TableQuery:
         finally:
             worker.drop_publisher(*place)
 
-    def _write_layout(self, layout: Layout) -> None:
+    def _write_layout(self, layout: Layout, progress: Mapping[int, LaneProgress]) -> None:
         # Also to lanes that the layout drops: their records say that they are retired.
-        with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
-            list(threads.map(lambda lane: self._write_lane(lane, layout), range(self._progress_partitions)))
+        def write(lane: int) -> None:
+            place = (self._config, self._table.keyspace, self._table.table, lane)
+            try:
+                worker.publisher(*place).write_progress(
+                    LaneProgress(lane, layout, layout.since), instead_of=progress.get(lane)
+                )
+            finally:
+                worker.drop_publisher(*place)
 
-    def _write_lane(self, lane: int, layout: Layout) -> None:
-        place = (self._config, self._table.keyspace, self._table.table, lane)
-        try:
-            worker.publisher(*place).write_progress(LaneProgress(lane, layout, layout.since))
-        finally:
-            worker.drop_publisher(*place)
+        with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
+            list(threads.map(write, range(self._progress_partitions)))
 
     def _query(self, layout: Layout, start: Cursor, until: Cursor | None, *, once: bool) -> StreamingQuery:
         reader = (

@@ -16,6 +16,7 @@ from bridge.adapters.change_log import ChangeLog, LogReader
 from bridge.adapters.kafka import CommittedReader, TransactionalProducer
 from bridge.adapters.scylla import CqlSession
 from bridge.config import BridgeConfig, ScyllaSettings
+from bridge.errors import RetriableError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.changes import LogLayout
 from bridge.model.streams import StreamSet, lane_range
@@ -81,7 +82,12 @@ def lane_stream_sets(
     """The stream sets of a lane in a generation; a published generation never changes."""
     name = (settings.model_dump_json(), generation_ms, lane, lanes)
     if name not in _stream_sets:
-        _stream_sets[name] = change_log(settings).stream_sets(generation_ms, lane_range(lane, lanes))
+        log = change_log(settings)
+        found = log.stream_sets(generation_ms, lane_range(lane, lanes))
+        # A lane may be without a set, a generation never: then its streams are gone, or not all there yet.
+        if not found and not log.stream_sets(generation_ms):
+            raise RetriableError(f"generation {generation_ms} has no streams at {log.session.address}")
+        _stream_sets[name] = found
     return _stream_sets[name]
 
 
@@ -91,6 +97,8 @@ def drop_cluster(settings: ScyllaSettings) -> None:
     log = _logs.pop(name, None)
     for known in [known for known in _tables if known[0] == name]:
         del _tables[known]
+    for generation in [generation for generation in _stream_sets if generation[0] == name]:
+        del _stream_sets[generation]
     if log is not None:
         log.session.close()
 

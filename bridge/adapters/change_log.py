@@ -26,6 +26,7 @@ _COLUMNS: Final = (
     "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
 )
 _TABLE: Final = "SELECT extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+_TABLETS: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 _KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -95,6 +96,15 @@ class ChangeLog:
                 f"table {keyspace}.{table}: CDC is not enabled; enable it with "
                 f"ALTER TABLE {_quoted(keyspace)}.{_quoted(table)} WITH cdc = {{'enabled': true}}"
             )
+        if options.delta == "keys":
+            raise StartupError(
+                f"table {keyspace}.{table}: its log holds keys only (cdc option 'delta': 'keys'), so what an "
+                "update set can't be told; alter the option to 'full'"
+            )
+        if self._uses_tablets(keyspace):
+            raise StartupError(
+                f"table {keyspace}.{table}: keyspace {keyspace!r} uses tablets, whose streams this release can't follow"
+            )
         log_table = table + LOG_TABLE_SUFFIX
         if not self.session.rows(_TABLE, (keyspace, log_table)):
             raise StartupError(
@@ -102,6 +112,13 @@ class ChangeLog:
                 "it may still be in the making: try again, or disable and enable CDC"
             )
         return schema
+
+    def _uses_tablets(self, keyspace: str) -> bool:
+        # Servers from before tablets do not have the table at all (spec section 5.4).
+        if not self.session.rows(_TABLE, ("system_schema", "scylla_keyspaces")):
+            return False
+        rows = self.session.rows(_TABLETS, (keyspace,))
+        return bool(rows) and rows[0]["initial_tablets"] is not None
 
     def generations(self) -> list[UnixMillis]:
         """Starts of the published generations, ascending. What is not there may still be published, even late."""

@@ -60,21 +60,23 @@ class TransactionalProducer:
         self.transactional_id = transactional_id
         self._address = ", ".join(settings.bootstrap_servers)
         self._timeout_s = settings.transaction_timeout_ms / 1000
-        self._producer = Producer(
-            {
-                **_properties(settings),
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": settings.transaction_timeout_ms,
-                "enable.idempotence": True,
-                "acks": "all",
-                # Java clients partition like this; another hash would tear co-partitioned topics apart.
-                "partitioner": "murmur2_random",
-                "compression.type": settings.compression,
-                "linger.ms": settings.linger_ms,
-                "queue.buffering.max.messages": 200_000,
-                "queue.buffering.max.kbytes": 128 * 1024,
-            }
-        )
+        with _meaning(self._address, "making a producer"):
+            self._producer = Producer(self._producer_properties(settings))
+
+    def _producer_properties(self, settings: KafkaSettings) -> dict[str, Any]:
+        return {
+            **_properties(settings),
+            "transactional.id": self.transactional_id,
+            "transaction.timeout.ms": settings.transaction_timeout_ms,
+            "enable.idempotence": True,
+            "acks": "all",
+            # Java clients partition like this; another hash would tear co-partitioned topics apart.
+            "partitioner": "murmur2_random",
+            "compression.type": settings.compression,
+            "linger.ms": settings.linger_ms,
+            "queue.buffering.max.messages": 200_000,
+            "queue.buffering.max.kbytes": 128 * 1024,
+        }
 
     def init(self) -> None:
         """Fence older owners of the id and settle their transaction (45-55 ms; up to 1 s with one open).
@@ -157,7 +159,8 @@ class KafkaAdmin:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._address = ", ".join(settings.bootstrap_servers)
-        self._client = AdminClient(_properties(settings))
+        with _meaning(self._address, "making a client"):
+            self._client = AdminClient(_properties(settings))
 
     def ping(self, timeout_s: float = 5.0) -> None:
         """Ask for the cluster's metadata once.
@@ -172,8 +175,9 @@ class KafkaAdmin:
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 when it does not exist."""
         with _meaning(self._address, f"looking for topic {topic}"):
-            found = self._client.list_topics(topic, timeout=10).topics[topic]
-            if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            # Of all topics: asking for one by name makes it, on brokers that create topics by themselves.
+            found = self._client.list_topics(timeout=10).topics.get(topic)
+            if found is None:
                 return 0
             if found.error is not None:
                 raise KafkaException(found.error)
@@ -220,18 +224,18 @@ class CommittedReader:
         self._address = ", ".join(settings.bootstrap_servers)
         self._properties = {**_properties(settings), "client.id": client_id}
         self._admin: AdminClient | None = None
-        self._consumer = Consumer(
-            {
-                **self._properties,
-                "group.id": client_id,  # librdkafka wants one; nothing is committed to it
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 20,
-                "allow.auto.create.topics": False,
-            }
-        )
+        properties = {
+            **self._properties,
+            "group.id": client_id,  # librdkafka wants one; nothing is committed to it
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 20,
+            "allow.auto.create.topics": False,
+        }
+        with _meaning(self._address, "making a consumer"):
+            self._consumer = Consumer(properties)
 
     def __enter__(self) -> CommittedReader:
         return self

@@ -42,8 +42,6 @@ from cassandra.connection import ConnectionException
 from cassandra.policies import (
     ConstantReconnectionPolicy,
     DCAwareRoundRobinPolicy,
-    LoadBalancingPolicy,
-    RoundRobinPolicy,
 )
 from cassandra.protocol import ErrorMessage, ResultMessage, SyntaxException, _ProtocolHandler
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement, PreparedStatement
@@ -98,9 +96,8 @@ class CqlSession:
         """
         address = ", ".join(settings.contact_points)
         endpoints = [_host_and_port(point) for point in settings.contact_points]
-        balancing: LoadBalancingPolicy = RoundRobinPolicy()
-        if settings.local_datacenter:
-            balancing = DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter)
+        # Without a name the driver takes the first contact point's data center: LOCAL_QUORUM must be the writers'.
+        balancing = DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter or "")
         profile = ExecutionProfile(
             load_balancing_policy=balancing,
             consistency_level=ConsistencyLevel.name_to_value[settings.consistency],

@@ -85,7 +85,6 @@ class Client:
         self._broker.reach("after commit")
 
     def abort(self) -> None:
-        self._check()
         self._pending = None
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ def test_topics() -> None:
     ("path", "value", "words"),
     [
         ("tables", ["a.b", "A.B"], "named twice"),
-        ("tables", ["a.b", {"name": "a.c", "topic": "a.b"}], "one topic for several tables"),
+        ("tables", ["a.b", {"name": "a.c", "topic": "a.b"}], "each table needs a change topic"),
         ("tables", ["no_keyspace"], "is not keyspace.table"),
         ("tables", [], "at least 1"),
         ("name", "has blanks", "pattern"),

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bridge.errors import DataLossError, FencedError
+from bridge.errors import DataLossError, FencedError, LayoutError, RetriableError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
@@ -44,7 +44,7 @@ def make(broker: Broker, *, most_records: int = 1000) -> LanePublisher:
 
 
 def first_start(broker: Broker) -> None:
-    make(broker).write_progress(LaneProgress(0, LAYOUT, SINCE))
+    make(broker).write_progress(LaneProgress(0, LAYOUT, SINCE), instead_of=None)
 
 
 def work(publisher: LanePublisher, task: LaneTask, *, fresh: bool) -> None:
@@ -188,9 +188,22 @@ def test_replaced_layout_stops_the_old_job() -> None:
     old = make(broker)
     work(old, batch(0, 10), fresh=False)
     newer = Layout(4, Cursor(G, UnixMicros(10)))
-    make(broker).write_progress(LaneProgress(0, newer, newer.since))
+    standing = LaneProgress.from_bytes(broker.markers[0])
+    make(broker).write_progress(LaneProgress(0, newer, newer.since), instead_of=standing)
     with pytest.raises(FencedError):
         work(old, batch(10, 20), fresh=False)
-    with pytest.raises(FencedError, match="another lane layout"):
+    with pytest.raises(LayoutError, match="another lane layout"):
         work(make(broker), batch(10, 20), fresh=True)
     assert broker.committed["topic"] == expected(10)
+
+
+def test_progress_of_another_job_is_not_written_over() -> None:
+    """A layout is written only over the progress that it was decided from."""
+    broker = Broker()
+    first_start(broker)
+    decided_from = LaneProgress.from_bytes(broker.markers[0])
+    work(make(broker), batch(0, 10), fresh=False)
+    layout = Layout(4, SINCE)
+    with pytest.raises(RetriableError, match="another job"):
+        make(broker).write_progress(LaneProgress(0, layout, SINCE), instead_of=decided_from)
+    assert LaneProgress.from_bytes(broker.markers[0]).cursor == Cursor(G, UnixMicros(10))

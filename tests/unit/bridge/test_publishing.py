@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.errors import DataLossError, FencedError, RetriableError
+from bridge.errors import DataLossError, LayoutError, RetriableError
 from bridge.model.cursors import Cursor, GroupPosition, LaneProgress, Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import LaneTask, decide_layout, remainder, transactional_id
@@ -86,7 +86,7 @@ def test_lost_progress_is_a_gap() -> None:
 def test_another_layouts_progress_fences_the_attempt() -> None:
     """A job whose lanes were replaced by another job's must not publish under the old ones."""
     other = Layout(4, at(2_000_000))
-    with pytest.raises(FencedError, match="4 lanes since"):
+    with pytest.raises(LayoutError, match="4 lanes since"):
         remainder(TASK, progress(2_000_000, layout=other), TOPIC)
     assert remainder(TASK, progress(3_000_000, layout=other), TOPIC).finished
 

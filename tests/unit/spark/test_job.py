@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.config import SparkSettings
-from bridge.errors import BridgeError, ConfigError, DataLossError, RetriableError
+from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, RetriableError
 from spark.job import _is_hopeless, _what_went_wrong
 from spark.session import cores_of, master_of
 
@@ -35,9 +35,11 @@ def test_last_error_of_a_worker_decides() -> None:
         (BridgeError("no"), True),
         (ConfigError(["x: bad"]), True),
         (RuntimeError("bridge.errors.FencedError: taken over"), False),
-        (RuntimeError("schemas.errors.CellError: column v"), True),
-        (RuntimeError("schemas.errors.RegistryError: down"), False),
-        (RuntimeError("schemas.errors.IncompatibleSchemaError: no"), True),
+        (RuntimeError("bridge.errors.PoisonError: column v"), True),
+        (RuntimeError("bridge.errors.LayoutError: another job"), True),
+        (RuntimeError("bridge.assembly.IncompleteGroupError: no end"), True),
+        (RuntimeError("bridge.lane_reader.ColumnsChangedError: more"), False),
+        (FencedError("taken over"), False),
         (RuntimeError("pyspark.errors.X: something else"), False),
     ],
 )
