@@ -177,24 +177,22 @@ def test_lanes_and_checkpoint_may_change_over_a_crash(session: CqlSession, bridg
 RECORDED = {
     "native_types": ["nt"],
     "composite_keys": ["ck2", "ck3"],
-    "ttl": ["tt", "tt2", "tt3"],
-    "batches": ["bb"],
+    "ttl": ["tt", "tt2"],
     "many_partitions": ["mp"],
     "identifiers": ["select"],
     "reserved_column_names": ["rc1"],
     "z_generation_change": ["gc"],
     "z_generation_edge": ["ge"],
-    "z_second_node_joins": ["g2"],
 }
-"""Recordings, and their tables whose columns are all scalar and whose logs hold no range deletes."""
+"""Recordings, and their tables whose columns are all scalar and whose logs hold neither images nor range deletes."""
 
 
 def test_recorded_logs_give_the_expected_changes(session: CqlSession, bridge: MakeJob) -> None:
     """What a real ScyllaDB node logged arrives as the changes that were made there."""
     recordings = {scenario: Recording.load(scenario) for scenario in RECORDED}
-    # Recorded on one cluster, and two hours ago from now on, whenever that was.
+    # Recorded on one cluster, and half an hour ago from now on, whenever that was.
     first_ms = min(one.start_ms for recording in recordings.values() for one in recording.generations)
-    shift_ms = system_clock_us() // 1000 - 7_200_000 - first_ms
+    shift_ms = system_clock_us() // 1000 - 1_800_000 - first_ms
     expected: list[ExpectedChange] = []
     schemas: list[TableSchema] = []
     for scenario, recording in recordings.items():
@@ -212,4 +210,4 @@ def test_recorded_logs_give_the_expected_changes(session: CqlSession, bridge: Ma
     job.run_once()
     verdict = job.verdict(schemas, expected)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
-    assert verdict.arrived > 300
+    assert verdict.arrived == len(expected) > 250
