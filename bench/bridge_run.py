@@ -74,7 +74,7 @@ class BridgeRun:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.topic = f"{name}.changes"
-        self.progress_topic = f"{name}.progress"
+        self.progress_topic = f"{name}.progress.{table}"
         self.log = folder / f"{name}.log"
         self._report = folder / f"{name}.meter.json"
         self._config = folder / f"{name}.yaml"
@@ -87,7 +87,7 @@ class BridgeRun:
                     "kafka": {"bootstrap_servers": [servers.kafka]},
                     "registry": {"url": servers.registry},
                     "tables": [table],
-                    "publishing": {"topic": self.topic, "progress_topic": self.progress_topic},
+                    "publishing": {"topic": self.topic},
                     "spark": spark,
                     **settings,
                 }
