@@ -25,7 +25,8 @@ demo: $(STAMP) ## Run the whole bridge on this machine and write build/demo/repo
 	$(BIN)/scylla-cdc-bridge demo
 
 test: check ## Check the code, then run every test
-	$(BIN)/python -m pytest
+	@mkdir -p build
+	$(BIN)/python -m pytest --basetemp build/pytest
 
 check: $(STAMP) ## Lint, types, layers
 	$(BIN)/ruff check .
@@ -34,10 +35,12 @@ check: $(STAMP) ## Lint, types, layers
 	$(BIN)/lint-imports
 
 unit: $(STAMP) ## Run the tests that need no servers
-	$(BIN)/python -m pytest tests/unit
+	@mkdir -p build
+	$(BIN)/python -m pytest --basetemp build/pytest tests/unit
 
 integration: $(STAMP) ## Run the tests on real servers
-	$(BIN)/python -m pytest tests/integration
+	@mkdir -p build
+	$(BIN)/python -m pytest --basetemp build/pytest tests/integration
 
 bench: $(STAMP) ## Measure speed, cost and latency on this machine
 	$(BIN)/python -m bench

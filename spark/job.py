@@ -64,7 +64,11 @@ class _Running:
 
     @property
     def done(self) -> bool:
-        return self.given_up is not None or (self.query is not None and not self.query.isActive)
+        """Whether nothing is left to do: the query came to its end, or the table was given up."""
+        if self.given_up is not None:
+            return True
+        query = self.query
+        return query is not None and not query.isActive and query.exception() is None
 
     @property
     def starting(self) -> bool:
@@ -136,7 +140,8 @@ class Job:
     def _met_failure(self, running: _Running, failure: Exception) -> None:
         words = _what_went_wrong(failure)
         if _is_hopeless(failure):
-            running.given_up, running.again_at_s = words, 0.0
+            running.given_up, running.again_at_s = words, time.monotonic() + _REMIND_EVERY_S
+            _log.error("%s stops: %s", running.table.name, words)
             return
         running.tries += 1
         wait_s = min(_LONGEST_BACKOFF_S, 0.5 * 2**running.tries)

@@ -55,7 +55,11 @@ class BridgeJob:
             "tables": self.tables,
             "reading": {"confidence_ms": 500},
             "publishing": {"topic": self.name + ".{keyspace}.{table}"},
-            "spark": {"master": "local[2]", "checkpoint": str(self.folder / "checkpoint")},
+            "spark": {
+                "master": "local[2]",
+                "checkpoint": str(self.folder / "checkpoint"),
+                "properties": {"spark.local.dir": str(self.folder / "scratch")},
+            },
         }
         for section, values in self.settings.items():
             base[section] = base.get(section, {}) | values

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 
-from bridge.config import SparkSettings
+from bridge.config import BridgeConfig, SparkSettings, validate
 from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, RetriableError
-from spark.job import _is_hopeless, _what_went_wrong
+from spark import job
+from spark.job import Job, _is_hopeless, _what_went_wrong
 from spark.session import cores_of, master_of
 
 WORKER_TRACE = """[STREAM_FAILED] Query failed. SQLSTATE: XXKST
@@ -75,3 +79,81 @@ def test_failure_of_somebody_elses_python_is_told_by_its_last_line() -> None:
         "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n  x\nKeyError: 'a'\n"
     )
     assert _what_went_wrong(failure) == "RuntimeError: KeyError: 'a'"
+
+
+class Query:
+    """A streaming query as far as the job looks at one: it is active for so many looks, then ends as told."""
+
+    def __init__(self, looks: int, failure: Exception | None) -> None:
+        self.looks, self.failure, self.stopped = looks, failure, False
+        self.recentProgress: list[Any] = []
+        self.lastProgress: dict[str, Any] | None = {"batchId": 1}
+        self.status: dict[str, Any] = {"isTriggerActive": False, "message": "Waiting for data to arrive"}
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  # PySpark's name
+        self.looks -= 1
+        return self.looks >= 0 and not self.stopped
+
+    def exception(self) -> Exception | None:
+        return self.failure
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def config_of(*tables: str) -> BridgeConfig:
+    return validate(
+        {
+            "name": "job",
+            "scylla": {"contact_points": "127.0.0.1:9042"},
+            "kafka": {"bootstrap_servers": "127.0.0.1:9092"},
+            "registry": {"url": "http://127.0.0.1:8081"},
+            "tables": list(tables),
+        }
+    )
+
+
+def run_job(monkeypatch: pytest.MonkeyPatch, queries: dict[str, list[Query]], *, once: bool) -> int:
+    class Table:
+        def __init__(self, _session: object, _config: object, table: Any, _stopping: object) -> None:
+            self.name = f"{table.keyspace}.{table.table}"
+
+        def start(self, *, once: bool) -> Query:
+            del once
+            return queries[self.name].pop(0)
+
+    monkeypatch.setattr(job, "TableQuery", Table)
+    monkeypatch.setattr(job, "_LOOK_EVERY_S", 0.001)
+    session: Any = None
+    return Job(session, config_of(*queries), threading.Event(), once=once).run()
+
+
+@pytest.mark.parametrize("looks", range(5))
+def test_table_that_can_not_go_on_is_told_and_fails_the_job(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, looks: int
+) -> None:
+    """Whenever its query ends, lost progress is logged with its reason, and the exit status is 1."""
+    failing = Query(looks, RuntimeError("bridge.errors.DataLossError: the cursor lies before the window"))
+    assert run_job(monkeypatch, {"a.b": [failing]}, once=True) == 1
+    assert "a.b stops: the cursor lies before the window" in caplog.text
+
+
+def test_other_tables_go_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A table that stops does not end the others, but the job's exit status tells of it."""
+    queries = {
+        "a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))],
+        "a.good": [Query(50, None)],
+    }
+    good = queries["a.good"][0]
+    assert run_job(monkeypatch, queries, once=True) == 1
+    assert good.looks < 0, "the good table's query was not awaited"
+    assert "a.bad stops: column v" in caplog.text
+
+
+def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that failed is no reason to give a table up."""
+    monkeypatch.setattr(job, "_LONGEST_BACKOFF_S", 0.01)
+    queries = {"a.b": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]}
+    assert run_job(monkeypatch, queries, once=True) == 0
+    assert queries == {"a.b": []}
