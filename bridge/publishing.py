@@ -8,7 +8,7 @@ micro-batch is decided here; `bridge.lane_publisher` carries it out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.errors import DataLossError, LayoutError, RetriableError
@@ -113,6 +113,14 @@ class LayoutDecision:
     initialise: bool
 
 
+def present_layout(progress: Iterable[LaneProgress]) -> Layout:
+    """The layout in force, given the committed progress of a table's lanes, of which there is at least one.
+
+    A newer layout is written only when every lane stands at its `since`, so the furthest cursor names it.
+    """
+    return max(progress, key=lambda at: (at.layout.since, at.cursor, at.done is not None)).layout
+
+
 def decide_layout(
     found: Mapping[int, LaneProgress], lanes: int, first: Cursor | None, *, settled: bool = False
 ) -> LayoutDecision:
@@ -132,9 +140,7 @@ def decide_layout(
         if first is None:
             raise ValueError("a table without progress needs a first cursor")
         return LayoutDecision(Layout(lanes, first), first, None, initialise=True)
-    # A newer layout is written only when every lane stands at its `since`: the furthest cursor names the layout.
-    leader = max(found.values(), key=lambda at: (at.layout.since, at.cursor, at.done is not None))
-    layout = leader.layout
+    layout = present_layout(found.values())
     own = {lane: at for lane, at in found.items() if lane < layout.lanes and at.layout == layout}
     missing = sorted(set(range(layout.lanes)) - own.keys())
     cursors = [at.cursor for at in own.values()] + [layout.since for _ in missing]

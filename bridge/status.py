@@ -5,7 +5,7 @@ Only Kafka is asked, so the answer is the same whether the job runs, where it ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -16,7 +16,7 @@ from bridge.errors import BridgeError
 from bridge.instants import iso_of_micros, iso_of_millis
 from bridge.model.cursors import LaneProgress, Layout
 from bridge.model.times import UnixMicros
-from bridge.publishing import transactional_id
+from bridge.publishing import present_layout, transactional_id
 
 READ_TIMEOUT_S: Final = 3.0
 _LANES_AT_ONCE: Final = 8
@@ -158,18 +158,13 @@ def _read_table(config: BridgeConfig, table: TableSettings, source: ProgressSour
 
     with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
         found = dict(enumerate(threads.map(read_lane, range(partitions))))
-    layout = _layout_of({lane: at for lane, at in found.items() if isinstance(at, LaneProgress)})
+    progress = [at for at in found.values() if isinstance(at, LaneProgress)]
+    layout = present_layout(progress) if progress else None
     lanes = tuple(
         _lane_status(lane, at, layout, transactional_id(config.name, table.keyspace, table.table, lane))
         for lane, at in found.items()
     )
     return TableStatus(name, config.topic_of(table), topic, layout, lanes)
-
-
-def _layout_of(progress: Mapping[int, LaneProgress]) -> Layout | None:
-    """The layout in force: the newest, as `bridge.publishing.decide_layout` sees it."""
-    newest = max(progress.values(), key=lambda at: (at.layout.since, at.cursor), default=None)
-    return None if newest is None else newest.layout
 
 
 def _lane_status(lane: int, found: LaneProgress | BridgeError | None, layout: Layout | None, name: str) -> LaneStatus:
