@@ -1,42 +1,69 @@
-"""From ordered log rows to groups of changes. Pure: rows in, groups out."""
+"""From ordered log rows to groups of changes. Pure: rows in, groups out.
+
+ScyllaDB writes a group's rows as pre-images, deltas, post-images (spec section 2.5), and a row of the base table may
+have several deltas there, one for each TTL. An image shows its row before or after the whole group, so every delta of
+the row gets the same ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Final
 
 from bridge.errors import PoisonError
 from bridge.model.changes import Cells, Change, Group, LogLayout, Operation
 from bridge.model.times import micros_of
 
-_TRUE = b"\x01"
-_IMAGES = frozenset({Operation.PREIMAGE, Operation.POSTIMAGE})
-_RANGES = frozenset(
-    {
-        Operation.RANGE_START_INCLUSIVE,
-        Operation.RANGE_START_EXCLUSIVE,
-        Operation.RANGE_END_INCLUSIVE,
-        Operation.RANGE_END_EXCLUSIVE,
-    }
-)
+_TRUE: Final = b"\x01"
+_STARTS: Final = frozenset({Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE})
+_ENDS: Final = frozenset({Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXCLUSIVE})
+_OF_PARTITIONS: Final = frozenset({Operation.PARTITION_DELETE, Operation.PARTITION_EXPIRY})
+_UPSERTS: Final = frozenset({Operation.INSERT, Operation.UPDATE})
+_DIGEST_BYTES: Final = 16
+_REMEMBERED_GROUPS: Final = 1_000_000
+
+Key = tuple[bytes | None, ...]
 
 
 class IncompleteGroupError(PoisonError):
     """A group whose last row was not among what was read; Spark's own tries at the task have read it anew."""
 
 
-def groups(rows: Iterable[Cells], layout: LogLayout, *, incomplete: str = "stop") -> Iterator[Group]:
+def groups(
+    rows: Iterable[Cells],
+    layout: LogLayout,
+    *,
+    incomplete: str = "stop",
+    by_row: bool = False,
+    keep_poison: bool = False,
+) -> Iterator[Group]:
     """Gather the rows of each (stream, `cdc$time`) into one group of changes.
 
     Args:
         rows: in lane order: the rows of a group lie together, in `cdc$batch_seq_no` order. A page break inside a
             group is no concern of this function: it sees one sequence.
-        layout: where the CDC columns lie in a row.
+        layout: where the CDC columns and the primary key lie in a row.
         incomplete: `stop` or `deliver`, for a group that does not end with `cdc$end_of_batch`.
+        by_row: make one change of all inserts and updates of one row in a group (`Change.more`); else each delta is a
+            change of its own.
+        keep_poison: hand on a group that can't be carried, with the reason in `Group.poison`; else raise it.
 
     Raises:
         IncompleteGroupError: as said; naming stream and time.
-        PoisonError: a row that can't be carried (an operation that is not supported yet, a damaged operation cell).
+        PoisonError: a row that can't be carried (a damaged operation cell, half of a range delete).
     """
+    for held in _by_group(rows, layout):
+        try:
+            yield _group(held, layout, incomplete, by_row=by_row)
+        except PoisonError as error:
+            if not keep_poison:
+                raise
+            stream_id, timeuuid = _identity(held[0], layout)
+            yield Group(stream_id, timeuuid, (), held, error)
+
+
+def _by_group(rows: Iterable[Cells], layout: LogLayout) -> Iterator[list[Cells]]:
     stream_at, time_at = layout.stream_id, layout.time
     held: list[Cells] = []
     stream_id: bytes | None = None
@@ -44,39 +71,161 @@ def groups(rows: Iterable[Cells], layout: LogLayout, *, incomplete: str = "stop"
     for row in rows:
         if row[time_at] != timeuuid or row[stream_at] != stream_id:
             if held:
-                yield _group(held, layout, incomplete)
+                yield held
             held = []
             stream_id, timeuuid = row[stream_at], row[time_at]
         held.append(row)
     if held:
-        yield _group(held, layout, incomplete)
+        yield held
 
 
-def _group(rows: list[Cells], layout: LogLayout, incomplete: str) -> Group:
-    stream_id, timeuuid = rows[0][layout.stream_id], rows[0][layout.time]
+def _identity(row: Cells, layout: LogLayout) -> tuple[bytes, bytes]:
+    stream_id, timeuuid = row[layout.stream_id], row[layout.time]
+    # Key columns of the log: the server has no row without them.
     assert stream_id is not None
     assert timeuuid is not None
+    return stream_id, timeuuid
+
+
+def without_repeats(found: Iterable[Group], layout: LogLayout) -> Iterator[Group]:
+    """Leave out what a client's retry wrote a second time (spec section 3): same stream, us and content.
+
+    A group is compared with the earlier ones of its very microsecond, of which a million are remembered. What is left
+    out depends on nothing but the window that is read, and a window never cuts a microsecond in two.
+
+    Args:
+        found: groups in lane order.
+        layout: where the CDC columns lie in a row.
+    """
+    seen: dict[bytes, None] = {}
+    current_us: int | None = None
+    for group in found:
+        if (at_us := micros_of(group.timeuuid)) != current_us:
+            current_us = at_us
+            seen.clear()
+        digest = _content(group, layout)
+        if digest in seen:
+            continue
+        seen[digest] = None
+        if len(seen) > _REMEMBERED_GROUPS:
+            del seen[next(iter(seen))]
+        yield group
+
+
+def _content(group: Group, layout: LogLayout) -> bytes:
+    """A digest of the group's stream and of all its cells but `cdc$time`."""
+    digest = blake2b(group.stream_id, digest_size=_DIGEST_BYTES)
+    for row in group.rows:
+        for at, cell in enumerate(row):
+            if at == layout.time:
+                continue
+            digest.update(b"-" if cell is None else b"%d:" % len(cell))
+            digest.update(cell or b"")
+    return digest.digest()
+
+
+def _group(rows: list[Cells], layout: LogLayout, incomplete: str, *, by_row: bool) -> Group:
+    stream_id, timeuuid = _identity(rows[0], layout)
     if layout.end_of_batch is not None and rows[-1][layout.end_of_batch] != _TRUE and incomplete == "stop":
         raise IncompleteGroupError(
-            f"stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us: the group ends without cdc$end_of_batch after "
+            f"{_place(rows[0], layout)}: the group ends without cdc$end_of_batch after "
             f"{len(rows)} rows; to go on, set reading.on_incomplete_group to deliver what is there"
         )
-    deltas: list[tuple[int, Cells]] = []
-    for row in rows:
-        cell = row[layout.operation]
-        if cell is None or len(cell) != 1:
-            raise PoisonError(
-                f"stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us: cdc$operation is {cell!r}, not one byte"
+    if len(rows) == 1:
+        operation = _operation(rows[0], layout)
+        if operation not in _SPECIAL:
+            return Group(stream_id, timeuuid, (Change(operation, rows[0], last_in_group=True),), rows)
+    return Group(stream_id, timeuuid, _Members(layout).of(rows, by_row=by_row), rows)
+
+
+_SPECIAL: Final = frozenset({Operation.PREIMAGE, Operation.POSTIMAGE, *_STARTS, *_ENDS})
+"""Rows that are no change by themselves."""
+
+
+class _Members:
+    """Joins the rows of one group: images to their deltas, the ends of ranges to their starts."""
+
+    def __init__(self, layout: LogLayout) -> None:
+        self._layout = layout
+        self._key_cells = (*layout.partition_key, *layout.clustering)
+        # With clustering columns, a partition's delete has the key of its static row but is not that row's.
+        self._without_images = _STARTS | _OF_PARTITIONS if layout.clustering else _STARTS
+        self._before: dict[Key, Cells] = {}
+        self._after: dict[Key, Cells] = {}
+
+    def of(self, rows: list[Cells], *, by_row: bool) -> tuple[Change, ...]:
+        deltas = self._deltas(rows)
+        if by_row:
+            deltas = self._joined(deltas)
+        last = len(deltas) - 1
+        joins = bool(self._before or self._after)
+        changes: list[Change] = []
+        for index, (operation, row, other) in enumerate(deltas):
+            key = self._key(row) if joins and operation not in self._without_images else ()
+            changes.append(
+                Change(
+                    operation,
+                    row,
+                    last_in_group=index == last,
+                    range_end=other[0] if operation in _STARTS else None,
+                    more=() if operation in _STARTS else other,
+                    before=self._before.get(key),
+                    after=self._after.get(key),
+                )
             )
-        operation = cell[0] - 256 if cell[0] > 127 else cell[0]
-        if operation in _IMAGES:
-            continue
-        if operation in _RANGES:
-            raise PoisonError(
-                f"stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us: a range delete (cdc$operation {operation}) "
-                "can't be carried by this release"
-            )
-        deltas.append((operation, row))
-    last = len(deltas) - 1
-    changes = tuple(Change(operation, row, index == last) for index, (operation, row) in enumerate(deltas))
-    return Group(stream_id, timeuuid, changes)
+        return tuple(changes)
+
+    def _deltas(self, rows: list[Cells]) -> list[tuple[int, Cells, tuple[Cells, ...]]]:
+        deltas: list[tuple[int, Cells, tuple[Cells, ...]]] = []
+        start: tuple[int, Cells] | None = None
+        for row in rows:
+            operation = _operation(row, self._layout)
+            if (start is not None) != (operation in _ENDS):
+                at = _place(row if start is None else start[1], self._layout)
+                half = "an end without its start" if start is None else "a start without its end"
+                raise PoisonError(f"{at}: half of a range delete, {half} (cdc$operation {operation})")
+            if start is not None:
+                deltas.append((*start, (row,)))
+                start = None
+            elif operation in _STARTS:
+                start = operation, row
+            elif operation == Operation.PREIMAGE:
+                self._before[self._key(row)] = row
+            elif operation == Operation.POSTIMAGE:
+                self._after[self._key(row)] = row
+            else:
+                deltas.append((operation, row, ()))
+        if start is not None:
+            raise PoisonError(f"{_place(start[1], self._layout)}: half of a range delete, a start without its end")
+        return deltas
+
+    def _joined(self, deltas: list[tuple[int, Cells, tuple[Cells, ...]]]) -> list[tuple[int, Cells, tuple[Cells, ...]]]:
+        joined: list[tuple[int, Cells, tuple[Cells, ...]]] = []
+        upserts: dict[Key, int] = {}
+        for operation, row, other in deltas:
+            if operation not in _UPSERTS:
+                joined.append((operation, row, other))
+                continue
+            at = upserts.setdefault(self._key(row), len(joined))
+            if at == len(joined):
+                joined.append((operation, row, ()))
+            else:
+                known, first, more = joined[at]
+                joined[at] = (max(known, operation), first, (*more, row))
+        return joined
+
+    def _key(self, row: Cells) -> Key:
+        return tuple(row[at] for at in self._key_cells)
+
+
+def _operation(row: Cells, layout: LogLayout) -> int:
+    cell = row[layout.operation]
+    if cell is None or len(cell) != 1:
+        raise PoisonError(f"{_place(row, layout)}: cdc$operation is {cell!r}, not one byte")
+    return cell[0] - 256 if cell[0] > 127 else cell[0]
+
+
+def _place(row: Cells, layout: LogLayout) -> str:
+    stream_id, timeuuid = row[layout.stream_id] or b"", row[layout.time] or b""
+    seq = int.from_bytes(row[layout.batch_seq_no] or b"", "big")
+    return f"stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us, batch_seq_no {seq}"

@@ -251,6 +251,51 @@ class ReadingSettings(_Model):
         description="What to do with a group whose last row is missing (which ScyllaDB never writes): stop, or "
         "deliver what is there.",
     )
+    deduplicate: bool = Field(
+        False,
+        description="Leave out a group that repeats an earlier one of its stream and microsecond (a client's retried "
+        "write is logged twice).",
+    )
+
+
+Shape = Literal["delta", "full", "debezium", "flat"]
+
+
+class OutputSettings(_Model):
+    """What a change looks like in Kafka; the README shows an example of each shape."""
+
+    shape: Shape = Field(
+        "delta",
+        description="Form of the values: `delta` is the change itself; `full` adds the row before and after it from "
+        "the log's images; `debezium` is before, after, op and source as Debezium's connectors give them; `flat` is the "
+        "row's columns with a few `__` fields.",
+    )
+    decimals: Literal["record", "string", "double"] = Field(
+        "record", description="decimal and varint as scale and bytes (exact), as text (exact), or as doubles (rounded)."
+    )
+    timestamps: Literal["millis", "timestamp-millis", "timestamp-micros"] = Field(
+        "millis",
+        description="timestamp as a plain long of ms, or with Avro's logical type in ms or in us (which many readers "
+        "turn into calendar objects that end in the year 9999).",
+    )
+    times: Literal["nanos", "time-micros"] = Field(
+        "nanos", description="time as a plain long of ns, or with Avro's logical type in us (rounded down)."
+    )
+    key: Literal["partition_key", "primary_key"] = Field(
+        "partition_key",
+        description="Columns of the record's key. With either, all changes of a base partition go to one Kafka "
+        "partition, in order.",
+    )
+    tombstones: bool = Field(
+        False,
+        description="Follow the delete of all that a record key stands for by a record without a value, for "
+        "compacted topics.",
+    )
+    headers: tuple[Literal["position", "operation", "timestamp", "table"], ...] = Field(
+        ("position",),
+        description="Record headers, each `cdc.<name>`: position (36 bytes), operation, write timestamp in us and "
+        "table as text.",
+    )
 
 
 class PublishingSettings(_Model):
@@ -271,6 +316,13 @@ class PublishingSettings(_Model):
         64 * 1024 * 1024, ge=1024, description="The same for its bytes of keys and values."
     )
 
+    dead_letter_topic: str | None = Field(
+        None,
+        pattern=_TOPIC,
+        description="Where changes go that can't be carried, as JSON with the reason and the raw cells, in the same "
+        "transaction; {name}, {keyspace} and {table} are replaced. Unset, such a change stops its table.",
+    )
+
     @field_validator("progress_topic")
     @classmethod
     def _own_progress(cls, value: str) -> str:
@@ -287,6 +339,7 @@ class TableSettings(_Model):
     topic: str | None = Field(None, pattern=_TOPIC, description="This table's change topic.")
     start: Start | None = Field(None, description="As `reading.start`.")
     lanes: int | None = Field(None, ge=1, le=1024, description="As `spark.lanes`.")
+    shape: Shape | None = Field(None, description="As `output.shape`.")
 
     @field_validator("name")
     @classmethod
@@ -349,6 +402,7 @@ class BridgeConfig(_Model):
     registry: RegistrySettings
     tables: Annotated[tuple[Annotated[TableSettings, BeforeValidator(_table)], ...], Field(min_length=1)]
     reading: ReadingSettings = ReadingSettings()
+    output: OutputSettings = OutputSettings()
     publishing: PublishingSettings = PublishingSettings()
     spark: SparkSettings = SparkSettings()
     startup: StartupSettings = StartupSettings()
@@ -368,15 +422,24 @@ class BridgeConfig(_Model):
 
     def topic_of(self, table: TableSettings) -> str:
         """The change topic of a table."""
-        template = table.topic or self.publishing.topic
-        return template.replace("{keyspace}", table.keyspace).replace("{table}", table.table)
+        return self._filled(table.topic or self.publishing.topic, table)
 
     def progress_topic_of(self, table: TableSettings) -> str:
         """The compacted topic that holds the cursors of a table's lanes."""
-        template = self.publishing.progress_topic
-        return (
-            template.replace("{name}", self.name).replace("{keyspace}", table.keyspace).replace("{table}", table.table)
-        )
+        return self._filled(self.publishing.progress_topic, table)
+
+    def _filled(self, template: str, table: TableSettings) -> str:
+        texts = {"name": self.name, "keyspace": table.keyspace, "table": table.table}
+        return re.sub(r"\{(name|keyspace|table)\}", lambda match: texts[match.group(1)], template)
+
+    def output_of(self, table: TableSettings) -> OutputSettings:
+        """What a table's changes look like."""
+        return self.output if table.shape is None else self.output.model_copy(update={"shape": table.shape})
+
+    def dead_letter_topic_of(self, table: TableSettings) -> str | None:
+        """Where a table's changes go that can't be carried; None where such a change stops it."""
+        template = self.publishing.dead_letter_topic
+        return None if template is None else self._filled(template, table)
 
     def table(self, keyspace: str, table: str) -> TableSettings:
         """The settings of a captured table.
@@ -396,6 +459,10 @@ class SourceConfig(_Model):
     scylla: ScyllaSettings
     table: Annotated[TableSettings, BeforeValidator(_table)] = Field(description="The captured table.")
     reading: ReadingSettings = ReadingSettings()
+    output: OutputSettings = OutputSettings()
+    dead_letters: bool = Field(
+        False, description="Give changes that can't be carried as rows of their own kind; else they stop the query."
+    )
     lanes: int = Field(1, ge=1, le=1024, description="Input partitions of each micro-batch.")
     payload: Literal["avro", "json"] = Field(
         "avro", description="What `key` and `value` hold: Avro bodies, or the same as JSON text."
@@ -414,6 +481,7 @@ def validate(mapping: Mapping[str, object]) -> BridgeConfig:
 __all__ = [
     "BridgeConfig",
     "KafkaSettings",
+    "OutputSettings",
     "PublishingSettings",
     "ReadingSettings",
     "RegistrySettings",

@@ -38,6 +38,8 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "tables[].topic": "orders",
     "tables[].start": "latest",
     "tables[].lanes": "4",
+    "tables[].shape": "full",
+    "publishing.dead_letter_topic": '"{name}.dead-letters"',
     "spark.lanes": "8",
 }
 """What the example file shows for settings without a default, as YAML."""
@@ -135,7 +137,10 @@ def _meaning(setting: Setting) -> str:
     elif setting.default is None and "unset" not in text:
         text += " Unset by default."
     # Only what the description and the value that is shown do not say already.
-    return f"{text} ({setting.expected})" if setting.expected.startswith(("a whole number", "one of", "{")) else text
+    return f"{text} ({setting.expected})" if setting.expected.startswith(_WORTH_SAYING) else text
+
+
+_WORTH_SAYING: Final = ("a whole number", "one of", "a list of position", "{")
 
 
 def _comment(text: str, indent: str) -> list[str]:
@@ -149,7 +154,9 @@ def _shown(setting: Setting) -> str:
         return _EXAMPLES[setting.path]
     if default == {}:
         return "{}"
-    text = str(default)
+    if isinstance(default, tuple):
+        return f"[{', '.join(map(str, default))}]"
+    text = str(default).lower() if isinstance(default, bool) else str(default)
     # What YAML would read as something else is quoted.
     return f'"{text}"' if text[0] in "{[*&!%@`" else text
 
@@ -221,7 +228,9 @@ def _expected_part(part: Any, field: FieldInfo) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(str, get_args(part)))}"
     if origin is tuple:
-        return "a list of host:port"
+        (choice, *_) = get_args(part)
+        choices = get_args(choice) if get_origin(choice) is Literal else ("host:port",)
+        return f"a list of {', '.join(map(str, choices))}"
     if origin is dict:
         return "names with text, numbers or booleans"
     if part is int:

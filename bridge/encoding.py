@@ -2,58 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from bridge.dead_letters import dead_letter
 from bridge.errors import PoisonError
-from bridge.model.changes import Group, LogLayout
+from bridge.model.changes import Cells, Change, Group, LogLayout, Operation
 from bridge.model.times import UnixMillis, micros_of
+from bridge.placement import placement
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError
+from schemas.operations import symbol_of
 
 POSITION_HEADER: Final = "cdc.position"
 """Name of the record header that holds a change's position."""
 
+OPERATION_HEADER: Final = "cdc.operation"
+TIMESTAMP_HEADER: Final = "cdc.timestamp"
+TABLE_HEADER: Final = "cdc.table"
+
 POSITION_BYTES: Final = 36
 
+_DELETES_OF_ROWS: Final = frozenset({Operation.ROW_DELETE, Operation.ROW_EXPIRY})
+_DELETES_OF_PARTITIONS: Final = frozenset({Operation.PARTITION_DELETE, Operation.PARTITION_EXPIRY})
 
-@dataclass(frozen=True, slots=True)
-class EncodedChange:
+
+class EncodedChange(NamedTuple):
     """One change as bytes, not yet framed for the registry.
 
     Attributes:
-        key: Avro body of the base partition key.
-        value: Avro body of the envelope.
+        key: Avro body of the record's key; empty for a dead letter.
+        value: Avro body of the value; None is a tombstone, and a dead letter's is JSON.
         position: stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian).
-        last_in_group: whether no change of the same group follows.
+        last_in_group: whether no record of the same group follows.
+        headers: further headers as a JSON object of texts; None for none.
+        placement: what decides the partition (`bridge.placement`) where the key itself does not.
+        is_dead_letter: whether it goes to the dead-letter topic.
     """
 
     key: bytes
-    value: bytes
+    value: bytes | None
     position: bytes
     last_in_group: bool
+    headers: str | None = None
+    placement: int | None = None
+    is_dead_letter: bool = False
 
 
-def encode_group(
-    group: Group, codec: TableCodec, layout: LogLayout, generation_ms: UnixMillis
-) -> Iterator[EncodedChange]:
-    """The changes of a group as records.
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """What a record has besides its value.
 
-    Raises:
-        PoisonError: a cell that its type does not allow; names the change and the column.
+    Attributes:
+        primary_key: whether the key holds the whole primary key; else the partition key alone.
+        tombstones: whether a delete of all that a record key stands for is followed by a record without a value.
+        operation, timestamp, table: which headers there are besides the position.
+        dead_letters: whether what can't be carried becomes a dead letter; else it is raised.
     """
-    place = group.stream_id + group.timeuuid
-    seq_at = layout.batch_seq_no
-    for change in group.changes:
-        row = change.row
-        try:
-            key, value = codec.encode(
-                row, operation=change.operation, generation_ms=generation_ms, last_in_group=change.last_in_group
-            )
-        except SchemaError as error:
-            raise PoisonError(
-                f"stream 0x{group.stream_id.hex()}, {micros_of(group.timeuuid)} us, batch_seq_no "
-                f"{int.from_bytes(row[seq_at] or b'', 'big')}: {error}"
-            ) from error
-        yield EncodedChange(key, value, place + (row[seq_at] or b""), change.last_in_group)
+
+    primary_key: bool = False
+    tombstones: bool = False
+    operation: bool = False
+    timestamp: bool = False
+    table: bool = False
+    dead_letters: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether records have a value, the partition key and their position, and that is all."""
+        return not (self.primary_key or self.tombstones or self.operation or self.timestamp or self.table)
+
+
+class GroupEncoder:
+    """Encodes the groups of one table whose log is read with one layout."""
+
+    def __init__(self, codec: TableCodec, layout: LogLayout, table: tuple[str, str], form: RecordForm) -> None:
+        """Take what does not depend on a group.
+
+        Args:
+            codec: the table's, with the form of its values.
+            layout: what the cells are.
+            table: keyspace and name of the base table.
+            form: what a record has besides.
+        """
+        self._codec = codec
+        self._layout = layout
+        self._table = table
+        self._form = form
+        self._is_plain = form.is_plain
+        # What a delete must reach so that nothing is left under its record key.
+        by_row = form.primary_key and bool(layout.clustering)
+        self._clears_key = _DELETES_OF_ROWS if by_row else _DELETES_OF_PARTITIONS
+
+    def encode(self, group: Group, generation_ms: UnixMillis) -> Iterator[EncodedChange]:
+        """The changes of a group as records.
+
+        Raises:
+            PoisonError: a cell that its type does not allow, or a contradictory row; names the change and the column.
+        """
+        place = group.stream_id + group.timeuuid
+        if group.poison is not None:
+            position = place + (group.rows[0][self._layout.batch_seq_no] or b"")
+            yield self._dead_letter(group.rows, generation_ms, group.poison, position, last=True, whole_group=True)
+            return
+        for change in group.changes:
+            row = change.row
+            position = place + (row[self._layout.batch_seq_no] or b"")
+            try:
+                key, value = self._codec.encode(
+                    row,
+                    operation=change.operation,
+                    generation_ms=generation_ms,
+                    last_in_group=change.last_in_group,
+                    range_end=change.range_end,
+                    before=change.before,
+                    after=change.after,
+                    more=change.more,
+                )
+                if self._is_plain:
+                    yield EncodedChange(key, value, position, change.last_in_group)
+                    continue
+                formed = list(self._formed(change, key, value, position))
+            except SchemaError as error:
+                poison = PoisonError(
+                    f"{'.'.join(self._table)}: stream 0x{group.stream_id.hex()}, {micros_of(group.timeuuid)} us, "
+                    f"batch_seq_no {int.from_bytes(position[len(place) :], 'big')}: {error}"
+                )
+                if not self._form.dead_letters:
+                    raise poison from error
+                formed = [self._dead_letter(_rows(change), generation_ms, poison, position, last=change.last_in_group)]
+            yield from formed
+
+    def _formed(self, change: Change, key: bytes, value: bytes, position: bytes) -> Iterator[EncodedChange]:
+        form, row = self._form, change.row
+        headers = self._headers(change.operation, position)
+        place = None
+        if form.primary_key:
+            place = placement(key)
+            key = self._codec.encode_primary_key(row, operation=change.operation)
+        tombstone = form.tombstones and change.operation in self._clears_key
+        yield EncodedChange(key, value, position, change.last_in_group and not tombstone, headers, place)
+        if tombstone:
+            yield EncodedChange(key, None, position, change.last_in_group, headers, place)
+
+    def _headers(self, operation: int, position: bytes) -> str | None:
+        form = self._form
+        headers: dict[str, str] = {}
+        if form.operation:
+            headers[OPERATION_HEADER] = symbol_of(operation)
+        if form.timestamp:
+            headers[TIMESTAMP_HEADER] = str(micros_of(position[16:32]))
+        if form.table:
+            headers[TABLE_HEADER] = ".".join(self._table)
+        return json.dumps(headers) if headers else None
+
+    def _dead_letter(
+        self,
+        rows: Sequence[Cells],
+        generation_ms: UnixMillis,
+        poison: PoisonError,
+        position: bytes,
+        *,
+        last: bool,
+        whole_group: bool = False,
+    ) -> EncodedChange:
+        letter = dead_letter(self._table, self._layout, rows, generation_ms, str(poison), whole_group=whole_group)
+        return EncodedChange(b"", letter, position, last, is_dead_letter=True)
+
+
+def _rows(change: Change) -> list[Cells]:
+    others = (change.range_end, change.before, change.after)
+    return [change.row, *change.more, *(row for row in others if row is not None)]

@@ -2,12 +2,13 @@
 
 | column | what |
 |---|---|
-| `kind` | 0 a change, 1 the beginning of a lane, 2 its end; 1 and 2 only with the option `control` |
-| `key` | the base partition key: an Avro body, or JSON text with `payload=json` |
-| `value` | the envelope, in the same form |
+| `kind` | 0 a change, 1 the beginning of a lane, 2 its end, 3 a dead letter; 1 and 2 only with the option `control` |
+| `key` | the record's key: an Avro body, or JSON text with `payload=json`; empty in dead letters |
+| `value` | the value, in the same form; null in tombstones; JSON text in dead letters |
 | `position` | stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian) |
-| `last_in_group` | whether no change of the same (stream, `cdc$time`) follows |
-| `control` | what a control row says, as JSON; null in changes |
+| `last_in_group` | whether no record of the same (stream, `cdc$time`) follows |
+| `text` | what a control row says, or a change's further headers, as JSON; null for none |
+| `placement` | modulo the topic's partitions the record's partition; null where its key decides |
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, BooleanType, ByteType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, BooleanType, ByteType, IntegerType, StringType, StructField, StructType
 
 from bridge.encoding import EncodedChange
 
 CHANGE: Final = 0
 BEGIN: Final = 1
 END: Final = 2
+DEAD_LETTER: Final = 3
 
 ROW_TYPE: Final = StructType(
     [
@@ -31,7 +33,8 @@ ROW_TYPE: Final = StructType(
         StructField("value", BinaryType()),
         StructField("position", BinaryType()),
         StructField("last_in_group", BooleanType()),
-        StructField("control", StringType()),
+        StructField("text", StringType()),
+        StructField("placement", IntegerType()),
     ]
 )
 
@@ -42,7 +45,8 @@ ARROW_SCHEMA: Final = pa.schema(
         pa.field("value", pa.binary()),
         pa.field("position", pa.binary()),
         pa.field("last_in_group", pa.bool_()),
-        pa.field("control", pa.string()),
+        pa.field("text", pa.string()),
+        pa.field("placement", pa.int32()),
     ]
 )
 
@@ -54,51 +58,38 @@ _BYTES_IN_BATCH: Final = 8 * 1024 * 1024
 
 def control_batch(kind: int, text: str | None) -> pa.RecordBatch:
     """A record batch of one control row."""
-    return pa.RecordBatch.from_pylist(
-        [
-            {
-                "kind": kind,
-                "key": None,
-                "value": None,
-                "position": None,
-                "last_in_group": None,
-                "control": text,
-            }
-        ],
-        schema=ARROW_SCHEMA,
-    )
+    row = dict.fromkeys(ARROW_SCHEMA.names) | {"kind": kind, "text": text}
+    return pa.RecordBatch.from_pylist([row], schema=ARROW_SCHEMA)
 
 
 def change_batches(changes: Iterable[EncodedChange]) -> Iterator[pa.RecordBatch]:
     """Changes as record batches of a few thousand rows, or fewer when they are large."""
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    positions: list[bytes] = []
-    lasts: list[bool] = []
+    held: list[EncodedChange] = []
     size = 0
     for change in changes:
-        keys.append(change.key)
-        values.append(change.value)
-        positions.append(change.position)
-        lasts.append(change.last_in_group)
-        size += len(change.value) + len(change.key)
-        if len(keys) >= _ROWS_IN_BATCH or size >= _BYTES_IN_BATCH:
-            yield _batch(keys, values, positions, lasts)
-            keys, values, positions, lasts, size = [], [], [], [], 0
-    if keys:
-        yield _batch(keys, values, positions, lasts)
+        held.append(change)
+        key, value = change[0], change[1]
+        size += len(key) if value is None else len(key) + len(value)
+        if len(held) >= _ROWS_IN_BATCH or size >= _BYTES_IN_BATCH:
+            yield _batch(held)
+            held, size = [], 0
+    if held:
+        yield _batch(held)
 
 
-def _batch(keys: list[bytes], values: list[bytes], positions: list[bytes], lasts: list[bool]) -> pa.RecordBatch:
-    count = len(keys)
+def _batch(changes: list[EncodedChange]) -> pa.RecordBatch:
+    keys, values, positions, lasts, headers, placements, dead = zip(*changes, strict=True)
+    count = len(changes)
+    kinds = [DEAD_LETTER if one else CHANGE for one in dead] if any(dead) else [CHANGE] * count
     return pa.RecordBatch.from_arrays(
         [
-            pa.array([CHANGE] * count, pa.int8()),
+            pa.array(kinds, pa.int8()),
             pa.array(keys, pa.binary()),
             pa.array(values, pa.binary()),
             pa.array(positions, pa.binary()),
             pa.array(lasts, pa.bool_()),
-            pa.nulls(count, pa.string()),
+            pa.array(headers, pa.string()),
+            pa.array(placements, pa.int32()),
         ],
         schema=ARROW_SCHEMA,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, PoisonError
 
 Cells = tuple[bytes | None, ...]
 """One row as the wire has it: a cell's bytes, or None for null."""
@@ -21,6 +21,7 @@ TIME: Final = "cdc$time"
 BATCH_SEQ_NO: Final = "cdc$batch_seq_no"
 OPERATION: Final = "cdc$operation"
 END_OF_BATCH: Final = "cdc$end_of_batch"
+_EVERYWHERE: Final = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,13 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogLayout:
-    """Where the CDC columns lie among the cells of a log row.
+    """Where the CDC columns and the base table's primary key lie among the cells of a log row.
 
     Attributes:
         columns: the columns in the order of the cells.
         end_of_batch: None for logs from before 4.3, which do not have the column.
+        partition_key: key columns of the base table.
+        clustering: its clustering columns; with the partition key they say which delta an image belongs to.
     """
 
     columns: tuple[str, ...]
@@ -70,40 +73,66 @@ class LogLayout:
     batch_seq_no: int
     operation: int
     end_of_batch: int | None
+    partition_key: tuple[int, ...]
+    clustering: tuple[int, ...]
 
     @classmethod
-    def of(cls, columns: Sequence[str]) -> Self:
-        """The layout of a result's columns.
+    def of(cls, columns: Sequence[str], partition_key: Sequence[str], clustering: Sequence[str] = ()) -> Self:
+        """The layout of a result's columns, given the names of the base table's key columns by position.
 
         Raises:
-            BridgeError: a column that every log has is missing.
+            BridgeError: a column that every log has is missing, or one of the key.
         """
         at = {name: index for index, name in enumerate(columns)}
-        missing = [name for name in (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION) if name not in at]
+        missing = [name for name in (*_EVERYWHERE, *partition_key, *clustering) if name not in at]
         if missing:
             raise BridgeError(f"not a CDC log: it has no {', '.join(missing)} among {', '.join(columns)}")
-        return cls(tuple(columns), at[STREAM_ID], at[TIME], at[BATCH_SEQ_NO], at[OPERATION], at.get(END_OF_BATCH))
+        return cls(
+            tuple(columns),
+            at[STREAM_ID],
+            at[TIME],
+            at[BATCH_SEQ_NO],
+            at[OPERATION],
+            at.get(END_OF_BATCH),
+            tuple(at[name] for name in partition_key),
+            tuple(at[name] for name in clustering),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a consumer gets one record for: a delta row.
+    """What a consumer gets one record for: a delta row with what belongs to it.
 
     Attributes:
         operation: the number in `cdc$operation`.
-        row: the delta's cells.
+        row: the delta's cells; of a range delete its start.
         last_in_group: whether no change of the same group follows.
+        range_end: the end of a range delete.
+        more: further deltas of the same row in the group, where they are joined.
+        before: the row's pre-image in the group, if there is one.
+        after: its post-image.
     """
 
     operation: int
     row: Cells
     last_in_group: bool
+    range_end: Cells | None = None
+    more: tuple[Cells, ...] = ()
+    before: Cells | None = None
+    after: Cells | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """All changes of one (stream, `cdc$time`), in `cdc$batch_seq_no` order; delivered whole or not at all."""
+    """All changes of one (stream, `cdc$time`), in `cdc$batch_seq_no` order; delivered whole or not at all.
+
+    Attributes:
+        rows: the log rows that it was made of.
+        poison: why it can't be carried; it has no changes then.
+    """
 
     stream_id: bytes
     timeuuid: bytes
     changes: tuple[Change, ...]
+    rows: Sequence[Cells]
+    poison: PoisonError | None = None

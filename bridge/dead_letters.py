@@ -1,0 +1,65 @@
+"""What is written of a change that can't be carried: why, where it stands, and its raw cells. Pure.
+
+A dead letter is a JSON document::
+
+    {"v": 1, "keyspace": "shop", "table": "orders", "generation_ms": 1795249090552,
+     "stream_id": "ced0...", "time": "1c21a6de-...", "batch_seq_no": 0, "error": "...",
+     "rows": [{"cdc$operation": "01", "pk": "00000007", ...}]}
+
+Cells are hex of CQL's serialized values, as the log has them; null cells are left out. `batch_seq_no` is null where the
+whole group is at fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from bridge.model.changes import Cells, LogLayout
+from bridge.model.times import UnixMillis
+
+FORMAT_VERSION: Final = 1
+
+
+def dead_letter(
+    table: tuple[str, str],
+    layout: LogLayout,
+    rows: Sequence[Cells],
+    generation_ms: UnixMillis,
+    error: str,
+    *,
+    whole_group: bool,
+) -> bytes:
+    """The document as UTF-8.
+
+    Args:
+        table: keyspace and name of the base table.
+        layout: what the cells are.
+        rows: the log rows at fault, of one group, at least one.
+        generation_ms: the generation of their stream.
+        error: what is wrong with them.
+        whole_group: whether they are all rows of their group.
+    """
+    keyspace, name = table
+    first = rows[0]
+    seq = int.from_bytes(first[layout.batch_seq_no] or b"", "big")
+    return json.dumps(
+        {
+            "v": FORMAT_VERSION,
+            "keyspace": keyspace,
+            "table": name,
+            "generation_ms": generation_ms,
+            "stream_id": (first[layout.stream_id] or b"").hex(),
+            "time": str(UUID(bytes=first[layout.time])),
+            "batch_seq_no": None if whole_group else seq,
+            "error": error,
+            "rows": [_cells(row, layout) for row in rows],
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def _cells(row: Cells, layout: LogLayout) -> dict[str, str]:
+    return {name: cell.hex() for name, cell in zip(layout.columns, row, strict=True) if cell is not None}

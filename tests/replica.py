@@ -1,0 +1,227 @@
+"""A consumer that keeps a copy of a table from the shape `delta`, as a user would write one: by last-write-wins.
+
+It knows CQL's rules (a cell's newest write wins; at one timestamp the dead beat the living, then what expires what
+does not; tombstones kill what is not newer) and the envelope's documentation, and nothing of how the bridge makes it.
+It takes decoded records in any order of keys, in the order of each key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Value = Any
+"""A decoded value in a hashable form, see `frozen`."""
+
+RowKey = tuple[Value, ...]
+Compare = Callable[[str, Value], Any]
+"""A clustering column's name and value -> something that sorts as the column does, ascending."""
+
+
+def frozen(value: Any) -> Value:
+    """A decoded value, hashable; NaN equals itself."""
+    if isinstance(value, dict):
+        return tuple((name, frozen(one)) for name, one in value.items())
+    if isinstance(value, list):
+        return tuple(frozen(one) for one in value)
+    if isinstance(value, float):
+        return repr(value)
+    if hasattr(value, "hex") and hasattr(value, "urn"):
+        return str(value)  # fastavro reads the logical type uuid as an object
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    value: Value | None
+    written_us: int
+    ttl_s: int
+
+    def beats(self, other: Cell | None) -> bool:
+        return other is None or self._rank() > other._rank()
+
+    def _rank(self) -> tuple[int, bool, bool, int]:
+        return (self.written_us, self.value is None, self.ttl_s > 0, self.ttl_s)
+
+
+@dataclass(slots=True)
+class Collection:
+    cleared_us: int | None = None
+    elements: dict[Value, Cell] = field(default_factory=dict)
+
+    def live(self, deleted_us: int | None) -> dict[Value, Value]:
+        dead_us = _latest(self.cleared_us, deleted_us)
+        return {
+            key: cell.value
+            for key, cell in self.elements.items()
+            if cell.value is not None and (dead_us is None or cell.written_us > dead_us)
+        }
+
+
+@dataclass(slots=True)
+class Row:
+    marker: Cell | None = None
+    deleted_us: int | None = None
+    cells: dict[str, Cell] = field(default_factory=dict)
+    collections: dict[str, Collection] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    start: tuple[tuple[Value, ...], bool] | None
+    end: tuple[tuple[Value, ...], bool] | None
+    deleted_us: int
+
+
+@dataclass(slots=True)
+class Partition:
+    static: Row = field(default_factory=Row)
+    rows: dict[RowKey, Row] = field(default_factory=dict)
+    ranges: list[Range] = field(default_factory=list)
+    deleted_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRow:
+    """What a reader of the copy sees.
+
+    Attributes:
+        cells: values of atomic columns that are not null.
+        collections: live elements by key (an element, a map's key, a list's timeuuid, a field's name).
+        inserted: whether it stays when its last cell is nulled.
+    """
+
+    cells: Mapping[str, Value]
+    collections: Mapping[str, Mapping[Value, Value]]
+    inserted: bool
+
+
+class Replica:
+    """The copy of one table.
+
+    Args:
+        clustering: names of the clustering columns in their order, as the records have them.
+        descending: those of them that the record's schema marks as such (`clusteringOrder`).
+        compare: how clustering values sort.
+    """
+
+    def __init__(self, clustering: list[str], descending: frozenset[str], compare: Compare) -> None:
+        self._clustering = clustering
+        self._descending = descending
+        self._compare = compare
+        self._partitions: dict[Value, Partition] = {}
+
+    def apply(self, key: Mapping[str, Any], envelope: Mapping[str, Any]) -> None:
+        """Take one record."""
+        partition = self._partitions.setdefault(frozen(key), Partition())
+        written_us = envelope["source"]["timestamp_us"]
+        clustering = tuple(frozen(envelope["key"][name]) for name in self._clustering)
+        match envelope["op"]:
+            case "insert" | "update":
+                row = partition.rows.setdefault(clustering, Row())
+                if envelope["op"] == "insert":
+                    marker = Cell("", written_us, envelope["ttl"] or 0)
+                    row.marker = marker if marker.beats(row.marker) else row.marker
+                self._write(row, envelope, written_us)
+            case "static_update":
+                self._write(partition.static, envelope, written_us)
+            case "row_delete" | "row_expiry":
+                row = partition.rows.setdefault(clustering, Row())
+                row.deleted_us = _latest(row.deleted_us, written_us)
+            case "partition_delete" | "partition_expiry":
+                partition.deleted_us = _latest(partition.deleted_us, written_us)
+            case "range_delete":
+                start, end = (self._bound(envelope["range"][side]) for side in ("start", "end"))
+                partition.ranges.append(Range(start, end, written_us))
+            case unknown:
+                raise AssertionError(f"an operation that nobody described: {unknown}")
+
+    def _write(self, row: Row, envelope: Mapping[str, Any], written_us: int) -> None:
+        ttl_s = envelope["ttl"] or 0
+        for name, change in envelope["columns"].items():
+            if change is None:
+                continue
+            if "cleared" not in change:
+                empty = name in envelope["empty_columns"]
+                _put(row.cells, name, "EMPTY" if empty else frozen(change["value"]), written_us, ttl_s)
+                continue
+            collection = row.collections.setdefault(name, Collection())
+            if change["cleared"]:
+                collection.cleared_us = _latest(collection.cleared_us, written_us - 1)
+            for element, value in _elements(change):
+                _put(collection.elements, element, value, written_us, ttl_s)
+
+    def _bound(self, bound: Mapping[str, Any] | None) -> tuple[tuple[Value, ...], bool] | None:
+        if bound is None:
+            return None
+        prefix = [frozen(bound["key"][name]) for name in self._clustering]
+        return tuple(value for value in prefix if value is not None), bound["inclusive"]
+
+    def rows(self, key: Mapping[str, Any]) -> dict[RowKey, SeenRow]:
+        """The rows of a partition that are there."""
+        partition = self._partitions.get(frozen(key), Partition())
+        found = {}
+        for clustering, row in partition.rows.items():
+            deleted_us = _latest(partition.deleted_us, row.deleted_us)
+            for one in partition.ranges:
+                if self._covers(one, clustering):
+                    deleted_us = _latest(deleted_us, one.deleted_us)
+            seen = _seen(row, deleted_us)
+            if seen.inserted or seen.cells or seen.collections:
+                found[clustering] = seen
+        return found
+
+    def static(self, key: Mapping[str, Any]) -> SeenRow:
+        """A partition's static row."""
+        partition = self._partitions.get(frozen(key), Partition())
+        return _seen(partition.static, partition.deleted_us)
+
+    def _covers(self, one: Range, clustering: RowKey) -> bool:
+        before = one.start is not None and not self._is_behind(clustering, *one.start)
+        beyond = one.end is not None and not self._is_behind(clustering, *one.end, reverse=True)
+        return not (before or beyond)
+
+    def _is_behind(
+        self, clustering: RowKey, bound: tuple[Value, ...], inclusive: bool, *, reverse: bool = False
+    ) -> bool:
+        """Whether a row lies on the inner side of a bound; a prefix that equals the bound is the bound itself."""
+        for name, value, limit in zip(self._clustering, clustering, bound, strict=False):
+            if value == limit:
+                continue
+            greater = self._compare(name, value) > self._compare(name, limit)
+            return greater != (name in self._descending) != reverse
+        return inclusive
+
+
+def _elements(change: Mapping[str, Any]) -> list[tuple[Value, Value | None]]:
+    """Element keys with their new values; None kills."""
+    if "fields" in change:
+        fields = change["fields"].items()
+        return [(name, frozen(one["value"])) for name, one in fields if one is not None]
+    added: list[tuple[Value, Value | None]] = []
+    for one in change["added"]:
+        if isinstance(one, dict) and set(one) == {"key", "value"}:
+            added.append((frozen(one["key"]), frozen(one["value"])))
+        else:
+            added.append((frozen(one), True))
+    return added + [(frozen(one), None) for one in change["removed"]]
+
+
+def _put(cells: dict[Any, Cell], name: Value, value: Value | None, written_us: int, ttl_s: int) -> None:
+    cell = Cell(value, written_us, 0 if value is None else ttl_s)
+    if cell.beats(cells.get(name)):
+        cells[name] = cell
+
+
+def _seen(row: Row, deleted_us: int | None) -> SeenRow:
+    def is_live(cell: Cell | None) -> bool:
+        return cell is not None and cell.value is not None and (deleted_us is None or cell.written_us > deleted_us)
+
+    cells = {name: cell.value for name, cell in row.cells.items() if is_live(cell)}
+    collections = {name: one.live(deleted_us) for name, one in row.collections.items()}
+    return SeenRow(cells, {name: one for name, one in collections.items() if one}, is_live(row.marker))
+
+
+def _latest(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else max(one, other)
