@@ -21,6 +21,7 @@ from bridge.model.cursors import Cursor, LaneProgress, Layout
 from bridge.model.times import UnixMillis
 from bridge.status import ProgressSource
 from schemas.errors import RegistryError, UnsupportedTypeError
+from schemas.registry import Registry
 from tests.unit.schemas.example_tables import table
 
 CONFIG = """\
@@ -305,7 +306,7 @@ class TestPreflight:
             return open_one
 
         session = SimpleNamespace(node_count=3, address="a:1", close=lambda: None)
-        registry = SimpleNamespace(address="http://a", close=lambda: None)
+        registry = Registry("mock://preflight")
         monkeypatch.setattr(preflight, "open_scylla", opening(answers.get("scylla", session)))
         monkeypatch.setattr(preflight, "open_kafka", opening(answers.get("kafka", object())))
         monkeypatch.setattr(preflight, "open_registry", opening(answers.get("registry", registry)))
