@@ -6,6 +6,7 @@ import json
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,8 @@ def test_outage(session: CqlSession, local_stack: LocalStack, tmp_path: Path) ->
     known, fresh = table(keyspace, "known"), table(keyspace, "fresh")
     writer = Writer(session, [known, fresh])
     registry = {"auto_register": False, "subject_name_strategy": "TopicRecordName", "request_timeout_ms": 2_000}
-    with BridgeJob(local_stack, tmp_path, keyspace, [known.full_name, fresh.full_name], {"registry": registry}) as job:
+    settings = {"registry": registry, "spark": {"lanes": 1}}
+    with BridgeJob(local_stack, tmp_path, keyspace, [known.full_name, fresh.full_name], settings) as job:
         config = str(tmp_path / f"{keyspace}.yaml")
         assert job.start().wait(60) == 2, job.log_tail()
         topic = job.config.topic_of(job.config.table(keyspace, "fresh"))
@@ -188,9 +190,12 @@ def test_outage(session: CqlSession, local_stack: LocalStack, tmp_path: Path) ->
             writer.write(fresh)
             waiting = f"{fresh.full_name}: schema registry {local_stack.registry}: look up subject {topic}"
             wait_for("the outage in the log", lambda: waiting in job.log.read_text(errors="replace"))
-            for worker in job.workers():
-                worker.kill()
-            psutil.wait_procs(job.workers(), timeout=10)
+            doomed = job.workers()
+            assert doomed, "no Python worker was running"
+            for worker in doomed:
+                with suppress(psutil.NoSuchProcess):
+                    worker.kill()
+            psutil.wait_procs(doomed, timeout=10)
             writer.write(known)
             wait_for("known schemas in fresh workers without the registry", lambda: arrived(known))
             assert records(job, fresh) == 0
