@@ -123,6 +123,11 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, Mo
     consume.add_argument("--max", type=_count, metavar="N", help="end after N records")
     consume.add_argument("--json", action="store_true", help="JSON documents, one a line")
 
+    schemas = add_with_file("schemas", _command("schemas"), "print the tables' Avro schemas with their subjects")
+    schemas.add_argument("table", nargs="?", metavar="TABLE", help="keyspace.table, one of the file's; else all")
+    schemas.add_argument("--register", action="store_true", help="register what the registry does not hold yet")
+    schemas.add_argument("--json", action="store_true", help="JSON documents, one a line")
+
     add("example", _example, "print a configuration file with every setting, its default and its meaning")
 
     modules = {}

@@ -1,4 +1,4 @@
-"""The commands that need a configuration: `run`, `validate`, `status` and `consume`.
+"""The commands that need a configuration: `run`, `validate`, `status`, `consume` and `schemas`.
 
 They print to standard output and raise what goes wrong; `bridge.cli` turns that into words and an exit status.
 """
@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from bridge import config_file, preflight
+from bridge import config_file, preflight, registration
 from bridge import status as lane_status
+from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.kafka import CommittedReader
 from bridge.config import BridgeConfig, TableSettings
-from bridge.connections import asking_registry, open_kafka, open_registry
+from bridge.connections import asking_registry, open_kafka, open_registry, open_scylla
 from bridge.consume import ChangePrinter, Wanted, records
 from bridge.errors import StartupError
 from bridge.model.times import UnixMicros
@@ -126,15 +127,44 @@ def consume(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def schemas(arguments: argparse.Namespace) -> int:
+    """Print, and if asked to register, the schemas that the tables' changes are written with now."""
+    config = config_file.load(arguments.config)
+    tables = config.tables if arguments.table is None else (_named(config, arguments),)
+    session = open_scylla(config, report=_complain, patience_s=_NO_PATIENCE_S)
+    try:
+        log = ChangeLog(session)
+        found = [log.check_captured(table.keyspace, table.table) for table in tables]
+    finally:
+        session.close()
+    needed = [one for table in found for one in registration.needed_by(config, table)]
+    if not arguments.register:
+        for one in needed:
+            _say(one.as_json() if arguments.json else one.as_text())
+        return 0
+    registry = open_registry(config, report=_complain, patience_s=_NO_PATIENCE_S)
+    try:
+        for one in needed:
+            schema_id = asking_registry(partial(registry.register, one.subject, one.schema_text))
+            _say(one.as_json(schema_id) if arguments.json else f"{one.subject}: id {schema_id}")
+    finally:
+        registry.close()
+    return 0
+
+
 def _topic(config: BridgeConfig, arguments: argparse.Namespace) -> str:
     if (arguments.table is None) == (arguments.topic is None):
         raise StartupError("name either a TABLE or a --topic")
     if arguments.topic is not None:
         topic: str = arguments.topic
         return topic
+    return config.topic_of(_named(config, arguments))
+
+
+def _named(config: BridgeConfig, arguments: argparse.Namespace) -> TableSettings:
     for table in config.tables:
         if arguments.table in (table.name, _name(table)):
-            return config.topic_of(table)
+            return table
     raise StartupError(
         f"table {arguments.table} is not among the tables of {arguments.config}: {', '.join(map(_name, config.tables))}"
     )

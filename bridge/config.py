@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from bridge.errors import StartupError
+from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
 _TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)
 _ADDRESS = re.compile(r"^(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):\d{1,5}$")
@@ -193,12 +194,55 @@ class KafkaSettings(_Model):
 
 
 class RegistrySettings(_Model):
-    """How to reach the schema registry (Confluent's REST interface)."""
+    """How to reach the schema registry (Confluent's REST interface), and how schemas are registered."""
 
     url: AnyHttpUrl = Field(description="Base address, as Confluent's clients take it.")
     username: str | None = Field(None, description="User for basic authentication; unset, none.")
-    password: SecretSetting | None = Field(None, description="Where the user's password lies.")
+    password: SecretSetting | None = Field(
+        None, description="Where the user's password lies; read again when the registry refuses it."
+    )
+    token: SecretSetting | None = Field(
+        None,
+        description="Where a token for bearer authentication lies, instead of user and password; read again when the "
+        "registry refuses it.",
+    )
+    logical_cluster: str | None = Field(
+        None, description="With a token, Confluent Cloud's id of the registry's cluster (`target-sr-cluster`)."
+    )
+    identity_pool: str | None = Field(
+        None, description="With a token, Confluent Cloud's identity pool (`Confluent-Identity-Pool-Id`)."
+    )
+    ca_file: Path | None = Field(
+        None,
+        description="PEM file with the authorities that may have signed the registry's certificate; unset, "
+        "the usual public ones.",
+    )
+    client_certificate_file: Path | None = Field(
+        None, description="PEM file with the certificate to show to the registry (mutual TLS); unset, none."
+    )
+    client_key_file: Path | None = Field(
+        None, description="PEM file with that certificate's private key; unset, it is in the same file."
+    )
+    client_key_password: SecretSetting | None = Field(
+        None, description="Where the password lies that the private key is encrypted with."
+    )
     request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
+    auto_register: bool = Field(
+        True,
+        description="Register schemas that their subjects do not hold yet; otherwise they must be there, and "
+        "`scylla-cdc-bridge schemas` prints or registers them.",
+    )
+    subject_name_strategy: SubjectNameStrategy = Field(
+        "TopicName",
+        description="How subjects are named, as Confluent's strategies do: `<topic>-key` and `<topic>-value`, "
+        "`<record>`, or `<topic>-<record>`.",
+    )
+    key_subject_name_strategy: SubjectNameStrategy | None = Field(
+        None, description="The same for keys alone; unset, as `subject_name_strategy`."
+    )
+    value_subject_name_strategy: SubjectNameStrategy | None = Field(
+        None, description="The same for values alone; unset, as `subject_name_strategy`."
+    )
 
     @field_validator("url")
     @classmethod
@@ -211,7 +255,24 @@ class RegistrySettings(_Model):
     def _both_or_none(self) -> Self:
         if (self.username is None) != (self.password is None):
             raise ValueError("`username` and `password` go together: set both or none")
+        if self.token is not None and self.username is not None:
+            raise ValueError("either `username` and `password` or `token`, not both")
+        if self.token is None and (self.logical_cluster is not None or self.identity_pool is not None):
+            raise ValueError("`logical_cluster` and `identity_pool` go with a `token`")
         return self
+
+    @model_validator(mode="after")
+    def _tls_by_https(self) -> Self:
+        if self.client_certificate_file is None and (self.client_key_file or self.client_key_password):
+            raise ValueError("`client_key_file` and `client_key_password` go with `client_certificate_file`")
+        if self.url.scheme != "https" and (self.ca_file or self.client_certificate_file):
+            raise ValueError("`ca_file` and `client_certificate_file` need an address that begins with https://")
+        return self
+
+    def subject_of(self, topic: str, part: Part, schema_text: str) -> Subject:
+        """The subject of a topic's keys or values with this Avro schema."""
+        own = self.key_subject_name_strategy if part == "key" else self.value_subject_name_strategy
+        return subject_of(own or self.subject_name_strategy, topic, part, schema_text)
 
 
 class ReadingSettings(_Model):

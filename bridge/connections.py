@@ -11,13 +11,16 @@ from bridge.adapters.scylla import CqlSession
 from bridge.config import BridgeConfig, RegistrySettings
 from bridge.errors import RetriableError, StartupError
 from bridge.patience import interruptible, with_patience
-from schemas.errors import RegistryError
-from schemas.registry import Registry
+from schemas.errors import RegistryAccessError, RegistryError, UnregisteredSchemaError
+from schemas.registry import Registry, SchemaIds
+from schemas.registry_access import BearerToken, Credentials, Identity, Tls
 
 T = TypeVar("T")
 Report = Callable[[str], None]
 
 PING_TIMEOUT_S = 5.0
+
+_MENDABLE = (RegistryAccessError, UnregisteredSchemaError)
 
 
 def open_scylla(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> CqlSession:
@@ -65,18 +68,36 @@ def open_registry(config: BridgeConfig, *, report: Report, patience_s: float | N
     return with_patience(what, registry.address, ping, patience_s=_patience(config, patience_s), report=report)
 
 
-def make_registry(settings: RegistrySettings) -> Registry:
-    """A client that has not asked anything yet; reads the password anew whenever the registry refuses it.
+def make_registry(settings: RegistrySettings, known: SchemaIds | None = None) -> Registry:
+    """A client that has not asked anything yet; reads the password or token anew whenever the registry refuses it.
+
+    Args:
+        settings: where the registry is and who we are.
+        known: ids that were learned before, and where to keep new ones.
 
     Raises:
-        StartupError: the password can't be read.
-        RegistryError: the address or the credentials are unusable.
+        StartupError: a secret can't be read.
+        RegistryError: the address, the credentials or the TLS files are unusable.
     """
+    key_password = settings.client_key_password
+    tls = Tls(
+        ca_file=settings.ca_file,
+        certificate_file=settings.client_certificate_file,
+        key_file=settings.client_key_file,
+        key_password=None if key_password is None else key_password.reveal,
+    )
     timeout_s = settings.request_timeout_ms / 1000
-    username, password = settings.username, settings.password
-    if username is None or password is None:
-        return Registry(str(settings.url), timeout_s=timeout_s)
-    return Registry(str(settings.url), auth=lambda: (username, password.reveal()), timeout_s=timeout_s)
+    return Registry(str(settings.url), auth=_auth(settings), tls=tls, timeout_s=timeout_s, known=known)
+
+
+def _auth(settings: RegistrySettings) -> Callable[[], Identity] | None:
+    token, username, password = settings.token, settings.username, settings.password
+    if token is not None:
+        cluster = settings.logical_cluster or ""
+        return lambda: BearerToken(token.reveal().strip(), cluster, settings.identity_pool)
+    if username is not None and password is not None:
+        return lambda: Credentials(username, password.reveal())
+    return None
 
 
 def asking_registry(call: Callable[[], T]) -> T:
@@ -92,6 +113,24 @@ def asking_registry(call: Callable[[], T]) -> T:
         if error.retriable:
             raise RetriableError(str(error)) from error
         raise StartupError(str(error)) from error
+
+
+def asking_registry_midway(call: Callable[[], T]) -> T:
+    """What a registry call gives while the job runs: what somebody can mend meanwhile is tried again too.
+
+    Raises:
+        RetriableError: the registry did not answer, or refuses us (secrets and certificates get rotated, not always
+            in step), or lacks a schema that others register.
+        StartupError: it refuses the schema, or is no registry.
+    """
+    try:
+        return asking_registry(call)
+    except StartupError as error:
+        cause = error.__cause__
+        if isinstance(cause, RegistryError) and not isinstance(cause, _MENDABLE):
+            raise
+        # Also when a secret could not be read: its file may be just about to be replaced.
+        raise RetriableError(str(error)) from error
 
 
 def _patience(config: BridgeConfig, patience_s: float | None) -> float:

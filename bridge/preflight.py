@@ -6,13 +6,15 @@ Used by the job at its start and by `scylla-cdc-bridge validate --online`; write
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
+from bridge import registration
 from bridge.adapters.change_log import ChangeLog
 from bridge.config import BridgeConfig
-from bridge.connections import Report, open_kafka, open_registry, open_scylla
+from bridge.connections import Report, asking_registry, open_kafka, open_registry, open_scylla
 from bridge.errors import BridgeError, RetriableError, StartupError
 from schemas.avro_schema import key_schema, value_schema
 from schemas.errors import SchemaError
@@ -60,7 +62,8 @@ def check(config: BridgeConfig, *, report: Report, clock: Callable[[], float] = 
 
     found = attempt(lambda left_s: _tables(config, problems, report, left_s))
     attempt(lambda left_s: _kafka(config, report, left_s))
-    attempt(lambda left_s: _registry(config, report, left_s))
+    tables = () if found is None else found.tables
+    attempt(lambda left_s: _registry(config, tables, problems, report, left_s))
     if problems or found is None:
         raise StartupError("\n".join(problems))
     return found
@@ -95,9 +98,19 @@ def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> None:
     report(f"Kafka at {', '.join(config.kafka.bootstrap_servers)} answers")
 
 
-def _registry(config: BridgeConfig, report: Report, patience_s: float) -> None:
+def _registry(
+    config: BridgeConfig, tables: Sequence[TableSchema], problems: list[str], report: Report, patience_s: float
+) -> None:
     registry = open_registry(config, report=report, patience_s=patience_s)
     try:
         report(f"Schema registry at {registry.address} answers")
+        for table in tables:
+            for needed in registration.needed_by(config, table):
+                # Refused now, a schema is known by name before the first change waits for it.
+                attempt = partial(registration.check, registry, config.registry, needed)
+                try:
+                    asking_registry(attempt)
+                except (StartupError, RetriableError) as error:
+                    problems.append(f"{needed.table}: {error}")
     finally:
         registry.close()

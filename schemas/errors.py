@@ -105,17 +105,43 @@ class RegistryError(SchemaError):
         super().__init__(message)
 
 
+class RegistryAccessError(RegistryError):
+    """The registry does not let us in, or is not the one that we trust: credentials, permissions or certificates.
+
+    Never retriable by itself, but a rotated secret or a renewed certificate mends it from outside.
+    """
+
+    def __init__(self, message: str) -> None:
+        """Keep the message."""
+        super().__init__(message, retriable=False)
+
+
+class UnregisteredSchemaError(RegistryError):
+    """A schema that must be registered beforehand is not there; not retriable until somebody registers it.
+
+    Attributes:
+        subject: the subject that lacks it.
+    """
+
+    def __init__(self, message: str, *, subject: str) -> None:
+        """Keep the subject."""
+        self.subject = subject
+        super().__init__(message, retriable=False)
+
+
 class IncompatibleSchemaError(RegistryError):
-    """The registry's compatibility rule refuses the schema; never retriable.
+    """The subject's compatibility rule refuses the schema; never retriable.
 
     Attributes:
         subject: the subject that refused it.
+        rule: the subject's compatibility level, as in "BACKWARD"; None where the registry does not tell.
         reason: the registry's own words.
     """
 
-    def __init__(self, message: str, *, subject: str, reason: str) -> None:
-        """Keep the subject and the registry's reason."""
+    def __init__(self, message: str, *, subject: str, rule: str | None, reason: str) -> None:
+        """Keep the subject, its rule and the registry's reason."""
         self.subject = subject
+        self.rule = rule
         self.reason = reason
         super().__init__(message, retriable=False)
 

@@ -1,8 +1,11 @@
 """A schema registry, through Confluent's client.
 
-The only module here that does I/O and the only importer of
-``confluent_kafka.schema_registry``; the library's errors are mapped in one place,
-``_registry_error``. It must not know tables or what the schemas mean.
+The only importer of ``confluent_kafka.schema_registry``; the library's errors are mapped in one
+place, ``_registry_error``. It must not know tables or what the schemas mean.
+
+What is asked (Confluent's REST interface, version 1): ``POST /subjects/{s}`` to look a schema up,
+``POST /compatibility/subjects/{s}/versions?verbose=true`` before a new one is registered,
+``POST /subjects/{s}/versions`` to register it, ``GET /config`` for a rule that refused one.
 
 The client's own retries are switched off: who calls decides how long to try, and
 ``RegistryError.retriable`` says whether that makes sense. No message and no ``repr`` holds
@@ -11,22 +14,19 @@ credentials, wherever they were given.
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable
-from typing import Final, TypeAlias, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import quote
 
 import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from schemas.errors import IncompatibleSchemaError, RegistryError
-
-Credentials: TypeAlias = tuple[str, str]
-"""User name and password."""
-
-Auth: TypeAlias = Credentials | Callable[[], Credentials]
-"""Credentials, or where to ask for them: asked again after the registry refused them."""
+from schemas.errors import IncompatibleSchemaError, RegistryAccessError, RegistryError, UnregisteredSchemaError
+from schemas.registry_access import Auth, Tls, identity_properties, split_credentials
 
 T = TypeVar("T")
 
@@ -34,40 +34,68 @@ _STRANGE_ANSWERS: Final = (ValueError, TypeError, KeyError, AttributeError)
 """What the library raises when an answer is no JSON or JSON of another shape."""
 
 _UNAUTHORIZED: Final = 401
+_NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _RETRIABLE_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MEANINGS: Final[dict[int, str]] = {
-    401: "refuses the credentials",
-    403: "forbids it",
     404: "does not know it",
     422: "does not accept the schema or subject",
 }
+_REFUSALS: Final[dict[int, str]] = {
+    401: "refuses the credentials",
+    403: "forbids it",
+}
+_UNKNOWN_SUBJECT: Final = 40401
+_WITHOUT_CAUSE: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""TLS errors that only say that the other side went away."""
+
+
+class SchemaIds(Protocol):
+    """Where a registry's answers are kept beyond the life of a `Registry`."""
+
+    def get(self, subject: str, schema_text: str) -> int | None:
+        """The id of a schema in a subject, if it is known."""
+
+    def put(self, subject: str, schema_text: str, schema_id: int) -> None:
+        """Keep an id."""
 
 
 class Registry:
-    """Registers and fetches schemas; both are cached for the object's lifetime.
+    """Registers, finds and fetches schemas; what is known once is never asked again.
 
     Threads may share one: at worst two of them register the same schema at once, which the
     registry answers with the same id.
     """
 
-    def __init__(self, url: str, *, auth: Auth | None = None, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        auth: Auth | None = None,
+        tls: Tls | None = None,
+        timeout_s: float = 10.0,
+        known: SchemaIds | None = None,
+    ) -> None:
         """Prepare a client; nothing is sent yet.
 
         Args:
             url: address, or several separated by commas which are tried in turn.
                 ``mock://...`` is an in-memory registry, for tests.
-            auth: credentials for HTTP basic authentication; they may be in the url instead.
+            auth: who we are; user and password may be in the url instead.
+            tls: whom to trust and what certificate to show, for https.
             timeout_s: for connecting and for each read, in seconds, per address.
+            known: ids that were learned before, and where to keep new ones.
 
         Raises:
-            RegistryError: the url or the credentials are unusable.
+            RegistryError: the url, the credentials or the TLS files are unusable.
         """
-        self.address, in_url = _split_credentials(url)
+        self.address, in_url = split_credentials(url)
         if in_url is not None and auth is not None:
             raise RegistryError(f"schema registry {self.address}: credentials given twice", retriable=False)
         self._auth = auth if in_url is None else in_url
+        self._tls = tls or Tls()
         self._timeout_s = timeout_s
+        self._known = known
         self._lock = threading.Lock()
         self._schema_ids: dict[tuple[str, str], int] = {}
         self._texts: dict[int, str] = {}
@@ -77,24 +105,62 @@ class Registry:
         """Show the address only."""
         return f"Registry({self.address!r})"
 
+    def find(self, subject: str, schema_text: str) -> int | None:
+        """Return the id of an Avro schema in a subject, or None when it is not registered there.
+
+        Raises:
+            RegistryError: the registry could not answer, or refused.
+        """
+        known = self._remembered(subject, schema_text)
+        return known if known is not None else self._look_up(subject, schema_text)[0]
+
+    def require(self, subject: str, schema_text: str) -> int:
+        """Return the id of an Avro schema that somebody else registers.
+
+        Raises:
+            UnregisteredSchemaError: it is not in the subject.
+            RegistryError: anything else; `retriable` says whether to try again.
+        """
+        schema_id = self.find(subject, schema_text)
+        if schema_id is None:
+            at = f"schema registry {self.address}: subject {subject}"
+            raise UnregisteredSchemaError(f"{at} does not hold the schema that is needed", subject=subject)
+        return schema_id
+
     def register(self, subject: str, schema_text: str) -> int:
         """Return the id of an Avro schema in a subject, registering it if it is new there.
 
         Raises:
-            IncompatibleSchemaError: the subject's compatibility rule refuses it (HTTP 409).
+            IncompatibleSchemaError: the subject's compatibility rule refuses it.
             RegistryError: anything else; `retriable` says whether to try again.
         """
-        known = self._schema_ids.get((subject, schema_text))
+        known = self._remembered(subject, schema_text)
         if known is not None:
             return known
-        schema = Schema(schema_text, "AVRO")
-        schema_id = self._ask(
-            f"register subject {subject}", lambda client: client.register_schema(subject, schema), subject
-        )
-        if not isinstance(schema_id, int):
-            raise self._strange(f"register subject {subject}", schema_id)
-        self._schema_ids[subject, schema_text] = schema_id
-        return schema_id
+        found, with_versions = self._look_up(subject, schema_text)
+        if found is not None:
+            return found
+        if with_versions:
+            reasons = self._objections(subject, schema_text)
+            # Without reasons the registration is tried all the same: some registries give them only there.
+            if reasons:
+                raise self._incompatible(subject, "; ".join(reasons))
+        return self._register(subject, schema_text)
+
+    def check(self, subject: str, schema_text: str) -> None:
+        """Find out whether `register` would be refused; writes nothing.
+
+        Raises:
+            IncompatibleSchemaError: the subject's compatibility rule would refuse it.
+            RegistryError: the registry could not answer, or refused.
+        """
+        if self._remembered(subject, schema_text) is not None:
+            return
+        found, with_versions = self._look_up(subject, schema_text)
+        if found is None and with_versions:
+            reasons = self._objections(subject, schema_text)
+            if reasons is not None:
+                raise self._incompatible(subject, "; ".join(reasons) or "the registry gives no reason")
 
     def get(self, schema_id: int) -> str:
         """Return the text of the schema with this id, as the registry keeps it.
@@ -125,19 +191,115 @@ class Registry:
         """Close the connections; safe to call twice."""
         self._client.close()
 
+    def _remembered(self, subject: str, schema_text: str) -> int | None:
+        known = self._schema_ids.get((subject, schema_text))
+        if known is None and self._known is not None:
+            known = self._known.get(subject, schema_text)
+            if known is not None:
+                self._schema_ids[subject, schema_text] = known
+        return known
+
+    def _remember(self, subject: str, schema_text: str, schema_id: int) -> int:
+        self._schema_ids[subject, schema_text] = schema_id
+        if self._known is not None:
+            self._known.put(subject, schema_text, schema_id)
+        return schema_id
+
+    def _look_up(self, subject: str, schema_text: str) -> tuple[int | None, bool]:
+        """The schema's id, and whether the subject may hold any schema."""
+        what = f"look up subject {subject}"
+        schema = Schema(schema_text, "AVRO")
+        try:
+            answer = self._try(lambda client: client.lookup_schema(subject, schema).schema_id)
+        except SchemaRegistryError as error:
+            # A registry's own "not found" has its code; one without comes from some other server.
+            code: object = error.error_code
+            if error.http_status_code == _NOT_FOUND and isinstance(code, int) and code > 0:
+                return None, code != _UNKNOWN_SUBJECT
+            raise _registry_error(error, self.address, what) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, *_STRANGE_ANSWERS) as error:
+            raise _registry_error(error, self.address, what) from None
+        if not isinstance(answer, int):
+            raise self._strange(what, answer)
+        return self._remember(subject, schema_text, answer), True
+
+    def _register(self, subject: str, schema_text: str) -> int:
+        what = f"register subject {subject}"
+        schema = Schema(schema_text, "AVRO")
+        try:
+            answer = self._try(lambda client: client.register_schema(subject, schema))
+        except SchemaRegistryError as error:
+            if error.http_status_code != _CONFLICT:
+                raise _registry_error(error, self.address, what) from None
+            # Another process may have registered the same schema at the same moment.
+            found, _ = self._look_up(subject, schema_text)
+            if found is not None:
+                return found
+            raise self._incompatible(subject, str(error.error_message)) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, *_STRANGE_ANSWERS) as error:
+            raise _registry_error(error, self.address, what) from None
+        if not isinstance(answer, int):
+            raise self._strange(what, answer)
+        return self._remember(subject, schema_text, answer)
+
+    def _objections(self, subject: str, schema_text: str) -> list[str] | None:
+        """The registry's reasons against a schema; None when it has none, or can't be asked beforehand."""
+        if self.address.startswith("mock://"):
+            return None
+        body = {"schema": schema_text, "schemaType": "AVRO"}
+        # Some registries can be asked about one version only. Transitive rules are then found out at registering.
+        for versions in ("versions", "versions/latest"):
+            path = f"compatibility/subjects/{quote(subject, safe='')}/{versions}?verbose=true"
+            answer = self._if_answered(f"check subject {subject}", partial(_post, path=path, body=body))
+            match answer:
+                case {"is_compatible": True}:
+                    return None
+                case {"is_compatible": False, "messages": [*messages]}:
+                    # The whole text of the former schema is no reason.
+                    return [text for text in map(str, messages) if not text.startswith(("{oldSchema:", "oldSchema:"))]
+                case {"is_compatible": False}:
+                    return []
+        return None
+
+    def _rule(self, subject: str) -> str | None:
+        for path in (f"config/{quote(subject, safe='')}?defaultToGlobal=true", "config"):
+            match self._if_answered(f"ask for the rule of {subject}", partial(_get, path=path)):
+                case {"compatibilityLevel": str(rule)}:
+                    return rule
+        return None
+
+    def _incompatible(self, subject: str, reason: str) -> IncompatibleSchemaError:
+        try:
+            rule = self._rule(subject)
+        except RegistryError:
+            # What refused the schema must be told, whether or not its rule can be.
+            rule = None
+        by = f"its rule {rule}" if rule else "its compatibility rule"
+        message = f"schema registry {self.address}: subject {subject} refuses the schema by {by}: {reason}"
+        return IncompatibleSchemaError(message, subject=subject, rule=rule, reason=reason)
+
     def _strange(self, what: str, answer: object) -> RegistryError:
         # The library hands on what is missing in an answer as None.
         message = f"schema registry {self.address}: {what}: unintelligible answer ({type(answer).__name__})"
         return RegistryError(message, retriable=False)
 
-    def _ask(self, what: str, request: Callable[[SchemaRegistryClient], T], subject: str | None = None) -> T:
+    def _ask(self, what: str, request: Callable[[SchemaRegistryClient], T]) -> T:
         try:
-            return self._send(request)
+            return self._try(request)
         except (SchemaRegistryError, httpx2.HTTPError, httpx2.InvalidURL, *_STRANGE_ANSWERS) as error:
             # "from None": the library's message may quote the url, with what was in it.
-            raise _registry_error(error, self.address, what, subject) from None
+            raise _registry_error(error, self.address, what) from None
 
-    def _send(self, request: Callable[[SchemaRegistryClient], T]) -> T:
+    def _if_answered(self, what: str, request: Callable[[SchemaRegistryClient], object]) -> object:
+        """What the registry answers; None when it does not offer that, or not to us."""
+        try:
+            return self._ask(what, request)
+        except RegistryError as error:
+            if error.retriable:
+                raise
+            return None
+
+    def _try(self, request: Callable[[SchemaRegistryClient], T]) -> T:
         client = self._client
         try:
             return request(client)
@@ -156,10 +318,8 @@ class Registry:
     def _connect(self) -> SchemaRegistryClient:
         conf: dict[str, object] = {"url": self.address, "timeout": self._timeout_s, "max.retries": 0}
         if self._auth is not None:
-            username, password = self._auth() if callable(self._auth) else self._auth
-            if ":" in username:
-                raise RegistryError(f"schema registry {self.address}: a user name may hold no colon", retriable=False)
-            conf["basic.auth.user.info"] = f"{username}:{password}"
+            conf |= identity_properties(self._auth() if callable(self._auth) else self._auth, self.address)
+        conf |= self._tls.properties()
         try:
             return SchemaRegistryClient.new_client(conf)
         except (ValueError, TypeError, OSError):
@@ -168,35 +328,41 @@ class Registry:
             raise RegistryError(message, retriable=False) from None
 
 
-def _registry_error(error: Exception, address: str, what: str, subject: str | None) -> RegistryError:
+def _post(client: SchemaRegistryClient, path: str, body: dict[str, Any]) -> object:
+    # The client's own check asks for the reasons, and throws them away.
+    return client._rest_client.post(path, body)  # noqa: SLF001
+
+
+def _get(client: SchemaRegistryClient, path: str) -> object:
+    # The client's own question does not fall back to the global rule.
+    return client._rest_client.get(path)  # noqa: SLF001
+
+
+def _registry_error(error: Exception, address: str, what: str) -> RegistryError:
     """Return our error for one of the library's: the table of what may be tried again."""
     at = f"schema registry {address}: {what}"
     if isinstance(error, SchemaRegistryError):
-        status, reason = error.http_status_code, str(error.error_message)
-        if status == _CONFLICT and subject is not None:
-            message = f"{at}: incompatible with the versions before it: {reason}"
-            return IncompatibleSchemaError(message, subject=subject, reason=reason)
-        meaning = _MEANINGS.get(status, "failed")
-        message = f"{at}: {meaning} (HTTP {status}, code {error.error_code}): {reason}"
-        return RegistryError(message, retriable=status in _RETRIABLE_STATUS)
+        status = error.http_status_code
+        said = f"(HTTP {status}, code {error.error_code}): {error.error_message}"
+        if status in _REFUSALS:
+            return RegistryAccessError(f"{at}: {_REFUSALS[status]} {said}")
+        return RegistryError(f"{at}: {_MEANINGS.get(status, 'failed')} {said}", retriable=status in _RETRIABLE_STATUS)
     if isinstance(error, httpx2.TimeoutException):
         return RegistryError(f"{at}: no answer in time", retriable=True)
     if isinstance(error, httpx2.TransportError):
+        problem = _tls_problem(error)
+        if problem is not None:
+            return RegistryAccessError(f"{at}: {problem}")
         return RegistryError(f"{at}: no connection ({type(error).__name__})", retriable=True)
     return RegistryError(f"{at}: unintelligible answer ({type(error).__name__})", retriable=False)
 
 
-def _split_credentials(url: str) -> tuple[str, Credentials | None]:
-    """Return the addresses without user and password, and the first ones found.
-
-    They go to the client apart from the url, since HTTP clients log the urls they ask.
-    """
-    bare, found = [], None
-    for one in url.split(","):
-        parts = urlsplit(one.strip())
-        userinfo, _, host = parts.netloc.rpartition("@")
-        if userinfo and found is None:
-            username, _, password = userinfo.partition(":")
-            found = unquote(username), unquote(password)
-        bare.append(urlunsplit((parts.scheme, host, parts.path, "", "")))
-    return ",".join(bare), found
+def _tls_problem(error: BaseException) -> str | None:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not accepted: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError) and not isinstance(cause, _WITHOUT_CAUSE):
+            return f"no TLS connection: {(cause.reason or 'unknown reason').replace('_', ' ').lower()}"
+        cause = cause.__cause__ or cause.__context__
+    return None

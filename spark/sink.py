@@ -10,15 +10,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from bridge import registration
 from bridge.config import BridgeConfig
-from bridge.connections import asking_registry
+from bridge.connections import asking_registry_midway
 from bridge.control import Begin
 from bridge.encoding import POSITION_HEADER
 from bridge.errors import BridgeError
 from bridge.lane_publisher import LanePublisher
 from bridge.publishing import LaneTask
-from schemas import subjects, wire_format
-from schemas.subjects import Subject
+from schemas import wire_format
+from schemas.subjects import Part
 from spark import rows, worker
 
 
@@ -95,8 +96,8 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
                     continue
                 if not key_header:
                     # With the first change: a lane that has none need not reach the registry.
-                    key_header = self._header(subjects.key_subject(topic), begin.key_schema)
-                    value_header = self._header(subjects.value_subject(topic), begin.value_schema)
+                    key_header = self._header(topic, "key", begin.key_schema)
+                    value_header = self._header(topic, "value", begin.value_schema)
                 publisher.publish(
                     topic,
                     key_header + key,
@@ -108,8 +109,11 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
             raise BridgeError(f"{task}: the input partition ends without its end row; nothing of it is committed")
         publisher.finish()
 
-    def _header(self, subject: Subject, avro_schema: str) -> bytes:
-        schema_id = asking_registry(lambda: worker.registry(self._config).register(subject, avro_schema))
+    def _header(self, topic: str, part: Part, avro_schema: str) -> bytes:
+        settings = self._config.registry
+        schema_id = asking_registry_midway(
+            lambda: registration.schema_id(worker.registry(self._config), settings, topic, part, avro_schema)
+        )
         return wire_format.header(schema_id)
 
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from pyspark import SparkFiles, TaskContext
 
 from bridge.adapters.change_log import ChangeLog, LogReader
 from bridge.adapters.kafka import CommittedReader, TransactionalProducer
@@ -22,12 +25,14 @@ from bridge.model.changes import LogLayout
 from bridge.model.streams import StreamSet, lane_range
 from bridge.model.times import UnixMillis
 from bridge.publishing import transactional_id
+from bridge.shared_ids import SharedIds
 from schemas.envelope import TableCodec
 
 if TYPE_CHECKING:
     from schemas.registry import Registry
 
 _PROGRESS_TIMEOUT_S: Final = 60.0
+_IDS_FOLDER: Final = ".scylla-cdc-bridge-schema-ids"
 
 _logs: dict[str, ChangeLog] = {}
 _tables: dict[tuple[str, str, str], CapturedTable] = {}
@@ -131,12 +136,19 @@ def drop_publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -
 
 
 def registry(config: BridgeConfig) -> Registry:
-    """This process's registry client; it remembers what is registered."""
+    """This process's registry client; it remembers what is registered, with the other processes of this executor."""
     # Imported here because it is a fifth of a worker's start, and only lanes with changes need it.
     from bridge.connections import make_registry
 
     settings = config.registry
     name = settings.model_dump_json()
     if name not in _registries:
-        _registries[name] = make_registry(settings)
+        _registries[name] = make_registry(settings, _shared_ids(str(settings.url)))
     return _registries[name]
+
+
+def _shared_ids(url: str) -> SharedIds | None:
+    """The executor's own folder of known ids: a fresh worker need not find the registry up for what others know."""
+    if TaskContext.get() is None:
+        return None
+    return SharedIds(Path(SparkFiles.getRootDirectory()).resolve() / _IDS_FOLDER, url)

@@ -20,7 +20,8 @@ from bridge.errors import BridgeError, ConfigError, DataLossError, RetriableErro
 from bridge.model.cursors import Cursor, LaneProgress, Layout
 from bridge.model.times import UnixMillis
 from bridge.status import ProgressSource
-from schemas.errors import RegistryError, UnsupportedTypeError
+from schemas.errors import IncompatibleSchemaError, RegistryError, UnsupportedTypeError
+from schemas.registry import Registry
 from tests.unit.schemas.example_tables import table
 
 CONFIG = """\
@@ -269,6 +270,38 @@ class TestConsume:
         assert words in capsys.readouterr().err
 
 
+class TestSchemas:
+    @pytest.fixture(autouse=True)
+    def registry(self, monkeypatch: pytest.MonkeyPatch) -> Registry:
+        log = SimpleNamespace(check_captured=lambda keyspace, name: table({"pk": "int"}, keyspace=keyspace, name=name))
+        monkeypatch.setattr(commands, "open_scylla", lambda *_, **__: SimpleNamespace(close=lambda: None))
+        monkeypatch.setattr(commands, "ChangeLog", lambda _: log)
+        registry = Registry("mock://schemas-command")
+        monkeypatch.setattr(commands, "open_registry", lambda *_, **__: registry)
+        return registry
+
+    def test_printed(self, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """Each table's schemas are printed with their subjects, or as documents for programs; all tables or one."""
+        assert _main("schemas", "-c", config) == 0
+        headings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")]
+        assert headings[0] == "# shop.orders, keys; subject shop.orders-key"
+        assert [line.rpartition(" ")[2] for line in headings[1:]] == ["shop.orders-value", "lines-key", "lines-value"]
+        assert _main("schemas", "-c", config, "shop.lines", "--json") == 0
+        documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [document["subject"] for document in documents] == ["lines-key", "lines-value"]
+        assert json.loads(documents[0]["schema"])["name"] == "Key"
+        assert _main("schemas", "-c", config, "shop.other") == 2
+
+    def test_registered(self, config: str, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+        """Asked to, the command registers them and says their ids."""
+        assert _main("schemas", "-c", config, "shop.lines", "--json", "--register") == 0
+        documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        for document in documents:
+            assert registry.require(document["subject"], document["schema"]) == document["id"]
+        assert _main("schemas", "-c", config, "shop.lines", "--register") == 0
+        assert capsys.readouterr().out.splitlines()[0] == f"lines-key: id {documents[0]['id']}"
+
+
 class TestDelegated:
     def test_local(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """`local` is done by its own module, with its own arguments."""
@@ -305,7 +338,7 @@ class TestPreflight:
             return open_one
 
         session = SimpleNamespace(node_count=3, address="a:1", close=lambda: None)
-        registry = SimpleNamespace(address="http://a", close=lambda: None)
+        registry = Registry("mock://preflight")
         monkeypatch.setattr(preflight, "open_scylla", opening(answers.get("scylla", session)))
         monkeypatch.setattr(preflight, "open_kafka", opening(answers.get("kafka", object())))
         monkeypatch.setattr(preflight, "open_registry", opening(answers.get("registry", registry)))
@@ -347,6 +380,28 @@ class TestPreflight:
         assert lines == [
             "no table orders", "CQL type new_type of column 'v' of table t is not supported", "no Kafka", "no registry",
         ]  # fmt: skip
+
+    def test_schemas(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Schemas that the registry will not take, or does not hold, are told by table beforehand; none is written."""
+        registry = Registry("mock://preflight-schemas")
+        self._servers(monkeypatch, registry=registry)
+        asked: list[str] = []
+
+        def check(subject: str, _text: str) -> None:
+            asked.append(subject)
+            if subject == "lines-value":
+                raise IncompatibleSchemaError("no", subject=subject, rule="FULL", reason="no")
+
+        monkeypatch.setattr(registry, "check", check)
+        with pytest.raises(StartupError, match=r"^shop.lines: no$"):
+            preflight.check(settings, report=lambda _: None)
+        assert asked == ["shop.orders-key", "shop.orders-value", "lines-key", "lines-value"]
+        manual = settings.model_copy(update={"registry": settings.registry.model_copy(update={"auto_register": False})})
+        with pytest.raises(StartupError) as caught:
+            preflight.check(manual, report=lambda _: None)
+        assert [line.partition(" ")[0] for line in str(caught.value).splitlines()] == ["shop.orders:"] * 2 + [
+            "shop.lines:"
+        ] * 2
 
     def test_one_patience_for_all(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
         """The servers share one patience, so that three that are down do not take three times as long."""

@@ -57,6 +57,11 @@ def test_topics() -> None:
         ("scylla.contact_points", ["10.0.0.1:0"], "is not host:port"),
         ("scylla.username", "someone", "go together"),
         ("registry.username", "someone", "go together"),
+        ("registry.token", "hunter2", "a secret can't stand in the file"),
+        ("registry.logical_cluster", "lsrc-1", "go with a `token`"),
+        ("registry.ca_file", "ca.pem", "begins with https://"),
+        ("registry.client_key_file", "key.pem", "go with `client_certificate_file`"),
+        ("registry.subject_name_strategy", "Topic", "'TopicName', 'RecordName' or 'TopicRecordName'"),
         ("kafka.properties", {"transactional.id": "mine"}, "exactly-once depends on it"),
         ("kafka.properties", {"sasl.password": "hunter2"}, "can't stand in the file"),
         ("reading.start", "2026-01-31T12:00:00", "UTC offset"),
@@ -71,6 +76,22 @@ def test_refused(path: str, value: object, words: str) -> None:
         validate(_with(path, value))
     assert words in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_one_identity() -> None:
+    """A registry gets a user and password or a token, not both."""
+    both = {"username": "u", "password": {"env": "A"}, "token": {"env": "B"}}
+    with pytest.raises(ValidationError, match="not both"):
+        validate({**SMALLEST, "registry": {"url": "http://a", **both}})
+
+
+def test_subjects() -> None:
+    """One strategy names all subjects; keys and values may have one of their own."""
+    record = '{"type":"record","name":"a.R","fields":[]}'
+    config = validate(_with("registry.subject_name_strategy", "RecordName"))
+    assert [config.registry.subject_of("t", part, record) for part in ("key", "value")] == ["a.R", "a.R"]
+    config = validate(_with("registry.value_subject_name_strategy", "TopicRecordName"))
+    assert [config.registry.subject_of("t", part, record) for part in ("key", "value")] == ["t-key", "t-a.R"]
 
 
 def test_frozen() -> None:

@@ -31,14 +31,22 @@ def test_example_loads(tmp_path: Path) -> None:
     assert config == validate(required)
 
 
-def test_every_setting_uncommented_loads(tmp_path: Path) -> None:
+_EITHER = {"username", "password"}, {"token", "logical_cluster", "identity_pool"}
+"""Settings of the registry of which only the ones or the others can be given."""
+
+
+@pytest.mark.parametrize("left_out", _EITHER)
+def test_every_setting_uncommented_loads(tmp_path: Path, left_out: set[str]) -> None:
     """Each setting of the example is right as it stands, and each setting is there."""
     names = {path.rpartition(".")[2] for path in catalog_of().settings}
     text = re.sub(rf"^( *)# (?=(?:{'|'.join(names)}): )", r"\1", example_yaml(), flags=re.MULTILINE)
+    before, registry, after = re.split(r"(^registry:\n(?:  .*\n)+)", text, flags=re.MULTILINE)
+    registry = re.sub(rf"^  (?={'|'.join(left_out)}: )", "  # ", registry.replace("http://", "https://"), flags=re.M)
     path = tmp_path / "bridge.yaml"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(before + registry + after, encoding="utf-8")
     config = load(path)
     assert config.scylla.password is not None
+    assert (config.registry.token is None) == ("token" in left_out)
     assert config.tables[0].lanes == 4
     for path_of in catalog_of().settings:
         name = path_of.rpartition(".")[2]

@@ -4,7 +4,15 @@ import pickle
 
 import pytest
 
-from schemas.errors import CellError, IncompatibleSchemaError, RegistryError, SchemaError, UnsupportedTypeError
+from schemas.errors import (
+    CellError,
+    IncompatibleSchemaError,
+    RegistryAccessError,
+    RegistryError,
+    SchemaError,
+    UnregisteredSchemaError,
+    UnsupportedTypeError,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,7 +22,9 @@ from schemas.errors import CellError, IncompatibleSchemaError, RegistryError, Sc
         CellError("int", "is null", None),
         UnsupportedTypeError("list<int>", table="ks.t", column="v"),
         RegistryError("no answer", retriable=True),
-        IncompatibleSchemaError("refused", subject="t-value", reason="no default"),
+        IncompatibleSchemaError("refused", subject="t-value", rule="FULL", reason="no default"),
+        RegistryAccessError("refused"),
+        UnregisteredSchemaError("not there", subject="t-value"),
     ],
 )
 def test_pickling(error: SchemaError) -> None:

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import FramingError
-from schemas.subjects import key_subject, value_subject
 from schemas.wire_format import frame, header, unframe
 
 
@@ -33,9 +32,3 @@ def test_bad_message(message: bytes, reason: str) -> None:
     """A message in another format is refused with what was found."""
     with pytest.raises(FramingError, match=reason):
         unframe(message)
-
-
-def test_subjects() -> None:
-    """Subjects are the topic's name with -key and -value."""
-    assert key_subject("ks.t") == "ks.t-key"
-    assert value_subject("ks.t") == "ks.t-value"
