@@ -328,8 +328,8 @@ class OutputSettings(_Model):
     shape: Shape = Field(
         "delta",
         description="Form of the values: `delta` is the change itself; `full` adds the row before and after it from "
-        "the log's images; `debezium` is before, after, op and source as Debezium's connectors give them; `flat` is the "
-        "row's columns with a few `__` fields.",
+        "the log's images; `debezium` is before, after, op and source as Debezium's connectors give them; `flat` is "
+        "the row's columns with a few `__` fields.",
     )
     decimals: Literal["record", "string", "double"] = Field(
         "record", description="decimal and varint as scale and bytes (exact), as text (exact), or as doubles (rounded)."

@@ -14,7 +14,6 @@ from bridge.model.times import UnixMillis, micros_of
 from bridge.placement import placement
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError
-from schemas.operations import symbol_of
 
 POSITION_HEADER: Final = "cdc.position"
 """Name of the record header that holds a change's position."""
@@ -137,21 +136,21 @@ class GroupEncoder:
 
     def _formed(self, change: Change, key: bytes, value: bytes, position: bytes) -> Iterator[EncodedChange]:
         form, row = self._form, change.row
-        headers = self._headers(change.operation, position)
+        headers = self._headers(change, position)
         place = None
         if form.primary_key:
             place = placement(key)
-            key = self._codec.encode_primary_key(row, operation=change.operation)
+            key = self._codec.encode_primary_key(row, change.operation, change.range_end)
         tombstone = form.tombstones and change.operation in self._clears_key
         yield EncodedChange(key, value, position, change.last_in_group and not tombstone, headers, place)
         if tombstone:
             yield EncodedChange(key, None, position, change.last_in_group, headers, place)
 
-    def _headers(self, operation: int, position: bytes) -> str | None:
+    def _headers(self, change: Change, position: bytes) -> str | None:
         form = self._form
         headers: dict[str, str] = {}
         if form.operation:
-            headers[OPERATION_HEADER] = symbol_of(operation)
+            headers[OPERATION_HEADER] = self._codec.symbol(change.row, change.operation, change.range_end)
         if form.timestamp:
             headers[TIMESTAMP_HEADER] = str(micros_of(position[16:32]))
         if form.table:

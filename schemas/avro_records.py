@@ -12,7 +12,7 @@ from typing import Final
 
 from schemas.avro_names import avro_name
 from schemas.avro_types import AvroTypes, unit
-from schemas.errors import UnsupportedTypeError
+from schemas.errors import OutputError, UnsupportedTypeError
 from schemas.output import OutputOptions
 from schemas.table_schema import Column, TableSchema
 
@@ -58,6 +58,10 @@ class Records:
         """The partition key columns in order, none nullable."""
         return [self._field(column, self._type(column)) for column in self._table.partition_key]
 
+    def primary_key_fields(self) -> list[object]:
+        """The partition key columns, then the clustering columns, nullable."""
+        return self.partition_key_fields() + self._clustering_fields(with_order=True)
+
     def operation(self) -> object:
         """The field ``op``."""
         return {
@@ -73,11 +77,10 @@ class Records:
 
     def primary_key(self) -> object:
         """The field ``key``: partition key columns, then clustering columns, nullable."""
-        fields = self.partition_key_fields() + self._clustering_fields(with_order=True)
         return {
             "name": "key",
             "doc": "The primary key; clustering columns are null where the change carries none.",
-            "type": {"name": PRIMARY_KEY, "type": "record", "fields": fields},
+            "type": {"name": PRIMARY_KEY, "type": "record", "fields": self.primary_key_fields()},
         }
 
     def range(self) -> list[object]:
@@ -143,6 +146,25 @@ class Records:
             {**_nullable("after", ROW), "doc": f"The row after the change; null without a post-image. {kinds}"},
             _names("after_empty", f"CQL names of columns of `after` {_EMPTY_DOC}"),
         ]
+
+    def whole_row(self, name: str) -> object:
+        """A record of all columns, keys first, by a name of its own."""
+        return {"name": name, "type": "record", "fields": self.whole_row_fields(frozenset())}
+
+    def whole_row_fields(self, reserved: frozenset[str]) -> list[object]:
+        """All columns, keys first: the partition key is never null.
+
+        Raises:
+            OutputError: a column's name is among the `reserved` ones.
+        """
+        for column in self._table.columns:
+            if avro_name(column.name) in reserved:
+                raise OutputError(
+                    f"table {self._table.full_name}: column {column.name!r} is named like a field of this output "
+                    "shape; choose another shape"
+                )
+        values = [self._nullable(column, self._type(column)) for column in self._table.values]
+        return [*self.primary_key_fields(), *values]
 
     def source(self) -> object:
         """The field ``source``."""

@@ -55,15 +55,19 @@ _ATTRIBUTE_ORDER: Final = {
 def key_schema(table: TableSchema, output: OutputOptions = DEFAULT_OUTPUT) -> dict[str, object]:
     """Return the schema of the record key: the partition key columns in order, none nullable.
 
+    With `OutputOptions.key` "primary_key" the clustering columns follow, nullable.
+
     Raises:
         UnsupportedTypeError: names the table, the column and the type.
     """
+    records = Records(table, output)
+    is_primary = output.key == "primary_key"
     return {
         "name": "Key",
         "namespace": namespace(table.keyspace, table.name),
-        "doc": f"The partition key of a row of the ScyllaDB table {table.full_name}.",
+        "doc": f"The {'primary' if is_primary else 'partition'} key of a row of the ScyllaDB table {table.full_name}.",
         "type": "record",
-        "fields": Records(table, output).partition_key_fields(),
+        "fields": records.primary_key_fields() if is_primary else records.partition_key_fields(),
     }
 
 

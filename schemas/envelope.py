@@ -102,10 +102,12 @@ class TableCodec:
         range_end: LogRow | None = None,
         before: LogRow | None = None,
         after: LogRow | None = None,
+        more: Sequence[LogRow] = (),
     ) -> tuple[bytes, bytes]:
         """Return the unframed Avro bodies of the record's key and value, in that order.
 
-        The key holds the columns of the partition key, the value the change that the rows describe.
+        The key holds the columns of the partition key (see `encode_primary_key` for the other form), the value
+        the change that the rows describe.
         All rows are raw cells in the order of `log_columns`.
 
         Args:
@@ -116,6 +118,8 @@ class TableCodec:
             range_end: the end row of a range delete (``cdc$operation`` 7 or 8).
             before: the pre-image (0) of the same row in the group; the shape `delta` does not look at it.
             after: the post-image (9), likewise.
+            more: further deltas of the same row in the group; only for shapes that describe rows
+                (`schemas.output.OutputOptions.by_row`).
 
         Raises:
             CellError: a cell is malformed, contradicts another one of its column, or is one of the
@@ -129,11 +133,21 @@ class TableCodec:
             except DECLINED:
                 pass  # And out of the handler, so that the reference's errors stand alone.
         return self._reference.encode(
-            LogChange(row, operation, generation_ms, last_in_group, range_end, before, after)
+            LogChange(row, operation, generation_ms, last_in_group, range_end, before, after, more)
+        )
+
+    def symbol(self, row: LogRow, operation: int, range_end: LogRow | None = None) -> str:
+        """Return the symbol of ``op`` for a change, see `encode`."""
+        return self._reference.symbol(LogChange(row, operation, 0, last_in_group=False, range_end=range_end))
+
+    def encode_primary_key(self, row: LogRow, operation: int, range_end: LogRow | None = None) -> bytes:
+        """Return the body of a key of the primary key columns, see `encode` and `OutputOptions.key`."""
+        return self._reference.encode_primary_key(
+            LogChange(row, operation, 0, last_in_group=False, range_end=range_end)
         )
 
     def encode_key(self, row: LogRow) -> bytes:
-        """Return the key alone, see `encode`; not needed where the value is encoded as well."""
+        """Return a key of the partition key columns alone, see `encode`."""
         try:
             return self._encode_key(row)
         except DECLINED:

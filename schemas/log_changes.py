@@ -7,17 +7,18 @@ the set of the elements that were deleted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from schemas.avro_names import avro_name
 from schemas.avro_types import cell_name, change_name, full_name
 from schemas.cells import decoder, field_cells
-from schemas.scalar_cells import Decoder
 from schemas.cql_types import ListType, NativeType, UdtType, is_multi_cell
 from schemas.errors import CellError
 from schemas.log_cells import LogCell, LogFormat, LogRow
 from schemas.log_columns import deleted_elements, deleted_elements_type, deleted_flag, value_type
+from schemas.scalar_cells import Decoder
 from schemas.table_schema import Column
 
 Branch: TypeAlias = tuple[str, object]
@@ -43,6 +44,9 @@ class ColumnReader(Protocol):
 
     def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
         """Return whether an image says what the value is, and the value; `empty` as in `change`."""
+
+    def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
+        """Return whether deltas of one row that touch the column say what its value is then, and the value."""
 
 
 def column_reader(column: Column, log: LogFormat) -> ColumnReader:
@@ -142,6 +146,10 @@ class CellColumn:
         known, value = self.cells.image(row, empty)
         return known, None if value is None else (self.cells.plain, value)
 
+    def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
+        """See `ColumnReader`: it is the last one's value."""
+        return self.image(rows[-1], empty)
+
 
 @dataclass(frozen=True, slots=True)
 class CollectionColumn:
@@ -192,6 +200,20 @@ class CollectionColumn:
             return known, None
         assert isinstance(value, list)
         return known, (self.cells.plain, [one["value"] for one in value] if self.is_list else value)
+
+    def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
+        """See `ColumnReader`: known where the first one clears it and nothing is removed afterwards."""
+        cells = self.cells
+        if not cells.is_deleted(rows[0]) or any(row[self.removed.index] is not None for row in rows):
+            return False, None
+        added: list[object] = []
+        for row in rows:
+            raw = row[cells.value.index]
+            if raw is not None:
+                found = cells.value.value(raw)
+                assert isinstance(found, list)
+                added += [one["value"] for one in found] if self.is_list else found
+        return True, (cells.plain, added) if added else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,3 +315,16 @@ class UdtColumn:
         """See `ColumnReader`."""
         known, value = self.cells.image(row, empty)
         return known, None if value is None else (self.cells.plain, value)
+
+    def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
+        """See `ColumnReader`: known where the first one clears it."""
+        cells = self.cells
+        if not cells.is_deleted(rows[0]):
+            return False, None
+        fields: dict[str, object] = {}
+        for row in rows:
+            written = self._written(row[cells.value.index])
+            for one, value in zip(self.fields, written, strict=True):
+                if value is not None:
+                    fields[one.field] = one.plain, self._value(one, value)
+        return True, (cells.plain, fields) if fields else None

@@ -17,7 +17,6 @@ from schemas.log_cells import KeyCell, LogFormat, LogRow
 from schemas.log_changes import Branch, ColumnReader, column_reader
 from schemas.log_columns import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME, TTL
 from schemas.operations import (
-
     RANGE_DELETE,
     RANGE_ENDS,
     RANGE_STARTS,
@@ -45,6 +44,7 @@ class LogChange:
         range_end: the end row of a range delete.
         before: the pre-image of the same row, if there is one.
         after: the post-image of the same row, if there is one.
+        more: further deltas of the same row in its group, where these are joined into one change.
     """
 
     row: LogRow
@@ -54,6 +54,7 @@ class LogChange:
     range_end: LogRow | None = None
     before: LogRow | None = None
     after: LogRow | None = None
+    more: Sequence[LogRow] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,9 @@ NO_IMAGE: Final = Image(None, [], [])
 class LogRecords:
     """Reads the changes of one table; immutable once made, threads may share it.
 
+    Attributes:
+        job: the job's name.
+
     Methods raise CellError for a malformed cell, naming its column, and OperationError for a row
     whose operation and cells contradict each other.
     """
@@ -87,6 +91,8 @@ class LogRecords:
         """Resolve everything that does not depend on a row; see `schemas.envelope.TableCodec`."""
         space = namespace(table.keyspace, table.name)
         log = LogFormat(positions, space, output)
+        self.job = output.name
+        self._space = space
         self._keys_only = keys_only
         self._columns_branch, self._row_branch = f"{space}.{COLUMNS}", f"{space}.{ROW}"
         self._range_branch, self._bound_branch = f"{space}.{RANGE}", f"{space}.{BOUND}"
@@ -203,14 +209,39 @@ class LogRecords:
         record: dict[str, object] = {}
         unknown: list[str] = []
         empty: list[str] = []
-        readers = self._values if not self._statics else self._statics if symbol == STATIC_UPDATE else self._regulars
-        for one in readers:
+        for one in self._of_row(symbol):
             known, value = one.image(row, empty)
             if value is not None:
                 record[one.field] = value
             if not known and value is None:
                 unknown.append(one.column)
         return Image((self._row_branch, record), unknown, empty)
+
+    def outcome(self, change: LogChange, symbol: str) -> Image:
+        """Return what is known of the row after the change: its post-image, or what pre-image and deltas give."""
+        if change.after is not None:
+            return self.after(change, symbol)
+        before = self.before(change, symbol)
+        earlier = self.columns_of(before)
+        deltas = (change.row, *change.more)
+        record: dict[str, object] = {}
+        unknown: list[str] = []
+        empty: list[str] = []
+        for one in self._of_row(symbol):
+            touching = [row for row in deltas if one.touched(row)]
+            known, value = one.outcome(touching, empty) if touching else (False, None)
+            if not touching and before.row is not None and one.column not in before.unknown:
+                known, value = True, earlier.get(one.field)
+                empty += [one.column] if one.column in before.empty else []
+            if value is not None:
+                record[one.field] = value
+            elif not known and one.column not in empty:
+                unknown.append(one.column)
+        return Image((self._row_branch, record), unknown, empty)
+
+    def _of_row(self, symbol: str) -> Sequence[ColumnReader]:
+        """Return the columns that a row of the change's kind has."""
+        return self._values if not self._statics else self._statics if symbol == STATIC_UPDATE else self._regulars
 
     @staticmethod
     def _require_same(row: LogRow, other: LogRow, keys: Sequence[KeyCell], what: str) -> None:
@@ -222,6 +253,22 @@ class LogRecords:
         """Return the field ``ttl``."""
         ttl = row[self._ttl.index]
         return None if ttl is None else ("long", self._ttl.value(ttl))
+
+    def ttl_of(self, change: LogChange) -> Branch | None:
+        """Return the TTL that all of the change's deltas have; None where they differ or have none."""
+        found = [self.ttl(row) for row in (change.row, *change.more)]
+        return found[0] if all(one == found[0] for one in found) else None
+
+    def whole_row(self, name: str, key: dict[str, object], row: Image) -> Branch:
+        """Return the record of a row with its key, for a union; `name` is the record's."""
+        return f"{self._space}.{name}", {**key, **self.columns_of(row)}
+
+    @staticmethod
+    def columns_of(row: Image) -> dict[str, object]:
+        """Return the static and regular columns that a row holds."""
+        columns = {} if row.row is None else row.row[1]
+        assert isinstance(columns, dict)
+        return columns
 
     def source(self, change: LogChange) -> dict[str, object]:
         """Return the field ``source``."""

@@ -7,6 +7,8 @@ tests hold the two against each other.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from schemas.avro_schema import key_schema, value_schema
 from schemas.codec import compile_writer
 from schemas.log_cells import LogRow
@@ -19,7 +21,7 @@ from schemas.table_schema import TableSchema
 class ReferenceEncoder:
     """Encodes the changes of one table; immutable once made, threads may share it."""
 
-    __slots__ = ("_records", "_shape", "_write_key", "_write_value")
+    __slots__ = ("_records", "_shape", "_write_key", "_write_primary_key", "_write_value")
 
     def __init__(
         self,
@@ -42,7 +44,8 @@ class ReferenceEncoder:
             OutputError: there is no such shape.
         """
         self._shape = shape_of(output)
-        self._write_key = compile_writer(key_schema(table, output))
+        self._write_key = compile_writer(key_schema(table, replace(output, key="partition_key")))
+        self._write_primary_key = compile_writer(key_schema(table, replace(output, key="primary_key")))
         self._write_value = compile_writer(value_schema(table, output))
         self._records = LogRecords(table, positions, output, keys_only=keys_only)
 
@@ -51,5 +54,13 @@ class ReferenceEncoder:
         return self.encode_key(change.row), self._write_value(self._shape.value(self._records, change))
 
     def encode_key(self, row: LogRow) -> bytes:
-        """Return the body of the record's key."""
+        """Return the body of a key of the partition key columns."""
         return self._write_key(self._records.partition_key(row))
+
+    def encode_primary_key(self, change: LogChange) -> bytes:
+        """Return the body of a key of the primary key columns; a clustering column that is "empty" reads as null."""
+        return self._write_primary_key(self._records.primary_key(change, self.symbol(change), []))
+
+    def symbol(self, change: LogChange) -> str:
+        """Return the symbol of ``op``."""
+        return self._records.symbol(change)

@@ -19,7 +19,7 @@ from bridge.encoding import POSITION_BYTES, POSITION_HEADER
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
 from schemas.avro_names import avro_name
-from schemas.avro_schema import ENVELOPE_VERSION
+from schemas.avro_records import ENVELOPE_VERSION
 from schemas.cells import decoder
 from schemas.codec import Reader, compile_reader
 from schemas.cql_types import NativeType

@@ -13,7 +13,7 @@ from schemas.avro_records import Records
 from schemas.errors import OutputError
 from schemas.log_records import LogChange, LogRecords
 from schemas.output import OutputOptions
-from schemas.shapes import delta, full
+from schemas.shapes import debezium, delta, flat, full
 from schemas.table_schema import TableSchema
 
 
@@ -29,14 +29,14 @@ class Shape(Protocol):
         """Return the values of the fields."""
 
 
-_SHAPES: Final[dict[str, Shape]] = {"delta": delta, "full": full}
+_SHAPES: Final[dict[str, Shape]] = {"delta": delta, "full": full, "debezium": debezium, "flat": flat}
 
 
 def shape_of(output: OutputOptions) -> Shape:
     """Return the wanted shape.
 
     Raises:
-        OutputError: there is no such shape yet.
+        OutputError: there is no such shape.
     """
     shape = _SHAPES.get(output.shape)
     if shape is None:

@@ -1,0 +1,161 @@
+"""The shape ``debezium``: what Debezium's connectors write and its transforms expect.
+
+Each change of a row is ``{before, after, source, op, ts_ms, ...}``. `before` and `after` are whole rows, keys
+included. They come from the log's images: the post-image is the row after the change; without one, `after` is what
+pre-image and change tell, and ``source.unavailable`` names the columns that nobody told, which read as null. `before`
+is null without a pre-image, but for deletes, where it holds the key.
+
+| ScyllaDB | op |
+|---|---|
+| insert | c |
+| update, static update | u |
+| delete or expiry of a row, a partition or a range | d |
+
+`ts_ms` is the write's time, as ``source.ts_ms`` is: the bridge has no clock where it encodes, so that a replay gives
+the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from schemas.avro_records import ENVELOPE_VERSION, Records
+from schemas.errors import OperationError
+from schemas.log_records import LogChange, LogRecords
+from schemas.operations import RANGE_DELETE, WITH_COLUMNS
+
+_OPS: Final = {
+    "insert": "c",
+    "update": "u",
+    "static_update": "u",
+    "row_delete": "d",
+    "partition_delete": "d",
+    RANGE_DELETE: "d",
+    "row_expiry": "d",
+    "partition_expiry": "d",
+}
+_CONNECTOR: Final = "scylla"
+
+
+def fields(records: Records) -> list[object]:
+    """Return the fields of the value's schema, in order."""
+    value = records.whole_row("Value")
+    return [
+        {"name": "before", "type": ["null", value], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "source", "type": _source()},
+        {"name": "transaction", "type": ["null", _transaction()], "default": None},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+        {"name": "ts_us", "type": ["null", "long"], "default": None},
+        {"name": "ts_ns", "type": ["null", "long"], "default": None},
+        *records.range(),
+    ]
+
+
+def value(log: LogRecords, change: LogChange) -> dict[str, object]:
+    """Return the values of the fields."""
+    symbol = log.symbol(change)
+    op = _OPS.get(symbol)
+    if op is None:
+        raise OperationError(
+            f"cdc$operation {change.operation} has no form in the shape debezium; the shape delta has one"
+        )
+    empty: list[str] = []
+    key = log.primary_key(change, symbol, empty)
+    before, after, unavailable = log.before(change, symbol), None, empty
+    if symbol in WITH_COLUMNS:
+        outcome = log.outcome(change, symbol)
+        after = log.whole_row("Value", key, outcome)
+        unavailable = [*empty, *outcome.unknown, *outcome.empty]
+    earlier = log.whole_row("Value", key, before) if before.row is not None or op == "d" else None
+    source = log.source(change)
+    timestamp_us = source["timestamp_us"]
+    assert isinstance(timestamp_us, int)
+    return {
+        "before": earlier,
+        "after": after,
+        "source": _source_values(log, change, source, unavailable),
+        "transaction": None,
+        "op": op,
+        "ts_ms": ("long", timestamp_us // 1000),
+        "ts_us": ("long", timestamp_us),
+        "ts_ns": ("long", timestamp_us * 1000),
+        **log.range(change),
+    }
+
+
+def _source_values(
+    log: LogRecords, change: LogChange, source: dict[str, object], unavailable: list[str]
+) -> dict[str, object]:
+    timestamp_us, stream_id, time = source["timestamp_us"], source["stream_id"], source["time"]
+    assert isinstance(timestamp_us, int)
+    assert isinstance(stream_id, bytes)
+    assert isinstance(time, bytes)
+    return {
+        "version": str(ENVELOPE_VERSION),
+        "connector": _CONNECTOR,
+        "name": log.job,
+        "ts_ms": timestamp_us // 1000,
+        "ts_us": timestamp_us,
+        "ts_ns": timestamp_us * 1000,
+        "snapshot": ("string", "false"),
+        "db": source["keyspace"],
+        "sequence": None,
+        "keyspace": source["keyspace"],
+        "table": source["table"],
+        "generation_ms": source["generation_ms"],
+        "stream_id": stream_id.hex(),
+        "time": str(UUID(bytes=time)),
+        "batch_seq_no": source["batch_seq_no"],
+        "operation": source["operation"],
+        "last_in_group": source["last_in_group"],
+        "ttl": log.ttl_of(change),
+        "unavailable": unavailable,
+    }
+
+
+def _source() -> object:
+    fields = [
+        {"name": "version", "type": "string"},
+        {"name": "connector", "type": "string"},
+        {"name": "name", "doc": "The job's name.", "type": "string"},
+        {"name": "ts_ms", "doc": "The write timestamp in milliseconds since the Unix epoch.", "type": "long"},
+        {"name": "ts_us", "type": "long"},
+        {"name": "ts_ns", "type": "long"},
+        {"name": "snapshot", "type": ["null", "string"], "default": None},
+        {"name": "db", "doc": "CQL name of the keyspace.", "type": "string"},
+        {"name": "sequence", "type": ["null", "string"], "default": None},
+        {"name": "keyspace", "doc": "CQL name of the keyspace.", "type": "string"},
+        {"name": "table", "doc": "CQL name of the base table.", "type": "string"},
+        {"name": "generation_ms", "doc": "Start of the CDC generation, ms since the Unix epoch.", "type": "long"},
+        {"name": "stream_id", "doc": "cdc$stream_id in hex.", "type": "string"},
+        {"name": "time", "doc": "cdc$time, a timeuuid.", "type": "string"},
+        {"name": "batch_seq_no", "doc": "cdc$batch_seq_no.", "type": "int"},
+        {"name": "operation", "doc": "cdc$operation.", "type": "int"},
+        {"name": "last_in_group", "doc": "Whether no change of the same stream and time follows.", "type": "boolean"},
+        {
+            "name": "ttl",
+            "doc": "Time to live in seconds; null without one, or where the row's columns differ.",
+            "type": ["null", "long"],
+            "default": None,
+        },
+        {
+            "name": "unavailable",
+            "doc": "CQL names of columns that read as null because the log does not tell their value, or "
+            "because it has zero length, which their Avro type lacks.",
+            "type": {"type": "array", "items": "string"},
+            "default": [],
+        },
+    ]
+    return {"name": "Source", "type": "record", "fields": fields}
+
+
+def _transaction() -> object:
+    fields = [
+        {"name": "id", "type": "string"},
+        {"name": "total_order", "type": "long"},
+        {"name": "data_collection_order", "type": "long"},
+    ]
+    return {"name": "block", "namespace": "event", "type": "record", "fields": fields}

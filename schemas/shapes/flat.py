@@ -1,0 +1,82 @@
+"""The shape ``flat``: the row's columns and a few fields that begin with ``__``, for sinks that want one level.
+
+Columns hold the row after the change as far as the log tells it: from the post-image; without one, from pre-image and
+change. ``__unavailable`` names the others. In deletes they hold the row before, if there is a pre-image, else the key.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from schemas.avro_records import Records
+from schemas.log_changes import Branch
+from schemas.log_records import LogChange, LogRecords
+from schemas.operations import WITH_COLUMNS
+
+_FIELDS: Final[tuple[tuple[str, object, str], ...]] = (
+    ("__op", "string", "What happened: insert, update, static_update, row_delete, ..."),
+    ("__deleted", "boolean", "Whether what the key or `__range` stands for was removed."),
+    ("__timestamp_us", "long", "The write timestamp in microseconds since the Unix epoch."),
+    ("__batch_seq_no", "int", "Place among the changes of one stream and write timestamp."),
+)
+_NULLABLE_FIELDS: Final[tuple[tuple[str, object, str], ...]] = (
+    ("__ttl", "long", "Time to live in seconds; null without one, or where the row's columns differ."),
+    ("__range", "string", "The rows that a range delete removes, as JSON: {start, end}, see the shape delta."),
+    ("__unavailable", "string", "JSON list of columns that read as null because the log does not tell their value."),
+)
+RESERVED: Final = frozenset(name for name, _, _ in (*_FIELDS, *_NULLABLE_FIELDS))
+"""Names that no column may have."""
+
+
+def fields(records: Records) -> list[object]:
+    """Return the fields of the value's schema, in order.
+
+    Raises:
+        OutputError: a column has the name of one of ours.
+    """
+    return [
+        *records.whole_row_fields(RESERVED),
+        *({"name": name, "type": kind, "doc": doc} for name, kind, doc in _FIELDS),
+        *({"name": name, "type": ["null", kind], "default": None, "doc": doc} for name, kind, doc in _NULLABLE_FIELDS),
+    ]
+
+
+def value(log: LogRecords, change: LogChange) -> dict[str, object]:
+    """Return the values of the fields."""
+    symbol = log.symbol(change)
+    upsert = symbol in WITH_COLUMNS
+    empty: list[str] = []
+    key = log.primary_key(change, symbol, empty)
+    row = log.outcome(change, symbol) if upsert else log.before(change, symbol)
+    unavailable = [*empty, *row.unknown, *row.empty]
+    source = log.source(change)
+    return {
+        **key,
+        **log.columns_of(row),
+        "__op": symbol,
+        "__deleted": not upsert,
+        "__timestamp_us": source["timestamp_us"],
+        "__batch_seq_no": source["batch_seq_no"],
+        "__ttl": log.ttl_of(change),
+        "__range": _range(log.range(change).get("range")),
+        "__unavailable": ("string", json.dumps(unavailable, ensure_ascii=False)) if unavailable else None,
+    }
+
+
+def _range(found: object) -> Branch | None:
+    return None if found is None else ("string", json.dumps(_plain(found), ensure_ascii=False))
+
+
+def _plain(node: object) -> object:
+    """Values without the names of their union branches, bytes as hex."""
+    match node:
+        case (str(), inner):
+            return _plain(inner)
+        case dict():
+            return {name: _plain(one) for name, one in node.items()}
+        case list():
+            return [_plain(one) for one in node]
+        case bytes():
+            return node.hex()
+    return node
