@@ -88,7 +88,9 @@ _RECORDS: Final[dict[str, tuple[str, str, str | None, tuple[tuple[str, str], ...
 """CQL name -> Avro record name, its doc, Connect's name for it, its fields."""
 
 _DELTA_DOC: Final = "What the change did, to be applied in this order: cleared, added, removed."
-_UDT_DELTA_DOC: Final = "What the change did: cleared first, then each field; null = not touched, {value: null} = removed."
+_UDT_DELTA_DOC: Final = (
+    "What the change did: cleared first, then each field; null = not touched, {value: null} = removed."
+)
 _LIST_KEY_DOC: Final = "The list cell's key: cells are in the order of their keys' times."
 LIST_KEY: Final = NativeType("timeuuid")
 """Type of the keys by which the log knows a list's cells."""

@@ -213,7 +213,9 @@ class ScalarCode(TypeVisitor[Lines]):
     def _inet(self, cql_type: NativeType) -> Lines:
         cell, sized = self._cell, self._helper("sized", _sized(self._prefix))
         # IPv6 has its rules of spelling, which take time.
-        long_form = self._helper("inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix, self._output)))
+        long_form = self._helper(
+            "inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix, self._output))
+        )
         short_form = f"{sized}(b'%d.%d.%d.%d' % (*{cell},))"
         return [f"{cell} = {short_form} if len({cell}) == 4 else {long_form}({cell})"]
 

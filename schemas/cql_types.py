@@ -342,6 +342,11 @@ class _Parser:
 
     def _dimension(self) -> int:
         token = self._take()
-        if not (token.isascii() and token.isdigit() and len(token) <= len(str(_MAX_DIMENSION)) and 0 < int(token) <= _MAX_DIMENSION):
+        if not (
+            token.isascii()
+            and token.isdigit()
+            and len(token) <= len(str(_MAX_DIMENSION))
+            and 0 < int(token) <= _MAX_DIMENSION
+        ):
             raise self._error(f"a vector's dimension must be in 1..{_MAX_DIMENSION}, not {token!r}")
         return int(token)

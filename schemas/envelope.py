@@ -128,9 +128,7 @@ class TableCodec:
                 return self._encode(row, operation, generation_ms, last_in_group)
             except DECLINED:
                 pass  # And out of the handler, so that the reference's errors stand alone.
-        return self._reference.encode(
-            LogChange(row, operation, generation_ms, last_in_group, range_end, before, after)
-        )
+        return self._reference.encode(LogChange(row, operation, generation_ms, last_in_group, range_end, before, after))
 
     def encode_key(self, row: LogRow) -> bytes:
         """Return the key alone, see `encode`; not needed where the value is encoded as well."""

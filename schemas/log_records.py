@@ -17,7 +17,6 @@ from schemas.log_cells import KeyCell, LogFormat, LogRow
 from schemas.log_changes import Branch, ColumnReader, column_reader
 from schemas.log_columns import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME, TTL
 from schemas.operations import (
-
     RANGE_DELETE,
     RANGE_ENDS,
     RANGE_STARTS,

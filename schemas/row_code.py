@@ -241,9 +241,7 @@ class _RowCode:
         cell, flag = self._cells_of(column)
         return [
             *_block(f"if {cell} is None:", [f"{cell} = {_NULL!r} if {flag} is None else deleted[{flag}]"]),
-            *_block(
-                "else:", [f"if {flag} is not None: decline()", *self._code(cell, column.type, unions=2)]
-            ),
+            *_block("else:", [f"if {flag} is not None: decline()", *self._code(cell, column.type, unions=2)]),
         ]
 
     def _multi_cell(self, column: Column) -> Lines:

@@ -200,9 +200,7 @@ class TableSchema:
             form = json.loads(text)
             if form["v"] != _FORMAT_VERSION:
                 raise TableSchemaError(f"table schema of version {form['v']!r}, this code reads {_FORMAT_VERSION}")
-            types = {
-                name: [(field, parse(text)) for field, text in fields] for name, fields in form["types"].items()
-            }
+            types = {name: [(field, parse(text)) for field, text in fields] for name, fields in form["types"].items()}
             columns = tuple(
                 Column(
                     column["name"],
