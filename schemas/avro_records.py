@@ -116,7 +116,7 @@ class Records:
             for column in self._table.values
         ]
         doc = (
-            "What happened to the static and regular columns: null = not touched. A column of one value: {value: null} "
+            "What happened to the static and regular columns: null = not touched. A column of one cell: {value: null} "
             "= set to null. A collection or a non-frozen user-defined type: to be applied in the order of the fields. "
             "Null as a whole in deletes, and in changes from a log that holds keys only (cdc option 'delta': 'keys')."
         )

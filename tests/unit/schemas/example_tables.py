@@ -33,7 +33,13 @@ def table(
     """Make a table from column name -> type text; `types` are the user-defined ones, field -> type text."""
     known = {udt: [(field, parse(text)) for field, text in fields.items()] for udt, fields in (types or {}).items()}
     columns = [
-        Column(column, resolve(parse(text), known) if types else parse(text), kind, position if kind in KEYS else -1, column in descending)
+        Column(
+            column,
+            resolve(parse(text), known) if types else parse(text),
+            kind,
+            position if kind in KEYS else -1,
+            column in descending,
+        )
         for kind, group in (
             (ColumnKind.PARTITION_KEY, partition),
             (ColumnKind.CLUSTERING, clustering or {}),

@@ -9,19 +9,27 @@ from fastavro import parse_schema
 from schemas.avro_schema import key_schema, schema_text, value_schema
 from schemas.codec import compile_reader
 from schemas.envelope import TableCodec
-from schemas.errors import UnsupportedTypeError
+from schemas.errors import OutputError, UnsupportedTypeError
+from schemas.output import OutputOptions
 from schemas.table_schema import TableSchema
-from tests.unit.schemas.example_tables import NATIVE, log_columns, row, table, wide_table
+from tests.unit.schemas.example_tables import NATIVE, counted, log_columns, rich_table, row, sized, table, wide_table
 
+SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "text", "l": "list<int>"}, {"s": "int"}, descending=["ck"])
 GOLDEN = Path(__file__).parent / "golden"
 ONE = b"\x00\x00\x00\x01"
 
 
 @pytest.mark.parametrize(
-    ("file", "schema"), [("wide-key.avsc", key_schema(wide_table())), ("wide-value.avsc", value_schema(wide_table()))]
+    ("file", "schema"),
+    [
+        ("wide-key.avsc", key_schema(wide_table())),
+        ("wide-value.avsc", value_schema(wide_table())),
+        ("rich-value.avsc", value_schema(rich_table())),
+        ("small-value-full.avsc", value_schema(SMALL, OutputOptions(shape="full"))),
+    ],
 )
 def test_golden(file: str, schema: dict[str, object]) -> None:
-    """The schemas of a wide table are the reviewed ones, to the letter of their canonical text."""
+    """The schemas of a few tables are the reviewed ones, to the letter of their canonical text."""
     golden = json.loads((GOLDEN / file).read_text(encoding="utf-8"))
     assert schema_text(schema) == schema_text(golden)
 
