@@ -57,11 +57,19 @@ Selector = Element | ListCell | Field | None
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One of an UPDATE's; `add` is `c = c + v`, `prepend` is `c = v + c`, `subtract` is `c = c - v`."""
+    """One of an UPDATE's, or a column of a DELETE.
+
+    Attributes:
+        column: its name.
+        selector: the part that is written.
+        kind: `add` is `c = c + v`, `prepend` is `c = v + c`, `subtract` is `c = c - v`; `delete` is the whole of a
+            column in a DELETE.
+        value: what is set, added or taken away; None for null, and in a DELETE.
+    """
 
     column: str
     selector: Selector
-    kind: Literal["set", "add", "prepend", "subtract"]
+    kind: Literal["set", "add", "prepend", "subtract", "delete"]
     value: Term
 
 
@@ -243,7 +251,5 @@ class DropIndex:
 
 
 WriteStatement = InsertStatement | UpdateStatement | DeleteStatement
-SchemaStatement = (
-    CreateTable | CreateType | AlterTable | AlterType | DropTable | CreateView | CreateIndex | DropIndex
-)
+SchemaStatement = CreateTable | CreateType | AlterTable | AlterType | DropTable | CreateView | CreateIndex | DropIndex
 Statement = WriteStatement | BatchStatement | Truncate | SchemaStatement
