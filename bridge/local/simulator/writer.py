@@ -7,19 +7,21 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
 from bridge.adapters.scylla import CqlSession, Prepared
 from bridge.errors import RetriableError
+from bridge.local.simulator.base import BaseState
+from bridge.local.simulator.base_statements import BaseStatements, WriteCells
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.log_groups import LogRules, log_groups
 from bridge.local.simulator.mutations import Mutation
 from bridge.local.simulator.oracle import ExpectedChange, Oracle
 from bridge.local.simulator.ordering import Key
 from bridge.local.simulator.placing import CapturedTable, Place, expected_changes
-from bridge.local.simulator.tables import BaseStatements, LogStatement, SimulatedTable, WriteCells
+from bridge.local.simulator.tables import LogStatement, SimulatedTable
 from bridge.model.streams import Token, murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, timeuuid_of
 
@@ -79,12 +81,14 @@ class _Target:
     rules: LogRules
     log: LogStatement
     base: BaseStatements
+    state: BaseState | None
     tokens: dict[Key, Token] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, session: CqlSession, table: SimulatedTable) -> _Target:
+    def of(cls, session: CqlSession, table: SimulatedTable, *, keep_base: bool) -> _Target:
         captured = CapturedTable.of(table.table_schema, keys_only=table.options.delta == "keys")
-        return cls(captured, table.rules(), LogStatement(session, table), BaseStatements(session, table))
+        state = table.base_state() if keep_base or table.options.images.wanted else None
+        return cls(captured, table.rules(), LogStatement(session, table), table.base_statements(session), state)
 
     def token(self, partition_key: Key) -> Token:
         token = self.tokens.get(partition_key)
@@ -121,6 +125,7 @@ class Simulator:
         seed: int,
         oracle: Oracle | None = None,
         rfc_variant: bool = False,
+        keep_base: bool = False,
     ) -> None:
         """Prepare the tables' statements; the tables must exist.
 
@@ -131,19 +136,34 @@ class Simulator:
             seed: decides the random half of each `cdc$time`.
             oracle: what was acknowledged goes here; None makes one in memory.
             rfc_variant: set the variant bits of `cdc$time`, as servers do since 2026.1; before, they are random.
+            keep_base: keep every base table in memory (see `base`), and not only those whose log has images.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.prepare`.
+            ValueError: a table's key has a type that can't be ordered, or a UDT without fields.
         """
         self._session = session
         self._cluster = cluster
-        self._targets = {table.table_schema: _Target.of(session, table) for table in tables}
+        self._targets = {table.table_schema: _Target.of(session, table, keep_base=keep_base) for table in tables}
         self._random = Random(f"{seed}/writer")  # noqa: S311  # simulated data, wanted to be repeatable
         self._rfc_variant = rfc_variant
         self._last_us = 0
         self.oracle = Oracle() if oracle is None else oracle
 
-    def write(self, table: SimulatedTable, mutation: Mutation, now_us: UnixMicros) -> list[ExpectedChange]:
+    def base(self, table: SimulatedTable) -> BaseState:
+        """What a table holds, as far as this simulator wrote it; empty at first, whatever is in the database.
+
+        Raises:
+            ValueError: the table is not kept.
+        """
+        state = self._targets[table.table_schema].state
+        if state is None:
+            raise ValueError(f"{table.table_schema.full_name} is not kept in memory: give `keep_base`")
+        return state
+
+    def write(
+        self, table: SimulatedTable, mutation: Mutation, now_us: UnixMicros, *, times: int = 1
+    ) -> list[ExpectedChange]:
         """Write one mutation and wait until it is acknowledged.
 
         Args:
@@ -151,18 +171,27 @@ class Simulator:
             mutation: what to write. Without a timestamp of its own it takes the clock's, made greater than every
                 earlier one so that no two groups share a microsecond.
             now_us: the coordinator's clock.
+            times: how often the request arrives. A client that did not hear the answer sends it again with the same
+                timestamp, which leaves groups of equal content and microsecond with another low half each.
 
         Returns:
-            The log rows written, which are in the oracle too.
+            The changes written, which are in the oracle too.
 
         Raises:
             SimulatorRefusal: ScyllaDB would refuse the timestamp; nothing was written.
             RetriableError, BridgeError: the server failed; parts of the write may be there.
         """
-        write = self._plan(self._targets[table.table_schema], mutation, now_us, base=True)
-        self._start(write)
-        self._settle(write)
-        return write.changes
+        target = self._targets[table.table_schema]
+        if mutation.timestamp_us is None:
+            mutation = replace(mutation, timestamp_us=self._next_us(now_us))
+            now_us = max(now_us, mutation.timestamp_us or now_us)
+        changes = []
+        for _ in range(times):
+            write = self._plan(target, mutation, now_us, base=True)
+            self._start(write)
+            self._settle(write)
+            changes += write.changes
+        return changes
 
     def write_many(
         self,
@@ -260,13 +289,12 @@ class Simulator:
         """The mutation's timestamp, and its groups with their streams."""
         stamp_us, clock_us = mutation.timestamp_us, now_us
         if stamp_us is None:
-            self._last_us = max(now_us, self._last_us + 1)
             # A clock that two mutations share is moved on, so that its own timestamps are not in its future.
-            stamp_us = clock_us = UnixMicros(self._last_us)
+            stamp_us = clock_us = self._next_us(now_us)
         key = mutation.partition_key
         token = target.token(key)
         placed = []
-        for group in log_groups(target.rules, mutation, stamp_us):
+        for group in log_groups(target.rules, mutation, stamp_us, base=target.state, now_us=clock_us):
             stream, generation_ms = self._cluster.stream_for(token, group.timestamp_us, clock_us)
             place = Place(key, stream.raw, timeuuid_of(group.timestamp_us, self._low_half()), generation_ms)
             rows = target.log.cells(group, place)
@@ -277,7 +305,13 @@ class Simulator:
                     expected_changes(target.captured, group, place),
                 )
             )
+        if target.state is not None:
+            target.state.write(mutation, stamp_us, clock_us)
         return stamp_us, placed
+
+    def _next_us(self, now_us: UnixMicros) -> UnixMicros:
+        self._last_us = max(now_us, self._last_us + 1)
+        return UnixMicros(self._last_us)
 
     def _low_half(self) -> bytes:
         low = self._random.randbytes(8)
