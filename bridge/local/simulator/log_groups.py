@@ -145,7 +145,7 @@ def split_groups(
     images.read(base, mutation.partition_key, clock_us, state, rows)
     found = []
     for stamp, pieces in groups:
-        before = images.before(pieces)
+        before = list(images.before(pieces))  # before the group's changes are laid over the rows
         delta = [_log_row(piece, rules) for piece in pieces]
         images.apply(pieces)
         found.append(LogGroup(stamp, (*before, *delta, *images.after(pieces))))
