@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Cursor:
     """The tokens of one text, and how far they have been read."""
 
-    def __init__(self, text: str) -> None:
-        """Cut the text.
+    def __init__(self, text: str, first_marker: int = 0) -> None:
+        """Cut the text; the first `?` in it is number `first_marker`.
 
         Raises:
             CqlError: something is no token of CQL.
@@ -25,7 +25,7 @@ class Cursor:
         self._text = text
         self._tokens = tokens_of(text)
         self._next = 0
-        self._markers = 0
+        self._markers = first_marker
 
     def error(self, wanted: str) -> CqlError:
         """What to raise where something else was expected."""

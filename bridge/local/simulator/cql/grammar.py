@@ -32,14 +32,14 @@ _OPERATORS: Final = ("=", "<=", ">=", "<", ">", "!=")
 _LIST_CELL: Final = "scylla_timeuuid_list_index"
 
 
-def statement_of(text: str) -> Statement:
-    """Parse one statement.
+def statement_of(text: str, *, first_marker: int = 0) -> Statement:
+    """Parse one statement, whose markers are numbered from `first_marker` on.
 
     Raises:
         CqlError: it is not understood; a query, for one.
         TypeTextError: a type in it is none.
     """
-    cursor = Cursor(text)
+    cursor = Cursor(text, first_marker)
     found = _statement(cursor)
     cursor.end()
     return found
