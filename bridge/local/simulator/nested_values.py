@@ -50,8 +50,6 @@ def encode_nested(cql_type: CqlType, value: object, user_types: UserTypes = ()) 
         case MapType(key, element):
             items = cast("Mapping[object, object]", value).items()
             pairs = {inner(key)(name): inner(element)(item) for name, item in items}
-                inner(key)(name): inner(element)(item) for name, item in cast("Mapping[object, object]", value).items()
-            }
             return pack_pairs([(name, pairs[name]) for name in sorted(pairs, key=order_of(key, user_types))])
         case TupleType(elements):
             parts = zip(elements, cast("Iterable[object]", value), strict=True)

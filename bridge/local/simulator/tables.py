@@ -47,6 +47,7 @@ class SimulatedTable:
         descending: names of the clustering columns that are ordered DESC.
         user_types: every UDT that its columns name, those that others name first.
         compact: whether its writes are logged as those of a table WITH COMPACT STORAGE (Cassandra itself has none).
+        detached: of a table whose CDC was switched off, the columns that its log still has.
     """
 
     table_schema: TableSchema
@@ -54,6 +55,7 @@ class SimulatedTable:
     descending: frozenset[str] = frozenset()
     user_types: UserTypes = ()
     compact: bool = False
+    detached: TableSchema | None = None
 
     def create(self, session: CqlSession) -> None:
         """Make the keyspace if it is missing, the types, the base table and its log, and mark the log as one.

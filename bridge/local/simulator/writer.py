@@ -21,6 +21,7 @@ from bridge.local.simulator.mutations import Mutation
 from bridge.local.simulator.oracle import ExpectedChange, Oracle
 from bridge.local.simulator.ordering import Key
 from bridge.local.simulator.placing import CapturedTable, Place, expected_changes
+from bridge.local.simulator.schema_changes import SchemaChange
 from bridge.local.simulator.tables import LogStatement, SimulatedTable
 from bridge.model.streams import Token, murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, timeuuid_of
@@ -68,6 +69,7 @@ class _Write:
 class _PlacedGroup:
     """A group with its stream: the log rows as parameters, and the changes that a reader must see."""
 
+    prepared: Prepared
     stream_id: bytes
     rows: list[WriteCells]
     changes: list[ExpectedChange]
@@ -79,7 +81,7 @@ class _Target:
 
     captured: CapturedTable
     rules: LogRules
-    log: LogStatement
+    log: LogStatement | None
     base: BaseStatements
     state: BaseState | None
     tokens: dict[Key, Token] = field(default_factory=dict)
@@ -87,8 +89,10 @@ class _Target:
     @classmethod
     def of(cls, session: CqlSession, table: SimulatedTable, *, keep_base: bool) -> _Target:
         captured = CapturedTable.of(table.table_schema, keys_only=table.options.delta == "keys")
+        # A table that is not captured has a base only.
+        log = LogStatement(session, table) if table.options.enabled else None
         state = table.base_state() if keep_base or table.options.images.wanted else None
-        return cls(captured, table.rules(), LogStatement(session, table), table.base_statements(session), state)
+        return cls(captured, table.rules(), log, table.base_statements(session), state)
 
     def token(self, partition_key: Key) -> Token:
         token = self.tokens.get(partition_key)
@@ -150,6 +154,20 @@ class Simulator:
         self._last_us = 0
         self.oracle = Oracle() if oracle is None else oracle
 
+    def follow(self, change: SchemaChange) -> None:
+        """Go on with a table as it is after a schema change that was applied; what it holds in memory is kept.
+
+        Raises:
+            KeyError: the table is not one of the simulator's.
+            RetriableError, BridgeError: as `CqlSession.prepare`.
+        """
+        old = self._targets.pop(change.before.table_schema)
+        new = _Target.of(self._session, change.after, keep_base=old.state is not None)
+        if old.state is not None:
+            old.state.alter(new.rules.columns, dropped=change.dropped)
+            new.state = old.state
+        self._targets[change.after.table_schema] = new
+
     def base(self, table: SimulatedTable) -> BaseState:
         """What a table holds, as far as this simulator wrote it; empty at first, whatever is in the database.
 
@@ -183,8 +201,8 @@ class Simulator:
         """
         target = self._targets[table.table_schema]
         if mutation.timestamp_us is None:
-            mutation = replace(mutation, timestamp_us=self._next_us(now_us))
-            now_us = max(now_us, mutation.timestamp_us or now_us)
+            now_us = self._next_us(now_us)
+            mutation = replace(mutation, timestamp_us=now_us)
         changes = []
         for _ in range(times):
             write = self._plan(target, mutation, now_us, base=True)
@@ -260,7 +278,7 @@ class Simulator:
             for group in self._groups(target, mutation, now_us)[1]:
                 write = gathered.get(group.stream_id)
                 if write is None:
-                    write = gathered[group.stream_id] = _Write([_Part(target.log.prepared, [])], [])
+                    write = gathered[group.stream_id] = _Write([_Part(group.prepared, [])], [])
                 write.parts[0].rows += group.rows
                 write.changes += group.changes
                 count += len(group.rows)
@@ -277,7 +295,7 @@ class Simulator:
         stamp_us, groups = self._groups(target, mutation, now_us)
         write = _Write([], [])
         for group in groups:
-            write.parts.append(_Part(target.log.prepared, group.rows))
+            write.parts.append(_Part(group.prepared, group.rows))
             write.changes += group.changes
         if base:
             for operation in mutation.operations:
@@ -294,17 +312,13 @@ class Simulator:
         key = mutation.partition_key
         token = target.token(key)
         placed = []
-        for group in log_groups(target.rules, mutation, stamp_us, base=target.state, now_us=clock_us):
-            stream, generation_ms = self._cluster.stream_for(token, group.timestamp_us, clock_us)
-            place = Place(key, stream.raw, timeuuid_of(group.timestamp_us, self._low_half()), generation_ms)
-            rows = target.log.cells(group, place)
-            placed.append(
-                _PlacedGroup(
-                    stream.raw,
-                    rows,
-                    expected_changes(target.captured, group, place),
-                )
-            )
+        log = target.log
+        if log is not None:
+            for group in log_groups(target.rules, mutation, stamp_us, base=target.state, now_us=clock_us):
+                stream, generation_ms = self._cluster.stream_for(token, group.timestamp_us, clock_us)
+                place = Place(key, stream.raw, timeuuid_of(group.timestamp_us, self._low_half()), generation_ms)
+                changes = expected_changes(target.captured, group, place)
+                placed.append(_PlacedGroup(log.prepared, stream.raw, log.cells(group, place), changes))
         if target.state is not None:
             target.state.write(mutation, stamp_us, clock_us)
         return stamp_us, placed
