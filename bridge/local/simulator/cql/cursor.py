@@ -129,12 +129,17 @@ class Cursor:
                 self._next += 2
                 token = self.peek()
             self._next += 1
-            parts.append('"' + token.text.replace('"', '""') + '"' if token.kind is Kind.QUOTED else token.text)
+            parts.append('"' + token.text.replace('"', '""') + '"' if token.kind is Kind.QUOTED else _type_word(token))
             if token.kind is Kind.END:
                 raise self.error("a type")
             depth += {"<": 1, ">": -1}.get(token.text, 0) if token.kind is Kind.SIGN else 0
             if not depth and not _is(self.peek(), "<"):
                 return parse("".join(parts))
+
+
+def _type_word(token: Token) -> str:
+    # The server keeps no other name of this type.
+    return "text" if token.word == "varchar" else token.text
 
 
 def _is(token: Token, word: str) -> bool:

@@ -66,10 +66,12 @@ class Request:
     Attributes:
         timestamp_us: the client's timestamp from the protocol's frame, or else the server's.
         now_us: the server's clock, by which TTLs have run out or not.
+        list_keys: timeuuids for the list cells that it adds, where they are known; else they are made.
     """
 
     timestamp_us: UnixMicros
     now_us: UnixMicros
+    list_keys: tuple[bytes, ...] = ()
 
 
 class Interpreter:
@@ -104,7 +106,7 @@ class Interpreter:
             statements: tuple[WriteStatement, ...] = statement.statements
         else:
             statements = (statement,)
-        keys = ListKeys()
+        keys = ListKeys(request.list_keys)
         parts = [_Part(self._catalog, self._base_of, request, keys, parameters, one) for one in statements]
         if not all(part.is_allowed() for part in parts):
             return []
