@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.adapters.scylla import UNSET, CqlSession, Prepared
 from bridge.local.simulator.log_table import quoted
+from bridge.local.simulator.merging import RangeState, normalized
 from bridge.local.simulator.multi_cell import MultiCell, field_key
 from bridge.local.simulator.mutations import (
     Bound,
@@ -29,7 +30,7 @@ from bridge.local.simulator.mutations import (
     Update,
 )
 from bridge.local.simulator.nested import UserTypes, fields_of, is_multi_cell, pack_elements, pack_pairs
-from bridge.local.simulator.ordering import Key
+from bridge.local.simulator.ordering import ClusteringOrder, Key
 from bridge.model.times import UnixMicros
 from schemas.cql_types import UdtType
 from schemas.table_schema import Column, TableSchema
@@ -59,7 +60,10 @@ class Slice(NamedTuple):
 
 
 def slices(start: Bound | None, end: Bound | None) -> list[Slice]:
-    """A range as slices of one column each: all that CQL can delete where columns run in different directions."""
+    """A range as slices of one column each: all that CQL can delete where columns run in different directions.
+
+    The start must not lie behind the end.
+    """
     first, last = (() if bound is None else bound.prefix for bound in (start, end))
     from_inclusive = start is None or start.inclusive
     to_inclusive = end is None or end.inclusive
@@ -114,13 +118,15 @@ class BaseStatements:
             user_types: every UDT that its columns name.
 
         Raises:
-            ValueError: a UDT's fields are not given.
+            ValueError: a UDT's fields are not given, or a key can't be ordered.
         """
         self._session = session
         self._name = f"{quoted(table_schema.keyspace)}.{quoted(table_schema.name)}"
         self._partition_key = table_schema.partition_key
         self._clustering = table_schema.clustering
         self._descending = descending
+        directions = [column.name in descending for column in table_schema.clustering]
+        self._order = ClusteringOrder([column.type for column in table_schema.clustering], directions, user_types)
         self._user_types = user_types
         multi_cell = [column for column in table_schema.values if is_multi_cell(column.type)]
         self._multi_cell = {column.name: (column, _kind(column, user_types)) for column in multi_cell}
@@ -148,7 +154,10 @@ class BaseStatements:
             case PartitionDelete() | PartitionExpiry():
                 return [self._delete(stamp, partition_key, Slice(()))]
             case RangeDelete(start, end):
-                return [self._delete(stamp, partition_key, part, rows=True) for part in slices(start, end)]
+                # A contradiction is dropped, as it is before the log.
+                kept = normalized([RangeState(start, end, timestamp_us)], self._order)
+                parts = [part for entry in kept for part in slices(entry.start, entry.end)]
+                return [self._delete(stamp, partition_key, part, rows=True) for part in parts]
             case Unheard():
                 return []
 
