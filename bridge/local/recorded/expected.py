@@ -16,7 +16,8 @@ from bridge.local.simulator.cql.server import Logged
 from bridge.local.simulator.log_rows import LogGroup
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.local.simulator.ordering import Key
-from bridge.local.simulator.placing import CapturedTable, Place, expected_changes as placed_changes
+from bridge.local.simulator.placing import CapturedTable, Place
+from bridge.local.simulator.placing import expected_changes as placed_changes
 from bridge.local.simulator.topology import StreamMap
 from bridge.model.streams import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
@@ -27,7 +28,12 @@ T = TypeVar("T")
 
 
 def expected_changes(
-    recording: Recording, table: RecordedTable, *, keyspace: str | None = None, shift_ms: int = 0
+    recording: Recording,
+    table: RecordedTable,
+    *,
+    keyspace: str | None = None,
+    shift_ms: int = 0,
+    replay: Replay | None = None,
 ) -> list[ExpectedChange]:
     """Every change of the loadable log, in the order of the statements.
 
@@ -36,12 +42,13 @@ def expected_changes(
         table: one of its tables.
         keyspace: as given to `loader.load`.
         shift_ms: as given to `loader.load`.
+        replay: of the recording, where it is at hand; else it is made.
 
     Raises:
         CqlError: a statement is not understood.
         ValueError: the rules log a group that the recording does not have.
     """
-    replay = Replay.of(recording)
+    replay = replay or Replay.of(recording)
     final = replace(replay.tables[table.name].table_schema, keyspace=keyspace or recording.keyspace)
     odd, rows = table.unloadable_times, table.rows
     maps = [_stream_map(generation) for generation in recording.generations]
@@ -88,9 +95,7 @@ def _without(change: ExpectedChange, then: TableSchema, gone: frozenset[str]) ->
     """The change without what the log's columns that were dropped or renamed later said."""
 
     def clustering(cells: tuple[bytes | None, ...]) -> tuple[bytes | None, ...]:
-        return tuple(
-            None if column.name in gone else cell for column, cell in zip(then.clustering, cells, strict=True)
-        )
+        return tuple(None if column.name in gone else cell for column, cell in zip(then.clustering, cells, strict=True))
 
     def kept(columns: Mapping[str, T]) -> dict[str, T]:
         return {name: cell for name, cell in columns.items() if name not in gone}

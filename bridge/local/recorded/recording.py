@@ -4,7 +4,7 @@ A file is gzipped JSON, format version 2 (cells are hex of the bytes on the wire
 
 ```
 {"v": 2, "scenario": "ttl", "keyspace": "rec",
- "steps": [{"cql": [["CREATE TABLE rec.tt (...) WITH cdc = {...}", []]], "at": 1795249175000000, "now": 1795249175000000},
+ "steps": [{"cql": [["CREATE TABLE rec.tt (...) WITH cdc = {...}", []]], "at": 1795249175000000, "now": ...},
            {"cql": [["INSERT INTO rec.tt (pk, a) VALUES (?, 1)", [7]]], "at": ..., "now": ..., "rows": {"tt": [0]}}],
  "tables": [{"name": "tt", "columns": [["pk", "int", "partition_key", 0], ["a", "int", "regular", -1]],
              "log_columns": [["cdc$stream_id", "blob"], ...],

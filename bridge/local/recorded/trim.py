@@ -87,11 +87,8 @@ class _Steps:
 
     def forms(self) -> list[Form]:
         """All steps that are kept."""
-        found = [self._form(step) for step in self._types()]
-        for step in (*self._original["ddl"], *self._original["steps"]):
-            if step["ok"] and self._is_kept(step):
-                found.append(self._form(step))
-        return found
+        steps = (*self._types(), *self._original["ddl"], *self._original["steps"])
+        return [self._form(step) for step in steps if step["ok"] and self._is_kept(step)]
 
     def _types(self) -> Iterator[Form]:
         """Types that an earlier scenario has made and that this one does not make itself."""
@@ -102,7 +99,12 @@ class _Steps:
             full_name = f"{self._original['keyspace']}.{name}"
             if not any(text.startswith(f"CREATE TYPE {full_name} ") for text in made):
                 fields = ", ".join(f'"{field}" {kind}' for field, kind in zip(names, types, strict=True))
-                yield {"cql": f"CREATE TYPE {full_name} ({fields})", "wall_us": start_us, "wall_us_end": start_us}
+                yield {
+                    "cql": f"CREATE TYPE {full_name} ({fields})",
+                    "ok": True,
+                    "wall_us": start_us,
+                    "wall_us_end": start_us,
+                }
 
     def _is_kept(self, step: Form) -> bool:
         if "batch" in step:
@@ -202,7 +204,9 @@ def _base_columns(original: Form, name: str) -> list[list[Any]]:
         for row in _columns(original, name)
     ]
     create = [statement_of(step["cql"]) for step in original["ddl"] if step["cql"].startswith("CREATE TABLE")]
-    made = next(statement for statement in create if isinstance(statement, CreateTable) and statement.table.name == name)
+    made = next(
+        statement for statement in create if isinstance(statement, CreateTable) and statement.table.name == name
+    )
     if not made.options.is_compact or made.clustering:
         return columns
     # Without a clustering key such a table is kept with hidden columns, and its own as static ones; CQL shows neither.

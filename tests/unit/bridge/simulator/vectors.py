@@ -16,14 +16,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from bridge.local.simulator.cql.grammar import statement_of
 from bridge.local.simulator.cql.interpret import Request
 from bridge.local.simulator.cql.literals import Serializer
 from bridge.local.simulator.cql.server import Logged, StatementServer
 from bridge.local.simulator.cql.statements import DeleteStatement
-from bridge.local.simulator.cql.grammar import statement_of
 from bridge.local.simulator.cql.terms import ListTerm, MapTerm, SetTerm, Term, UdtTerm
 from bridge.local.simulator.log_rows import LogOperation
-from bridge.local.simulator.mutations import Mutation, PartitionExpiry, RowDelete, RowExpiry
+from bridge.local.simulator.mutations import PartitionExpiry, RowDelete, RowExpiry
 from bridge.local.simulator.nested import unpack_pairs
 from bridge.model.times import UnixMicros, micros_of, sort_key
 from schemas.cql_types import CqlType, ListType, MapType, NativeType, SetType, UdtType, parse
@@ -35,8 +35,10 @@ STEP_US = 1_000_000
 
 Vector = dict[str, Any]
 
+_FILE = Path(__file__).with_name("log_vectors.json")
 
-def load(path: Path = Path(__file__).with_name("log_vectors.json")) -> list[Vector]:
+
+def load(path: Path = _FILE) -> list[Vector]:
     """The vectors of a file."""
     vectors: list[Vector] = json.loads(path.read_text(encoding="utf-8"))
     return vectors
@@ -49,7 +51,7 @@ class Run:
         self.server = StatementServer("shop")
         self.logged: list[Logged] = []
         self._clock_us = T_US
-        for text in vector["tables"] if "tables" in vector else ():
+        for text in vector.get("tables", ()):
             self.execute(text)
         self.statements: list[Any] = vector["statements"]
 
@@ -212,5 +214,3 @@ def _term(value: Any) -> Term:
             return E_S
         case _:
             return value  # type: ignore[no-any-return]
-
-
