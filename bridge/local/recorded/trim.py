@@ -185,17 +185,25 @@ def _log_rows(original: Form, name: str) -> list[Form]:
 
 def _table(original: Form, name: str, rows: list[Form]) -> Form:
     names = [*_LOG_KEY, *sorted({column for entry in rows for column in entry["row"]} - set(_LOG_KEY))]
+    columns = _base_columns(original, name)
     return {
         "name": name,
-        "columns": _base_columns(original, name),
-        "log_columns": [
-            [_text(row["column_name"]), _text(row["type"])]
-            for row in sorted(_columns(original, name + _LOG_SUFFIX), key=_log_order)
-        ],
+        "columns": columns,
+        "log_columns": _log_columns(original, name, {column[0] for column in columns}),
         "log_names": names,
-        "log": [[None if entry["row"].get(column) is None else entry["row"][column][0] for column in names]
-                for entry in rows],
-    }  # fmt: skip
+        "log": [[_hex(entry["row"].get(column)) for column in names] for entry in rows],
+    }
+
+
+def _log_columns(original: Form, name: str, base: set[str]) -> list[list[str]]:
+    """The log's columns, without those that were added by hand."""
+    rows = sorted(_columns(original, name + _LOG_SUFFIX), key=_log_order)
+    columns = [[_text(row["column_name"]), _text(row["type"])] for row in rows]
+    return [column for column in columns if column[0] in base or column[0].startswith("cdc$")]
+
+
+def _hex(cell: list[Any] | None) -> str | None:
+    return None if cell is None else cell[0]
 
 
 def _base_columns(original: Form, name: str) -> list[list[Any]]:
