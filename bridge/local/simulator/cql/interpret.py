@@ -29,7 +29,7 @@ from bridge.local.simulator.cql.statements import (
     WriteStatement,
 )
 from bridge.local.simulator.cql.terms import UNSET, Term, bound, from_json
-from bridge.local.simulator.cql.where import Rows, ranges_of, rows_of
+from bridge.local.simulator.cql.where import Direction, Rows, ranges_of, rows_of
 from bridge.local.simulator.mutations import (
     ColumnWrite,
     Insert,
@@ -317,8 +317,11 @@ class _Part:
         elif self.table.is_compact:
             raise self._error('Range deletions on "compact storage" schemas are not supported')
         else:
-            descending = [column.name in self.table.descending for column in columns]
-            for range_delete in ranges_of(prefix, rows.bounds, descending):
+            directions = [
+                Direction(self._serializer.order(column.type), column.name in self.table.descending)
+                for column in columns
+            ]
+            for range_delete in ranges_of(prefix, rows.bounds, directions):
                 yield replace(range_delete, timestamp_us=self._own_us)
 
     def _cells(self, assignments: Sequence[Assignment], partition_key: Key, clustering: Key) -> dict[str, ColumnWrite]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from bridge.local.simulator.cql.errors import CqlError
 from bridge.local.simulator.cql.literals import Serializer
@@ -60,7 +60,19 @@ def rows_of(table_schema: TableSchema, where: Sequence[Relation], serializer: Se
     return Rows(keys, prefixes, bounds)
 
 
-def ranges_of(prefix: Key, bounds: Slice | None, descending: Sequence[bool]) -> Iterator[RangeDelete]:
+class Direction(NamedTuple):
+    """How a clustering column is ordered.
+
+    Attributes:
+        order: what its cells are compared by.
+        descending: whether the greatest comes first.
+    """
+
+    order: Callable[[bytes], Any]
+    descending: bool
+
+
+def ranges_of(prefix: Key, bounds: Slice | None, columns: Sequence[Direction]) -> Iterator[RangeDelete]:
     """The ranges of clustering keys behind a prefix, each with its bounds in clustering order.
 
     Several columns of one slice that are ordered in different directions make several ranges of it.
@@ -68,18 +80,18 @@ def ranges_of(prefix: Key, bounds: Slice | None, descending: Sequence[bool]) -> 
     Args:
         prefix: of the clustering key; may be () where there are bounds.
         bounds: behind the prefix; None is the whole of it.
-        descending: of each clustering column, whether it is ordered so.
+        columns: all clustering columns.
     """
     if bounds is None:
         whole = Bound(prefix, inclusive=True) if prefix else None
         yield RangeDelete(whole, whole)
         return
     width = max(len(bound.prefix) for bound in (bounds.lower, bounds.upper) if bound is not None)
-    directions = descending[len(prefix) : len(prefix) + width]
-    if len(set(directions)) == 1:
-        yield _directed(prefix, bounds, descending=directions[0])
+    directions = {column.descending for column in columns[len(prefix) : len(prefix) + width]}
+    if len(directions) == 1:
+        yield _directed(prefix, bounds, descending=directions.pop())
         return
-    yield from _split(prefix, bounds, descending)
+    yield from _split(prefix, bounds, columns)
 
 
 def _equal(columns: Sequence[Column], left: list[Relation], serializer: Serializer) -> tuple[Key, ...]:
@@ -145,22 +157,24 @@ def _directed(prefix: Key, bounds: Slice, *, descending: bool) -> RangeDelete:
     return RangeDelete(upper, lower) if descending else RangeDelete(lower, upper)
 
 
-def _split(prefix: Key, bounds: Slice, descending: Sequence[bool]) -> Iterator[RangeDelete]:
+def _split(prefix: Key, bounds: Slice, columns: Sequence[Direction]) -> Iterator[RangeDelete]:
     """A slice over columns of mixed directions: `(a, b) > (1, 2)` is `a > 1` and, behind `a = 1`, `b > 2`."""
     lower, upper = bounds.lower, bounds.upper
-    is_descending = descending[len(prefix)]
+    order, is_descending = columns[len(prefix)]
     if lower is not None and upper is not None and lower.prefix[0] == upper.prefix[0]:
         if any(len(bound.prefix) == 1 and not bound.inclusive for bound in (lower, upper)):
             return  # `(a, b) > (1, 2) AND a < 1` holds for nothing
         inner = Slice(_inner(lower), _inner(upper))
-        yield from _behind((*prefix, lower.prefix[0]), inner, descending)
+        yield from _behind((*prefix, lower.prefix[0]), inner, columns)
+        return
+    if lower is not None and upper is not None and order(lower.prefix[0]) > order(upper.prefix[0]):
         return
     parts = [
-        _behind((*prefix, lower.prefix[0]), Slice(_inner(lower), None), descending)
+        _behind((*prefix, lower.prefix[0]), Slice(_inner(lower), None), columns)
         if lower is not None and len(lower.prefix) > 1
         else (),
         [_directed(prefix, Slice(_outer(lower), _outer(upper)), descending=is_descending)],
-        _behind((*prefix, upper.prefix[0]), Slice(None, _inner(upper)), descending)
+        _behind((*prefix, upper.prefix[0]), Slice(None, _inner(upper)), columns)
         if upper is not None and len(upper.prefix) > 1
         else (),
     ]
@@ -168,10 +182,10 @@ def _split(prefix: Key, bounds: Slice, descending: Sequence[bool]) -> Iterator[R
         yield from part
 
 
-def _behind(prefix: Key, bounds: Slice, descending: Sequence[bool]) -> Iterator[RangeDelete]:
+def _behind(prefix: Key, bounds: Slice, columns: Sequence[Direction]) -> Iterator[RangeDelete]:
     if bounds.lower is None and bounds.upper is None:
-        return ranges_of(prefix, None, descending)
-    return ranges_of(prefix, bounds, descending)
+        return ranges_of(prefix, None, columns)
+    return ranges_of(prefix, bounds, columns)
 
 
 def _inner(bound: Bound) -> Bound | None:
