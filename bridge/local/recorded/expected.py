@@ -1,92 +1,125 @@
-"""The changes that a recording holds, worked out from its rows alone: no code of the bridge's reader is used."""
+"""The changes that a recording's statements must make, worked out by the simulator's rules and not from the log rows.
+
+Of the rows only what no rule decides is taken: the random low half of each `cdc$time`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
-from uuid import UUID
+from dataclasses import replace
+from typing import Final, TypeVar
 
-from bridge.local.recorded.recording import RecordedGeneration, RecordedTable, Recording
+from bridge.local.recorded.loader import shifted
+from bridge.local.recorded.recording import LogRow, RecordedGeneration, RecordedTable, Recording
+from bridge.local.recorded.replay import Replay
+from bridge.local.simulator.cql.server import Logged
+from bridge.local.simulator.log_rows import LogGroup
 from bridge.local.simulator.oracle import ExpectedChange
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.local.simulator.ordering import Key
+from bridge.local.simulator.placing import CapturedTable, Place
+from bridge.local.simulator.placing import expected_changes as placed_changes
+from bridge.local.simulator.topology import StreamMap
+from bridge.model.streams import murmur3_token, partition_key_bytes
+from bridge.model.times import UnixMicros, UnixMillis, micros_of
+from schemas.table_schema import TableSchema
 
-_GREGORIAN_TICKS: Final = 0x01B21DD213814000
-_TRUE: Final = b"\x01"
-
-Row = Mapping[str, bytes | None]
+_IGNORE_MSB: Final = 12
+T = TypeVar("T")
 
 
 def expected_changes(
-    recording: Recording, table: RecordedTable, *, keyspace: str | None = None, shift_ms: int = 0
+    recording: Recording,
+    table: RecordedTable,
+    *,
+    keyspace: str | None = None,
+    shift_ms: int = 0,
+    replay: Replay | None = None,
 ) -> list[ExpectedChange]:
-    """Every loadable log row as a change, images and range deletes included, in the order in which they appeared.
+    """Every change of the loadable log, in the order of the statements.
 
     Args:
         recording: the scenario.
         table: one of its tables.
         keyspace: as given to `loader.load`.
         shift_ms: as given to `loader.load`.
+        replay: of the recording, where it is at hand; else it is made.
 
     Raises:
-        ValueError: the table has collections, whose log columns this form can't hold.
+        CqlError: a statement is not understood.
+        ValueError: the rules log a group that the recording does not have.
     """
-    if table.has_collections:
-        raise ValueError(f"{recording.scenario}: table {table.name} has collections")
-    names = [name for name, _type in table.log_columns]
-    rows = [dict(zip(names, cells, strict=True)) for cells in table.loadable_log]
-    return [_change(table, row, keyspace or recording.keyspace, recording.generations, shift_ms * 1000) for row in rows]
+    replay = replay or Replay.of(recording)
+    final = replace(replay.tables[table.name].table_schema, keyspace=keyspace or recording.keyspace)
+    odd, rows = table.unloadable_times, table.rows
+    maps = [_stream_map(generation) for generation in recording.generations]
+    changes: list[ExpectedChange] = []
+    for step, logged, forgotten in zip(recording.steps, replay.logged, replay.forgotten, strict=True):
+        mine = [entry for entry in logged if entry.table.name.name == table.name]
+        if not mine:
+            continue
+        times = _times(mine[0].table.table_schema, [rows[number] for number in step.rows.get(table.name, ())])
+        for entry in mine:
+            for group in entry.groups:
+                time = times.get((entry.partition_key, group.timestamp_us))
+                if time is None:
+                    raise ValueError(
+                        f"{recording.scenario}: the rules log a group of {table.name} at {group.timestamp_us} "
+                        f"for {step.statements[0][0][:100]!r}, the server did not"
+                    )
+                if time not in odd:
+                    gone = forgotten.get(table.name, frozenset())
+                    changes += _changes(final, entry, group, time, maps, shift_ms, gone)
+    return changes
 
 
-def _change(
-    table: RecordedTable, row: Row, keyspace: str, generations: Sequence[RecordedGeneration], shift_us: int
-) -> ExpectedChange:
-    recorded = UUID(bytes=_bytes(row, "cdc$time"))
-    recorded_us = (recorded.time - _GREGORIAN_TICKS) // 10
-    ttl = row["cdc$ttl"]
-    generation = [entry for entry in generations if entry.start_ms * 1000 <= recorded_us][-1]
-    return ExpectedChange(
-        keyspace,
-        table.name,
-        tuple(_bytes(row, name) for name in _names(table, "partition_key")),
-        tuple(row[name] for name in _names(table, "clustering")),
-        int.from_bytes(_bytes(row, "cdc$operation"), "big", signed=True),
-        _values(table, row),
-        None if ttl is None else int.from_bytes(ttl, "big"),
-        _bytes(row, "cdc$stream_id"),
-        _moved(recorded, shift_us),
-        UnixMicros(recorded_us + shift_us),
-        int.from_bytes(_bytes(row, "cdc$batch_seq_no"), "big"),
-        row["cdc$end_of_batch"] == _TRUE,
-        UnixMillis(generation.start_ms + shift_us // 1000),
+def _changes(
+    final: TableSchema,
+    entry: Logged,
+    group: LogGroup,
+    time: bytes,
+    maps: Sequence[StreamMap],
+    shift_ms: int,
+    gone: frozenset[str],
+) -> list[ExpectedChange]:
+    streams = [entry for entry in maps if entry.start_ms * 1000 <= group.timestamp_us][-1]
+    stream = streams.stream_for(murmur3_token(partition_key_bytes(entry.partition_key)))
+    generation_ms = UnixMillis(streams.start_ms + shift_ms)
+    place = Place(entry.partition_key, stream.raw, shifted(time, shift_ms), generation_ms)
+    moved = LogGroup(UnixMicros(group.timestamp_us + shift_ms * 1000), group.rows)
+    captured = CapturedTable.of(final, keys_only=entry.table.options.delta == "keys")
+    made = placed_changes(captured, moved, place)
+    return [_without(change, entry.table.table_schema, gone) for change in made] if gone else made
+
+
+def _without(change: ExpectedChange, then: TableSchema, gone: frozenset[str]) -> ExpectedChange:
+    """The change without what the log's columns that were dropped or renamed later said."""
+
+    def clustering(cells: tuple[bytes | None, ...]) -> tuple[bytes | None, ...]:
+        return tuple(None if column.name in gone else cell for column, cell in zip(then.clustering, cells, strict=True))
+
+    def kept(columns: Mapping[str, T]) -> dict[str, T]:
+        return {name: cell for name, cell in columns.items() if name not in gone}
+
+    end = change.range_end
+    return change._replace(
+        clustering=clustering(change.clustering),
+        columns=kept(change.columns),
+        range_end=None if end is None else end._replace(clustering=clustering(end.clustering)),
+        before=None if change.before is None else kept(change.before),
+        after=None if change.after is None else kept(change.after),
     )
 
 
-def _values(table: RecordedTable, row: Row) -> dict[str, bytes | None]:
-    values: dict[str, bytes | None] = {}
-    for name, _type, kind, _position in table.columns:
-        if kind not in ("static", "regular"):
-            continue
-        if row[name] is not None:
-            values[name] = row[name]
-        elif row[f"cdc$deleted_{name}"] == _TRUE:
-            values[name] = None
-    return values
+def _times(then: TableSchema, rows: Sequence[LogRow]) -> dict[tuple[Key, UnixMicros], bytes]:
+    """`cdc$time` of each group of a step, by partition key and microsecond."""
+    times = {}
+    for row in rows:
+        time = row["cdc$time"] or b""
+        key = tuple(row[column.name] or b"" for column in then.partition_key)
+        times[key, micros_of(time)] = time
+    return times
 
 
-def _names(table: RecordedTable, kind: str) -> list[str]:
-    columns = (column for column in table.columns if column[2] == kind)
-    return [column[0] for column in sorted(columns, key=lambda column: column[3])]
-
-
-def _bytes(row: Row, name: str) -> bytes:
-    cell = row[name]
-    if cell is None:
-        raise ValueError(f"a log row without {name}")
-    return cell
-
-
-def _moved(recorded: UUID, shift_us: int) -> bytes:
-    ticks = recorded.time + shift_us * 10
-    fields = (ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48 | 0x1000)
-    low, middle, high = fields
-    return UUID(int=low << 96 | middle << 80 | high << 64 | recorded.int & ((1 << 64) - 1)).bytes
+def _stream_map(generation: RecordedGeneration) -> StreamMap:
+    range_ends, streams = zip(*generation.streams, strict=True)
+    return StreamMap(generation.start_ms, range_ends, streams, _IGNORE_MSB)

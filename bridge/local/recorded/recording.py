@@ -1,37 +1,63 @@
 """A recording as values, and its file form. Pure but for reading the package's own data files.
 
-A file is gzipped JSON, format version 1 (cells are hex of the bytes on the wire, null is null):
+A file is gzipped JSON, format version 2 (cells are hex of the bytes on the wire, null is null):
 
 ```
-{"v": 1, "scenario": "ttl", "keyspace": "rec",
- "tables": [{"name": "tt", "ddl": "CREATE TABLE rec.tt (...) WITH cdc = {...}", "ttl_s": 86400,
-             "columns": [["pk", "int", "partition_key", 0], ["a", "int", "regular", -1]],
+{"v": 2, "scenario": "ttl", "keyspace": "rec",
+ "steps": [{"cql": [["CREATE TABLE rec.tt (...) WITH cdc = {...}", []]], "at": 1795249175000000, "now": ...},
+           {"cql": [["INSERT INTO rec.tt (pk, a) VALUES (?, 1)", [7]]], "at": ..., "now": ..., "rows": {"tt": [0]}}],
+ "tables": [{"name": "tt", "columns": [["pk", "int", "partition_key", 0], ["a", "int", "regular", -1]],
              "log_columns": [["cdc$stream_id", "blob"], ...],
-             "log": [["c2cd..61", "1c21..db", ...], ...]}],
+             "log_names": ["cdc$stream_id", ...], "log": [["c2cd..61", "1c21..db", ...], ...]}],
  "generations": [{"start_ms": 1795249090552, "streams": [[-7351677504331929430, ["7f03..01", ...]], ...]}]}
 ```
 
 Log rows stand in the order in which they appeared. A vnode's streams stand in the server's own order, by shard.
+A step with `"batch": true` is a batch of the native protocol; `keys` are the list cells' keys that the server made.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
 from bridge.model.changes import Cells
 from bridge.model.streams import StreamId, Token
-from bridge.model.times import UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _SUFFIX: Final = ".json.gz"
 _NEVER_EMPTY: Final = frozenset({"date", "smallint", "time", "tinyint"})
-_KEYS: Final = frozenset({"partition_key", "clustering"})
+
+LogRow = Mapping[str, bytes | None]
+"""One row of a log by column."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """One request that the server carried out.
+
+    Attributes:
+        statements: one, or those of a batch of the native protocol, with the values of their markers as JSON has them.
+        is_batch: which of the two.
+        at_us: its timestamp where the statements give none: the client's from the protocol's frame, or the server's.
+        now_us: the server's clock.
+        list_keys: keys of the list cells that it added, in order.
+        rows: numbers of the log rows that appeared with it, by table.
+    """
+
+    statements: tuple[tuple[str, tuple[object, ...]], ...]
+    is_batch: bool
+    at_us: UnixMicros
+    now_us: UnixMicros
+    list_keys: tuple[bytes, ...]
+    rows: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,40 +66,41 @@ class RecordedTable:
 
     Attributes:
         name: of the base table.
-        ddl: the statement that made the base table.
-        ttl_s: the log's TTL in seconds.
-        columns: name, type, kind and position of each base column, as `system_schema.columns` has them.
-        log_columns: name and type of each log column, the three key columns first.
-        log: the log's rows, cells in the order of `log_columns`.
+        columns: name, type, kind and position of each base column at the end, as `system_schema.columns` has them.
+        log_columns: name and type of each log column at the end, the three key columns first.
+        log_names: what the cells of a log row are, columns included that were dropped later.
+        log: the log's rows, each as it looked when it appeared; cells in the order of `log_names`.
     """
 
     name: str
-    ddl: str
-    ttl_s: int
     columns: tuple[tuple[str, str, str, int], ...]
     log_columns: tuple[tuple[str, str], ...]
+    log_names: tuple[str, ...]
     log: tuple[Cells, ...]
 
     @property
-    def has_collections(self) -> bool:
-        """Whether a value is not atomic, so that its column in the log is no plain copy of it."""
-        return any(
-            kind not in _KEYS and type_text.partition("<")[0] in {"list", "map", "set"}
-            for _name, type_text, kind, _position in self.columns
-        )
+    def rows(self) -> tuple[LogRow, ...]:
+        """The log's rows by column."""
+        return tuple(dict(zip(self.log_names, row, strict=True)) for row in self.log)
 
     @property
-    def loadable_log(self) -> tuple[Cells, ...]:
-        """The log without the groups that Cassandra, the local stack's server, can't hold.
+    def unloadable_times(self) -> frozenset[bytes]:
+        """`cdc$time` of the groups that Cassandra, the local stack's server, can't hold.
 
         ScyllaDB takes empty values of every fixed-width type; Cassandra has none of four of them.
         """
-        strict = [at for at, (_name, type_text) in enumerate(self.log_columns) if type_text in _NEVER_EMPTY]
-        odd = {row[:2] for row in self.log if any(row[at] == b"" for at in strict)}
-        return tuple(row for row in self.log if row[:2] not in odd)
+        strict = {name for name, type_text in self.log_columns if type_text in _NEVER_EMPTY}
+        at = [place for place, name in enumerate(self.log_names) if name in strict]
+        return frozenset(row[1] or b"" for row in self.log if any(row[place] == b"" for place in at))
+
+    @property
+    def loadable_log(self) -> tuple[Cells, ...]:
+        """The log without `unloadable_times`."""
+        odd = self.unloadable_times
+        return tuple(row for row in self.log if row[1] not in odd)
 
     def table_schema(self, keyspace: str) -> TableSchema:
-        """The base table's schema."""
+        """The base table's schema at the end."""
         columns = (
             Column(name, parse(type_text), ColumnKind(kind), position)
             for name, type_text, kind, position in self.columns
@@ -101,12 +128,14 @@ class Recording:
     Attributes:
         scenario: its name.
         keyspace: the keyspace in which it was recorded.
-        tables: those that were captured.
+        steps: what the server carried out, in order; what it refused is left out.
+        tables: those that have log rows.
         generations: those that the log rows belong to, and all between them, oldest first.
     """
 
     scenario: str
     keyspace: str
+    steps: tuple[RecordedStep, ...]
     tables: tuple[RecordedTable, ...]
     generations: tuple[RecordedGeneration, ...]
 
@@ -133,6 +162,7 @@ class Recording:
         return cls(
             form["scenario"],
             form["keyspace"],
+            tuple(_step(step) for step in form["steps"]),
             tuple(_table(table) for table in form["tables"]),
             tuple(_generation(generation) for generation in form["generations"]),
         )
@@ -155,13 +185,23 @@ def scenarios() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)))
 
 
+def _step(form: dict[str, Any]) -> RecordedStep:
+    return RecordedStep(
+        tuple((text, tuple(parameters)) for text, parameters in form["cql"]),
+        form.get("batch", False),
+        UnixMicros(form["at"]),
+        UnixMicros(form["now"]),
+        tuple(bytes.fromhex(key) for key in form.get("keys", ())),
+        {table: tuple(numbers) for table, numbers in form.get("rows", {}).items()},
+    )
+
+
 def _table(form: dict[str, Any]) -> RecordedTable:
     return RecordedTable(
         form["name"],
-        form["ddl"],
-        form["ttl_s"],
         tuple((name, type_text, kind, position) for name, type_text, kind, position in form["columns"]),
         tuple((name, type_text) for name, type_text in form["log_columns"]),
+        tuple(form["log_names"]),
         tuple(tuple(None if cell is None else bytes.fromhex(cell) for cell in row) for row in form["log"]),
     )
 

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from bridge.local.simulator.images import ImageOptions
+from bridge.local.simulator.multi_cell import log_types
+from bridge.local.simulator.nested import UserType
 from schemas.table_schema import LOG_TABLE_SUFFIX, Column, TableSchema
 
 CDC_PARTITIONER: Final = "com.scylladb.dht.CDCPartitioner"
@@ -24,8 +27,10 @@ class CdcOptions:
 
     Attributes:
         ttl_s: TTL of log rows in seconds; 0 keeps them.
-        preimage, postimage, delta: as in ScyllaDB; the simulator makes no images yet.
+        preimage, postimage, delta: as in ScyllaDB.
         enabled: false for a table that is not captured.
+        images_of_partition_deletes: no option but a server's habit: whether the delete of a partition that is one row
+            has a pre-image, as since 2026.1.
     """
 
     ttl_s: int = 86_400
@@ -33,6 +38,12 @@ class CdcOptions:
     postimage: bool = False
     delta: Literal["full", "keys"] = "full"
     enabled: bool = True
+    images_of_partition_deletes: bool = True
+
+    @property
+    def images(self) -> ImageOptions:
+        """Which images are logged."""
+        return ImageOptions(self.preimage, self.postimage, self.images_of_partition_deletes)
 
     def __str__(self) -> str:
         """The map literal that CQL takes."""
@@ -56,22 +67,34 @@ def deleted_flag(column: str) -> str:
     return f"cdc$deleted_{column}"
 
 
-def log_columns(table_schema: TableSchema) -> tuple[tuple[str, str], ...]:
-    """Names and types of the log's regular columns, sorted by name bytes as the server lists them.
+def deleted_elements(column: str) -> str:
+    """The log column that says which elements of a multi-cell base column died."""
+    return f"cdc$deleted_elements_{column}"
 
-    Raises:
-        ValueError: a column is no atomic value (collections are not simulated yet).
-    """
+
+def log_columns(table_schema: TableSchema) -> tuple[tuple[str, str], ...]:
+    """Names and types of the log's regular columns, sorted by name bytes as the server lists them."""
     columns = list(_META)
     for column in table_schema.columns:
         if column.is_hidden:
             continue
-        if str(column.type).partition("<")[0] in {"list", "map", "set"}:
-            raise ValueError(f"{table_schema.full_name}: column {column.name!r} of type {column.type} is not simulated")
-        columns.append((column.name, str(column.type)))
-        if column.position < 0:
-            columns.append((deleted_flag(column.name), "boolean"))
+        columns += columns_of(column)
     return tuple(sorted(columns, key=lambda column: column[0].encode()))
+
+
+def columns_of(column: Column) -> list[tuple[str, str]]:
+    """Names and types of the log's columns that stand for one base column (spec section 1.2)."""
+    if column.position >= 0:
+        return [(column.name, str(column.type))]
+    value, elements = log_types(column.type)
+    found = [(column.name, value), (deleted_flag(column.name), "boolean")]
+    return found if elements is None else [*found, (deleted_elements(column.name), elements)]
+
+
+def type_ddl(keyspace: str, user_type: UserType) -> str:
+    """`CREATE TYPE` of a UDT."""
+    fields = ", ".join(f"{quoted(name)} {cql_type}" for name, cql_type in user_type.fields)
+    return f"CREATE TYPE {quoted(keyspace)}.{quoted(user_type.name)} ({fields})"
 
 
 def base_ddl(table_schema: TableSchema, options: CdcOptions, *, descending: frozenset[str] = frozenset()) -> str:
@@ -97,11 +120,7 @@ def base_ddl(table_schema: TableSchema, options: CdcOptions, *, descending: froz
 
 
 def log_ddl(table_schema: TableSchema, options: CdcOptions) -> str:
-    """`CREATE TABLE` of a table's log; see `log_ddl_of`.
-
-    Raises:
-        ValueError: as `log_columns`.
-    """
+    """`CREATE TABLE` of a table's log; see `log_ddl_of`."""
     return log_ddl_of(table_schema.keyspace, table_schema.name, log_columns(table_schema), options)
 
 

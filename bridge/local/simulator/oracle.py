@@ -1,6 +1,8 @@
 """What was written: the changes that a bridge must deliver, each once and in order.
 
-The file form is one JSON object a line (bytes as hex, absent columns absent, null cells null), for example:
+The file form is one JSON object a line (bytes as hex, absent columns absent, null cells null, multi-cell columns as a
+list of value, deleted flag and deleted elements; `r`, `i` and `j`, the end of a range and the images, only where there
+are any), for example:
 
 ```
 {"k":"shop","t":"orders","p":["00000001"],"c":["0000002a"],"o":2,"x":{"total":"00000007","note":null},
@@ -15,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from bridge.local.simulator.log_rows import CollectionDelta, LogCell, LogCells
 from bridge.local.simulator.ordering import Key
 from bridge.model.times import UnixMicros, UnixMillis, sort_key
 
@@ -22,8 +25,22 @@ TableKey = tuple[str, str, Key]
 """Keyspace, table and partition key: within one of these the order of changes is fixed."""
 
 
+class RangeEnd(NamedTuple):
+    """The second row of a range delete.
+
+    Attributes:
+        operation: `cdc$operation`, 7 or 8.
+        clustering: as of `ExpectedChange`.
+    """
+
+    operation: int
+    clustering: tuple[bytes | None, ...]
+
+
 class ExpectedChange(NamedTuple):
     """One change that was written and acknowledged; a tuple, for bulk loads make them by the million.
+
+    It is one delta row of the log, or the two of a range delete, with the images of its row from the same group.
 
     Attributes:
         keyspace: of the base table.
@@ -31,14 +48,19 @@ class ExpectedChange(NamedTuple):
         partition_key: its cells, serialized, by position.
         clustering: the clustering columns' cells, by position; None where the log has null.
         operation: `cdc$operation`.
-        columns: serialized cells by column; None was set to null; columns that were left alone are absent.
+        columns: serialized cells by column; None was set to null; columns that were left alone are absent; of a
+            multi-cell column what the log's three columns say.
         ttl_s: `cdc$ttl`; None is null.
         stream_id: 16 bytes.
         time: `cdc$time`, 16 bytes.
         timestamp_us: the microseconds inside `time`.
-        batch_seq_no: `cdc$batch_seq_no`.
-        last_in_group: whether `cdc$end_of_batch` is true.
+        batch_seq_no: `cdc$batch_seq_no`, of a range delete its first row's.
+        last_in_group: whether no other change of the group follows.
         generation_ms: timestamp of the generation that the stream belongs to.
+        range_end: of a range delete, its second row.
+        before: the pre-image, if there is one: cells as the log has them, None where it raises the deleted flag;
+            columns that it does not show are absent.
+        after: the post-image, if there is one; null columns are absent.
     """
 
     keyspace: str
@@ -46,7 +68,7 @@ class ExpectedChange(NamedTuple):
     partition_key: Key
     clustering: tuple[bytes | None, ...]
     operation: int
-    columns: Mapping[str, bytes | None]
+    columns: LogCells
     ttl_s: int | None
     stream_id: bytes
     time: bytes
@@ -54,6 +76,9 @@ class ExpectedChange(NamedTuple):
     batch_seq_no: int
     last_in_group: bool
     generation_ms: UnixMillis
+    range_end: RangeEnd | None = None
+    before: Mapping[str, bytes | None] | None = None
+    after: Mapping[str, bytes | None] | None = None
 
     @property
     def key(self) -> TableKey:
@@ -67,13 +92,13 @@ class ExpectedChange(NamedTuple):
 
     def to_json(self) -> str:
         """One line of the file form, without the line's end."""
-        form = {
+        form: dict[str, Any] = {
             "k": self.keyspace,
             "t": self.table,
             "p": [cell.hex() for cell in self.partition_key],
             "c": [_hex(cell) for cell in self.clustering],
             "o": self.operation,
-            "x": {name: _hex(cell) for name, cell in self.columns.items()},
+            "x": {name: _form(cell) for name, cell in self.columns.items()},
             "l": self.ttl_s,
             "s": self.stream_id.hex(),
             "u": self.time.hex(),
@@ -82,6 +107,11 @@ class ExpectedChange(NamedTuple):
             "e": self.last_in_group,
             "g": self.generation_ms,
         }
+        if self.range_end is not None:
+            form["r"] = [self.range_end.operation, [_hex(cell) for cell in self.range_end.clustering]]
+        for name, image in (("i", self.before), ("j", self.after)):
+            if image is not None:
+                form[name] = {column: _hex(cell) for column, cell in image.items()}
         return json.dumps(form, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -98,7 +128,7 @@ class ExpectedChange(NamedTuple):
             tuple(bytes.fromhex(cell) for cell in form["p"]),
             tuple(_bytes(cell) for cell in form["c"]),
             form["o"],
-            {name: _bytes(cell) for name, cell in form["x"].items()},
+            {name: _cell(cell) for name, cell in form["x"].items()},
             form["l"],
             bytes.fromhex(form["s"]),
             bytes.fromhex(form["u"]),
@@ -106,7 +136,24 @@ class ExpectedChange(NamedTuple):
             form["b"],
             form["e"],
             UnixMillis(form["g"]),
+            RangeEnd(form["r"][0], tuple(_bytes(cell) for cell in form["r"][1])) if "r" in form else None,
+            _image(form.get("i")),
+            _image(form.get("j")),
         )
+
+
+def _form(cell: LogCell) -> Any:
+    if isinstance(cell, CollectionDelta):
+        return [_hex(cell.value), cell.deleted, _hex(cell.deleted_elements)]
+    return _hex(cell)
+
+
+def _cell(form: Any) -> LogCell:
+    return CollectionDelta(_bytes(form[0]), form[1], _bytes(form[2])) if isinstance(form, list) else _bytes(form)
+
+
+def _image(form: dict[str, str | None] | None) -> dict[str, bytes | None] | None:
+    return None if form is None else {name: _bytes(cell) for name, cell in form.items()}
 
 
 def _hex(cell: bytes | None) -> str | None:

@@ -7,19 +7,22 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
 from bridge.adapters.scylla import CqlSession, Prepared
 from bridge.errors import RetriableError
+from bridge.local.simulator.base import BaseState
+from bridge.local.simulator.base_statements import BaseStatements, WriteCells
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.log_groups import LogRules, log_groups
 from bridge.local.simulator.mutations import Mutation
 from bridge.local.simulator.oracle import ExpectedChange, Oracle
 from bridge.local.simulator.ordering import Key
 from bridge.local.simulator.placing import CapturedTable, Place, expected_changes
-from bridge.local.simulator.tables import BaseStatements, LogStatement, SimulatedTable, WriteCells
+from bridge.local.simulator.schema_changes import SchemaChange
+from bridge.local.simulator.tables import LogStatement, SimulatedTable
 from bridge.model.streams import Token, murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, timeuuid_of
 
@@ -66,6 +69,7 @@ class _Write:
 class _PlacedGroup:
     """A group with its stream: the log rows as parameters, and the changes that a reader must see."""
 
+    prepared: Prepared
     stream_id: bytes
     rows: list[WriteCells]
     changes: list[ExpectedChange]
@@ -77,14 +81,18 @@ class _Target:
 
     captured: CapturedTable
     rules: LogRules
-    log: LogStatement
+    log: LogStatement | None
     base: BaseStatements
+    state: BaseState | None
     tokens: dict[Key, Token] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, session: CqlSession, table: SimulatedTable) -> _Target:
+    def of(cls, session: CqlSession, table: SimulatedTable, *, keep_base: bool) -> _Target:
         captured = CapturedTable.of(table.table_schema, keys_only=table.options.delta == "keys")
-        return cls(captured, table.rules(), LogStatement(session, table), BaseStatements(session, table))
+        # A table that is not captured has a base only.
+        log = LogStatement(session, table) if table.options.enabled else None
+        state = table.base_state() if keep_base or table.options.images.wanted else None
+        return cls(captured, table.rules(), log, table.base_statements(session), state)
 
     def token(self, partition_key: Key) -> Token:
         token = self.tokens.get(partition_key)
@@ -121,6 +129,7 @@ class Simulator:
         seed: int,
         oracle: Oracle | None = None,
         rfc_variant: bool = False,
+        keep_base: bool = False,
     ) -> None:
         """Prepare the tables' statements; the tables must exist.
 
@@ -131,19 +140,48 @@ class Simulator:
             seed: decides the random half of each `cdc$time`.
             oracle: what was acknowledged goes here; None makes one in memory.
             rfc_variant: set the variant bits of `cdc$time`, as servers do since 2026.1; before, they are random.
+            keep_base: keep every base table in memory (see `base`), and not only those whose log has images.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.prepare`.
+            ValueError: a table's key has a type that can't be ordered, or a UDT without fields.
         """
         self._session = session
         self._cluster = cluster
-        self._targets = {table.table_schema: _Target.of(session, table) for table in tables}
+        self._targets = {table.table_schema: _Target.of(session, table, keep_base=keep_base) for table in tables}
         self._random = Random(f"{seed}/writer")  # noqa: S311  # simulated data, wanted to be repeatable
         self._rfc_variant = rfc_variant
         self._last_us = 0
         self.oracle = Oracle() if oracle is None else oracle
 
-    def write(self, table: SimulatedTable, mutation: Mutation, now_us: UnixMicros) -> list[ExpectedChange]:
+    def follow(self, change: SchemaChange) -> None:
+        """Go on with a table as it is after a schema change that was applied; what it holds in memory is kept.
+
+        Raises:
+            KeyError: the table is not one of the simulator's.
+            RetriableError, BridgeError: as `CqlSession.prepare`.
+        """
+        old = self._targets.pop(change.before.table_schema)
+        new = _Target.of(self._session, change.after, keep_base=old.state is not None)
+        if old.state is not None:
+            old.state.alter(new.rules.columns, dropped=change.dropped)
+            new.state = old.state
+        self._targets[change.after.table_schema] = new
+
+    def base(self, table: SimulatedTable) -> BaseState:
+        """What a table holds, as far as this simulator wrote it; empty at first, whatever is in the database.
+
+        Raises:
+            ValueError: the table is not kept.
+        """
+        state = self._targets[table.table_schema].state
+        if state is None:
+            raise ValueError(f"{table.table_schema.full_name} is not kept in memory: give `keep_base`")
+        return state
+
+    def write(
+        self, table: SimulatedTable, mutation: Mutation, now_us: UnixMicros, *, times: int = 1
+    ) -> list[ExpectedChange]:
         """Write one mutation and wait until it is acknowledged.
 
         Args:
@@ -151,18 +189,27 @@ class Simulator:
             mutation: what to write. Without a timestamp of its own it takes the clock's, made greater than every
                 earlier one so that no two groups share a microsecond.
             now_us: the coordinator's clock.
+            times: how often the request arrives. A client that did not hear the answer sends it again with the same
+                timestamp, which leaves groups of equal content and microsecond with another low half each.
 
         Returns:
-            The log rows written, which are in the oracle too.
+            The changes written, which are in the oracle too.
 
         Raises:
             SimulatorRefusal: ScyllaDB would refuse the timestamp; nothing was written.
             RetriableError, BridgeError: the server failed; parts of the write may be there.
         """
-        write = self._plan(self._targets[table.table_schema], mutation, now_us, base=True)
-        self._start(write)
-        self._settle(write)
-        return write.changes
+        target = self._targets[table.table_schema]
+        if mutation.timestamp_us is None:
+            now_us = self._next_us(now_us)
+            mutation = replace(mutation, timestamp_us=now_us)
+        changes = []
+        for _ in range(times):
+            write = self._plan(target, mutation, now_us, base=True)
+            self._start(write)
+            self._settle(write)
+            changes += write.changes
+        return changes
 
     def write_many(
         self,
@@ -231,7 +278,7 @@ class Simulator:
             for group in self._groups(target, mutation, now_us)[1]:
                 write = gathered.get(group.stream_id)
                 if write is None:
-                    write = gathered[group.stream_id] = _Write([_Part(target.log.prepared, [])], [])
+                    write = gathered[group.stream_id] = _Write([_Part(group.prepared, [])], [])
                 write.parts[0].rows += group.rows
                 write.changes += group.changes
                 count += len(group.rows)
@@ -248,7 +295,7 @@ class Simulator:
         stamp_us, groups = self._groups(target, mutation, now_us)
         write = _Write([], [])
         for group in groups:
-            write.parts.append(_Part(target.log.prepared, group.rows))
+            write.parts.append(_Part(group.prepared, group.rows))
             write.changes += group.changes
         if base:
             for operation in mutation.operations:
@@ -260,24 +307,25 @@ class Simulator:
         """The mutation's timestamp, and its groups with their streams."""
         stamp_us, clock_us = mutation.timestamp_us, now_us
         if stamp_us is None:
-            self._last_us = max(now_us, self._last_us + 1)
             # A clock that two mutations share is moved on, so that its own timestamps are not in its future.
-            stamp_us = clock_us = UnixMicros(self._last_us)
+            stamp_us = clock_us = self._next_us(now_us)
         key = mutation.partition_key
         token = target.token(key)
         placed = []
-        for group in log_groups(target.rules, mutation, stamp_us):
-            stream, generation_ms = self._cluster.stream_for(token, group.timestamp_us, clock_us)
-            place = Place(key, stream.raw, timeuuid_of(group.timestamp_us, self._low_half()), generation_ms)
-            rows = target.log.cells(group, place)
-            placed.append(
-                _PlacedGroup(
-                    stream.raw,
-                    rows,
-                    expected_changes(target.captured, group, place),
-                )
-            )
+        log = target.log
+        if log is not None:
+            for group in log_groups(target.rules, mutation, stamp_us, base=target.state, now_us=clock_us):
+                stream, generation_ms = self._cluster.stream_for(token, group.timestamp_us, clock_us)
+                place = Place(key, stream.raw, timeuuid_of(group.timestamp_us, self._low_half()), generation_ms)
+                changes = expected_changes(target.captured, group, place)
+                placed.append(_PlacedGroup(log.prepared, stream.raw, log.cells(group, place), changes))
+        if target.state is not None:
+            target.state.write(mutation, stamp_us, clock_us)
         return stamp_us, placed
+
+    def _next_us(self, now_us: UnixMicros) -> UnixMicros:
+        self._last_us = max(now_us, self._last_us + 1)
+        return UnixMicros(self._last_us)
 
     def _low_half(self) -> bytes:
         low = self._random.randbytes(8)

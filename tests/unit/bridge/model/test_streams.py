@@ -133,13 +133,11 @@ def test_recorded_rows_lie_in_the_stream_that_the_mapping_names(scenario: str) -
     recording = Recording.load(scenario)
     for table in recording.tables:
         key = table.table_schema("rec").partition_key
-        names = [name for name, _type in table.log_columns]
-        places = [names.index(column.name) for column in key]
-        for row in table.log:
-            stream, time = row[0], row[1]
+        for row in table.rows:
+            stream, time = row["cdc$stream_id"], row["cdc$time"]
             assert stream is not None
             assert time is not None
-            cells = [row[place] for place in places]
+            cells = [row[column.name] for column in key]
             token = murmur3_token(partition_key_bytes([cell for cell in cells if cell is not None]))
             used = [entry for entry in recording.generations if entry.start_ms * 1000 <= micros_of(time)][-1]
             sets = tuple(StreamSet(end, tuple(sorted(ids))) for end, ids in used.streams)

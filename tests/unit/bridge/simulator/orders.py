@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.local.simulator.log_groups import LogGroup, LogRules, log_groups
+from bridge.local.simulator.log_groups import LogRules, log_groups
+from bridge.local.simulator.log_rows import LogGroup
 from bridge.local.simulator.mutations import Insert, Mutation, Operation, PartitionDelete, RowDelete, Update
 from bridge.model.times import UnixMicros
 from schemas.cql_types import parse

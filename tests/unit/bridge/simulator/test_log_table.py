@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.local.recorded.recording import Recording, scenarios
-from bridge.local.simulator.log_table import CdcOptions, base_ddl, log_columns, log_ddl
+from bridge.local.simulator.log_table import CdcOptions, base_ddl, columns_of, log_columns, log_ddl, type_ddl
+from bridge.local.simulator.nested import UserType
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from tests.unit.bridge.simulator.orders import table
@@ -13,10 +14,9 @@ from tests.unit.bridge.simulator.orders import table
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_log_columns_are_those_of_a_real_log(scenario: str) -> None:
-    """Names, types and order, for every recorded table without collections."""
+    """Names, types and order, for every recorded table."""
     for recorded in Recording.load(scenario).tables:
-        if not recorded.has_collections:
-            assert log_columns(recorded.table_schema("rec")) == recorded.log_columns[3:]
+        assert log_columns(recorded.table_schema("rec")) == recorded.log_columns[3:]
 
 
 def test_a_base_table_is_made_with_its_cdc_option() -> None:
@@ -53,14 +53,28 @@ def test_a_log_without_ttl_keeps_everything() -> None:
     assert "gc_grace_seconds = 864000" in ddl
 
 
-def test_a_collection_is_not_simulated() -> None:
-    """Its log column is no plain copy."""
-    columns = (
-        Column("id", parse("int"), ColumnKind.PARTITION_KEY, 0),
-        Column("tags", parse("set<text>"), ColumnKind.REGULAR),
-    )
-    with pytest.raises(ValueError, match=r"shop.t: column 'tags' of type set<text> is not simulated"):
-        log_columns(TableSchema("shop", "t", columns))
+@pytest.mark.parametrize(
+    ("column_type", "value_type", "elements_type"),
+    [
+        ("list<int>", "frozen<map<timeuuid, int>>", "frozen<set<timeuuid>>"),
+        ("set<text>", "frozen<set<text>>", "frozen<set<text>>"),
+        ("map<int, frozen<set<text>>>", "frozen<map<int, frozen<set<text>>>>", "frozen<set<int>>"),
+        ("address", "frozen<address>", "frozen<set<smallint>>"),
+        ("frozen<list<int>>", "frozen<list<int>>", None),
+        ("tuple<int, text>", "tuple<int, text>", None),
+    ],
+)
+def test_a_columns_log_columns(column_type: str, value_type: str, elements_type: str | None) -> None:
+    """A multi-cell column has a third one, and its own type is frozen there; a list's keys are shown."""
+    column = Column("tags", parse(column_type), ColumnKind.REGULAR)
+    elements = [] if elements_type is None else [("cdc$deleted_elements_tags", elements_type)]
+    assert columns_of(column) == [("tags", value_type), ("cdc$deleted_tags", "boolean"), *elements]
+
+
+def test_a_type_is_made_field_by_field() -> None:
+    """In the order given, which is that of the fields' indices."""
+    address = UserType("Address", (("street", parse("text")), ("no", parse("frozen<set<int>>"))))
+    assert type_ddl("shop", address) == ('CREATE TYPE "shop"."Address" ("street" text, "no" frozen<set<int>>)')
 
 
 def test_a_hidden_column_has_no_place_in_the_log() -> None:

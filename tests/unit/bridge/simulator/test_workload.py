@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
+from typing import get_args
 
-from bridge.local.simulator.mutations import Insert, PartitionDelete, RowDelete, Update
-from bridge.local.simulator.workload import INSERTS_ONLY, Mix, Workload
+from bridge.local.simulator.mutations import (
+    CollectionWrite,
+    Insert,
+    Operation,
+    PartitionDelete,
+    RowDelete,
+    Update,
+)
+from bridge.local.simulator.workload import EVERYTHING, INSERTS_ONLY, Mix, Workload, with_own_timestamps
+from bridge.model.times import UnixMicros
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
-from tests.unit.bridge.simulator.orders import table
+from tests.unit.bridge.simulator.orders import T, table
+from tests.unit.bridge.simulator.profiles import ADDRESS, profiles
 
 
 def test_the_same_seed_gives_the_same_mutations() -> None:
@@ -41,6 +51,37 @@ def test_inserts_only_write_every_regular_column() -> None:
         assert isinstance(operation, Insert)
         assert operation.cells.keys() == {"item", "note"}
         assert None not in operation.cells.values()
+
+
+def test_everything_holds_every_operation_and_every_kind_of_collection_write() -> None:
+    """Replaced, nulled, deleted, added to, removed from; a row number that no server knows is alone."""
+    workload = Workload(profiles(), seed=3, keys=5, mix=EVERYTHING, user_types=(ADDRESS,))
+    mutations = list(islice(workload, 2000))
+    operations = [operation for mutation in mutations for operation in mutation.operations]
+    assert {type(operation) for operation in operations} == set(get_args(Operation))
+    for name in ("tags", "sizes", "notes", "home", "seen"):
+        writes = [each.cells[name] for each in operations if isinstance(each, Insert | Update) and name in each.cells]
+        whole = [write for write in writes if isinstance(write, CollectionWrite)]
+        assert None in writes
+        assert {write.clear for write in whole} == {"no", "overwrite", "delete"}
+        assert any(write.put and write.clear == "overwrite" for write in whole)
+        assert any(write.put and write.remove for write in whole)
+
+
+def test_statements_get_timestamps_of_their_own() -> None:
+    """Some mutations' do, a little before the clock; the rest are left as they are."""
+    timed = [
+        (UnixMicros(T + number), mutation) for number, mutation in enumerate(islice(Workload(table(), seed=1), 300))
+    ]
+    stamped = list(with_own_timestamps(timed, seed=2, share=0.5, back_us=3))
+    assert stamped == list(with_own_timestamps(timed, seed=2, share=0.5, back_us=3))
+    assert [now_us for now_us, _mutation in stamped] == [now_us for now_us, _mutation in timed]
+    back = {
+        None if operation.timestamp_us is None else now_us - operation.timestamp_us
+        for now_us, mutation in stamped
+        for operation in mutation.operations
+    }
+    assert back == {None, 0, 1, 2, 3}
 
 
 def test_a_table_of_keys_alone_is_inserted_into_and_deleted_from() -> None:

@@ -14,13 +14,18 @@ from bridge.errors import RetriableError
 from bridge.local.simulator.acceptance import SimulatorRefusal
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.log_table import CdcOptions
-from bridge.local.simulator.mutations import Mutation
+from bridge.local.simulator.mutations import Mutation, PartitionExpiry, RowExpiry, Unheard
+from bridge.local.simulator.nested import pack_elements
 from bridge.local.simulator.pacing import spread
+from bridge.local.simulator.schema_changes import add_column, disable, drop_column
 from bridge.local.simulator.tables import SimulatedTable
 from bridge.local.simulator.workload import Workload
 from bridge.local.simulator.writer import Simulator
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
+from schemas.cql_types import parse
+from schemas.table_schema import Column, ColumnKind
+from tests.unit.bridge.simulator import profiles
 from tests.unit.bridge.simulator.orders import T, delete, delete_partition, insert, key, table, update
 
 START_MS = UnixMillis(T // 1000 - 60_000)
@@ -252,3 +257,83 @@ def test_a_table_is_created_with_its_log_and_marked(session: KeepingSession) -> 
     ]
     SimulatedTable(table()).drop(cast("CqlSession", session))
     assert session.executed[-1] == 'DROP TABLE IF EXISTS "shop"."orders_scylla_cdc_log"'
+
+
+def test_collections_and_images_have_columns_of_their_own(session: KeepingSession) -> None:
+    """Value, flag and deleted elements; `delta: 'keys'` leaves the delta's out and the image's in."""
+    options = CdcOptions(delta="keys", postimage=True)
+    for shop in (
+        SimulatedTable(profiles.profiles(), user_types=(profiles.ADDRESS,)),
+        SimulatedTable(profiles.profiles(), options, user_types=(profiles.ADDRESS,)),
+    ):
+        session.written.clear()
+        _, simulator = simulated(session, shop)
+        operation = profiles.update(4, tags=profiles.tags(1, remove=(2,), clear="overwrite"), item=7)
+        (change,) = simulator.write(shop, Mutation(key(9), (operation,)), T)
+        (cql,) = {cql for cql, _rows in session.written if "_scylla_cdc_log" in cql}
+        at = [part.split('"')[1] for part in cql.split(" SET ")[1].split(", ")].index("tags") + 1
+        rows = [row[at : at + 3] for row in session.to("_scylla_cdc_log")]
+        tags = [pack_elements(key(1)), b"\1", pack_elements(key(2))]
+        blank = [UNSET] * 3
+        assert rows == ([tags] if len(rows) == 1 else [blank, [tags[0], UNSET, UNSET]])
+        assert (change.after is None) == (len(rows) == 1)
+
+
+def test_a_range_delete_has_a_prefix_of_the_key(session: KeepingSession) -> None:
+    """And two rows, which are one change."""
+    shop = SimulatedTable(table())
+    _, simulator = simulated(session, shop)
+    (change,) = simulator.write(shop, Mutation(key(9), (profiles.range_delete(None, "<3"),)), T)
+    start, end = session.to("_scylla_cdc_log")
+    assert [(row[1], row[3], row[5]) for row in (start, end)] == [(b"\5", UNSET, UNSET), (b"\x08", b"\1", key(3)[0])]
+    assert change.last_in_group
+
+
+def test_operations_below_zero_are_written_as_such(session: KeepingSession) -> None:
+    """As a tinyint."""
+    shop = SimulatedTable(table())
+    _, simulator = simulated(session, shop)
+    for operation in (RowExpiry(key(4)), PartitionExpiry(), Unheard(-128), Unheard(127)):
+        simulator.write(shop, Mutation(key(9), (operation,)), T)
+    assert [row[1] for row in session.to("_scylla_cdc_log")] == [b"\xfd", b"\xfc", b"\x80", b"\x7f"]
+
+
+def test_a_request_that_is_sent_again_leaves_a_group_of_the_same_content(session: KeepingSession) -> None:
+    """And microsecond; only the random half of its time differs. Both are to be delivered."""
+    shop = SimulatedTable(table())
+    _, simulator = simulated(session, shop)
+    first, second = simulator.write(shop, Mutation(key(9), (insert(4, item=1),)), T, times=2)
+    assert first.time != second.time
+    assert first._replace(time=second.time) == second
+    assert len(simulator.oracle) == 2
+
+
+def test_a_simulator_follows_a_schema_change(session: KeepingSession) -> None:
+    """The new column is written; while CDC is off nothing is logged, and the table in memory stays."""
+    shop = SimulatedTable(table())
+    _, simulator = simulated(session, shop, keep_base=True)
+    simulator.write(shop, Mutation(key(9), (insert(4, item=1, note=2),)), T)
+    base = simulator.base(shop)
+    change = add_column(shop, Column("size", parse("int"), ColumnKind.REGULAR))
+    change.apply(cast("CqlSession", session))
+    simulator.follow(change)
+    (written,) = simulator.write(change.after, Mutation(key(9), (update(4, size=3),)), T)
+    assert set(written.columns) == {"size"}
+    off = disable(change.after)
+    simulator.follow(off)
+    assert simulator.write(off.after, Mutation(key(9), (update(4, size=4),)), T) == []
+    simulator.follow(drop_column(off.after, "note"))
+    row = base.row(key(9), key(4), T)
+    assert row is not None
+    assert set(row.cells) == {"item", "size"}
+    assert row.cells["size"] == key(4)[0]
+    with pytest.raises(KeyError):
+        simulator.base(shop)
+
+
+def test_only_tables_with_images_are_kept_unless_asked_for(session: KeepingSession) -> None:
+    """A bulk load would fill the memory."""
+    shop = SimulatedTable(table())
+    _, simulator = simulated(session, shop)
+    with pytest.raises(ValueError, match=r"shop\.orders is not kept in memory"):
+        simulator.base(shop)
