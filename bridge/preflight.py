@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bridge.adapters.change_log import ChangeLog
-from bridge.config import BridgeConfig
+from bridge.adapters.change_log import CdcOffError, ChangeLog
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin
+from bridge.config import BridgeConfig, TableSettings
 from bridge.connections import Report, open_kafka, open_registry, open_scylla
 from bridge.errors import BridgeError, RetriableError, StartupError
 from schemas.avro_schema import key_schema, value_schema
@@ -19,6 +20,8 @@ from schemas.errors import SchemaError
 from schemas.table_schema import TableSchema
 
 T = TypeVar("T")
+_Off = tuple[TableSettings, str]
+"""A table on which CDC is off, and that in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,9 @@ class Preflight:
     nodes: int
 
 
-def check(config: BridgeConfig, *, report: Report, clock: Callable[[], float] = time.monotonic) -> Preflight:
+def check(
+    config: BridgeConfig, *, report: Report, resuming: bool = False, clock: Callable[[], float] = time.monotonic
+) -> Preflight:
     """Look at ScyllaDB, Kafka, the registry and every table; everything that is wrong is said together.
 
     Servers that are not there yet are waited for, `startup.patience_s` in all, each being tried at least once. Wrong
@@ -43,6 +48,8 @@ def check(config: BridgeConfig, *, report: Report, clock: Callable[[], float] = 
     Args:
         config: the job's configuration.
         report: gets a line for each try that failed and for each server that answers.
+        resuming: whether a table on which CDC is off will do if changes of it were published before: what its log
+            still holds is to be read then.
         clock: monotonic seconds.
 
     Raises:
@@ -58,15 +65,21 @@ def check(config: BridgeConfig, *, report: Report, clock: Callable[[], float] = 
             problems.append(str(error))
             return None
 
-    found = attempt(lambda left_s: _tables(config, problems, report, left_s))
-    attempt(lambda left_s: _kafka(config, report, left_s))
+    off: list[_Off] = []
+    found = attempt(lambda left_s: _tables(config, problems, off, report, left_s))
+    admin = attempt(lambda left_s: _kafka(config, report, left_s))
+    for table, words in off:
+        if resuming and admin is not None and _has_progress(config, admin, table):
+            report(f"{words}. Going on with what its log holds")
+        else:
+            problems.append(words)
     attempt(lambda left_s: _registry(config, report, left_s))
     if problems or found is None:
         raise StartupError("\n".join(problems))
     return found
 
 
-def _tables(config: BridgeConfig, problems: list[str], report: Report, patience_s: float) -> Preflight:
+def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: Report, patience_s: float) -> Preflight:
     session = open_scylla(config, report=report, patience_s=patience_s)
     try:
         nodes = session.node_count
@@ -75,7 +88,11 @@ def _tables(config: BridgeConfig, problems: list[str], report: Report, patience_
         schemas = []
         for table in config.tables:
             try:
-                schema = log.check_captured(table.keyspace, table.table)
+                try:
+                    schema = log.check_captured(table.keyspace, table.table)
+                except CdcOffError as error:
+                    schema = log.check_captured(table.keyspace, table.table, even_if_off=True)
+                    off.append((table, str(error)))
                 # A column type that can't be carried is better known now than at the first change.
                 key_schema(schema)
                 value_schema(schema)
@@ -90,9 +107,16 @@ def _tables(config: BridgeConfig, problems: list[str], report: Report, patience_
     return Preflight(tuple(schemas), nodes)
 
 
-def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> None:
-    open_kafka(config, report=report, patience_s=patience_s)
+def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> KafkaAdmin:
+    admin = open_kafka(config, report=report, patience_s=patience_s)
     report(f"Kafka at {', '.join(config.kafka.bootstrap_servers)} answers")
+    return admin
+
+
+def _has_progress(config: BridgeConfig, admin: KafkaAdmin, table: TableSettings) -> bool:
+    topic = config.progress_topic_of(table)
+    with CommittedReader(config.kafka, client_id="scylla-cdc-bridge-preflight") as reader:
+        return any(reader.end(topic, lane) > 0 for lane in range(admin.partitions(topic)))
 
 
 def _registry(config: BridgeConfig, report: Report, patience_s: float) -> None:

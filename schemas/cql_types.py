@@ -130,9 +130,14 @@ class VectorType:
 
 @dataclass(frozen=True, slots=True)
 class UdtType:
-    """A user-defined type by its name, unquoted; its fields live in ``system_schema.types``."""
+    """A user-defined type by its name, unquoted.
+
+    `fields` are (name, type) in the order of CREATE and ALTER TYPE; none as long as they were not
+    looked up (see `resolve`). They count for equality: ALTER TYPE makes another type.
+    """
 
     name: str
+    fields: tuple[tuple[str, CqlType], ...] = ()
 
     def __str__(self) -> str:
         """Return the CQL text, quoted where CQL needs it."""

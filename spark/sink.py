@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,9 +13,9 @@ from pyspark.sql.types import StructType
 
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry
-from bridge.control import Begin
+from bridge.control import Begin, Schemas
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, StartupError
 from bridge.lane_publisher import LanePublisher
 from bridge.publishing import LaneTask
 from schemas import subjects, wire_format
@@ -84,19 +85,25 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     ) -> None:
         task = begin.task
         topic = self._config.topic_of(self._config.table(task.keyspace, task.table))
+        schemas = begin.schemas
         key_header = value_header = b""
         ended = False
         for batch in _chain(rest, batches):
             kinds = batch.column(0).to_pylist()
             keys, values, positions = (batch.column(index).to_pylist() for index in (1, 2, 3))
-            for kind, key, value, position in zip(kinds, keys, values, positions, strict=True):
+            for at, (kind, key, value, position) in enumerate(zip(kinds, keys, values, positions, strict=True)):
                 if kind == rows.END:
                     ended = True
                     continue
+                if kind == rows.SCHEMA:
+                    schemas = Schemas.from_json(batch.column(5)[at].as_py())
+                    key_header = value_header = b""
+                    continue
                 if not key_header:
                     # With the first change: a lane that has none need not reach the registry.
-                    key_header = self._header(subjects.key_subject(topic), begin.key_schema)
-                    value_header = self._header(subjects.value_subject(topic), begin.value_schema)
+                    with _naming(task, schemas.change):
+                        key_header = self._header(subjects.key_subject(topic), schemas.key)
+                        value_header = self._header(subjects.value_subject(topic), schemas.value)
                 publisher.publish(
                     topic,
                     key_header + key,
@@ -111,6 +118,15 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     def _header(self, subject: Subject, avro_schema: str) -> bytes:
         schema_id = asking_registry(lambda: worker.registry(self._config).register(subject, avro_schema))
         return wire_format.header(schema_id)
+
+
+@contextmanager
+def _naming(task: LaneTask, change: str) -> Iterator[None]:
+    """Say in an error that can't be mended by trying again what was changed in the table, if that is known."""
+    try:
+        yield
+    except StartupError as error:
+        raise StartupError(f"{task.keyspace}.{task.table}{f' ({change})' if change else ''}: {error}") from error
 
 
 def _with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

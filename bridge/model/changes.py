@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final, Self
 
 from bridge.errors import BridgeError
+from schemas.cql_types import CqlType
 
 Cells = tuple[bytes | None, ...]
 """One row as the wire has it: a cell's bytes, or None for null."""
@@ -31,11 +32,14 @@ class Page:
         columns: names in the order of the cells.
         rows: raw cells, in the server's order.
         paging_state: what to ask the next page with; None after the last page.
+        types: of the columns, as the page itself says: nothing is frozen in them, and user-defined types have their
+            fields.
     """
 
     columns: tuple[str, ...]
     rows: Sequence[Cells]
     paging_state: bytes | None
+    types: tuple[CqlType, ...] = ()
 
 
 class Operation(IntEnum):
@@ -62,6 +66,7 @@ class LogLayout:
     Attributes:
         columns: the columns in the order of the cells.
         end_of_batch: None for logs from before 4.3, which do not have the column.
+        types: of the columns, as `Page.types`: with `columns` what a page must match.
     """
 
     columns: tuple[str, ...]
@@ -70,6 +75,7 @@ class LogLayout:
     batch_seq_no: int
     operation: int
     end_of_batch: int | None
+    types: tuple[CqlType, ...] = ()
 
     @classmethod
     def of(cls, columns: Sequence[str]) -> Self:
