@@ -65,7 +65,8 @@ class TableState:
     @property
     def log_made_us(self) -> UnixMicros | None:
         """When the log table was made, if its id says so: ScyllaDB names tables by timeuuids."""
-        if self.log_id is None or self.log_id.version != _TIMEUUID_VERSION:
+        # Not `UUID.version`: it is None unless the variant is RFC 4122's, which servers do not always set.
+        if self.log_id is None or self.log_id.bytes[6] >> 4 != _TIMEUUID_VERSION:
             return None
         return micros_of(self.log_id.bytes)
 

@@ -434,7 +434,8 @@ def _cql_type(kind: Any) -> CqlType:
         return cql_types.MapType(*inner)
     if issubclass(kind, TupleType):
         return cql_types.TupleType(inner)
-    return cql_types.NativeType(kind.typename)
+    # Two names of one type; the server's schema tables say `text`.
+    return cql_types.NativeType("text" if kind.typename == "varchar" else kind.typename)
 
 
 def _parse_rows(body: bytes, width: int, at: int) -> _RawRows:
