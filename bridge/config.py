@@ -26,7 +26,9 @@ from pydantic import (
     model_validator,
 )
 
+from bridge.encoding import RecordForm
 from bridge.errors import StartupError
+from schemas.output import OutputOptions
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
 _TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)
@@ -359,6 +361,22 @@ class OutputSettings(_Model):
     )
 
 
+    def options(self, name: str) -> OutputOptions:
+        """What the encoder takes; `name` is the job's."""
+        return OutputOptions(self.shape, self.decimals, self.timestamps, self.times, self.key, name)
+
+    def record_form(self, *, dead_letters: bool) -> RecordForm:
+        """What records have besides their values."""
+        return RecordForm(
+            primary_key=self.key == "primary_key",
+            tombstones=self.tombstones,
+            operation="operation" in self.headers,
+            timestamp="timestamp" in self.headers,
+            table="table" in self.headers,
+            dead_letters=dead_letters,
+        )
+
+
 class PublishingSettings(_Model):
     """What is written to Kafka, and in transactions of which size."""
 
@@ -495,7 +513,7 @@ class BridgeConfig(_Model):
 
     def output_of(self, table: TableSettings) -> OutputSettings:
         """What a table's changes look like."""
-        return self.output if table.shape is None else self.output.model_copy(update={"shape": table.shape})
+        return _shaped(self.output, table)
 
     def dead_letter_topic_of(self, table: TableSettings) -> str | None:
         """Where a table's changes go that can't be carried; None where such a change stops it."""
@@ -520,6 +538,7 @@ class SourceConfig(_Model):
     scylla: ScyllaSettings
     table: Annotated[TableSettings, BeforeValidator(_table)] = Field(description="The captured table.")
     reading: ReadingSettings = ReadingSettings()
+    name: str = Field("scylla-cdc-bridge", description="The job's name, as the shape `debezium` tells it.")
     output: OutputSettings = OutputSettings()
     dead_letters: bool = Field(
         False, description="Give changes that can't be carried as rows of their own kind; else they stop the query."
@@ -528,6 +547,15 @@ class SourceConfig(_Model):
     payload: Literal["avro", "json"] = Field(
         "avro", description="What `key` and `value` hold: Avro bodies, or the same as JSON text."
     )
+
+    @property
+    def output_options(self) -> OutputOptions:
+        """What the encoder takes."""
+        return _shaped(self.output, self.table).options(self.name)
+
+
+def _shaped(output: OutputSettings, table: TableSettings) -> OutputSettings:
+    return output if table.shape is None else output.model_copy(update={"shape": table.shape})
 
 
 def validate(mapping: Mapping[str, object]) -> BridgeConfig:

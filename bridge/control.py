@@ -2,7 +2,8 @@
 
 The sink's tasks are told nothing about the micro-batch that they write (no batch id, no window), so the source's tasks
 say it in the data: a `begin` row before the changes and an `end` row behind them, even when there are none, so that the
-lane's cursor moves. A partition without its `end` was not read to its end and must not be committed.
+lane's cursor moves. A partition without its `end` was not read to its end and must not be committed. When the table's
+columns change in between, a `schema` row stands before the first change that was encoded for the new ones.
 """
 
 from __future__ import annotations
@@ -17,18 +18,47 @@ from bridge.publishing import LaneTask
 
 
 @dataclass(frozen=True, slots=True)
+class Schemas:
+    """Under which schemas the changes that follow are encoded.
+
+    Attributes:
+        key: Avro schema of the keys, as JSON text.
+        value: Avro schema of the values, as JSON text.
+        change: what was changed in the table since another schema was used in this process, in words; may be empty.
+    """
+
+    key: str
+    value: str
+    change: str = ""
+
+    def to_json(self) -> str:
+        """The text of a schema row."""
+        return canonical_json({"v": 1, **self.plain()})
+
+    def plain(self) -> dict[str, str]:
+        """Plain values, ready for JSON."""
+        return {"key_schema": self.key, "value_schema": self.value, "change": self.change}
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Raises BridgeError when the text is no schema row's."""
+        match json.loads(text):
+            case {"v": 1, "key_schema": str(key), "value_schema": str(value), "change": str(change)}:
+                return cls(key, value, change)
+        raise BridgeError(f"not a schema row: {text[:200]!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     """What the sink must know before the first change of a lane.
 
     Attributes:
         task: the lane's part of the micro-batch.
-        key_schema: Avro schema of the keys, as JSON text.
-        value_schema: Avro schema of the values, as JSON text.
+        schemas: of its changes, up to the first schema row.
     """
 
     task: LaneTask
-    key_schema: str
-    value_schema: str
+    schemas: Schemas
 
     def to_json(self) -> str:
         """The row's text."""
@@ -40,8 +70,7 @@ class Begin:
                 "table": task.table,
                 "lane": task.lane,
                 "offset": StreamOffset(task.batch.next, task.batch).to_json(),
-                "key_schema": self.key_schema,
-                "value_schema": self.value_schema,
+                **self.schemas.plain(),
             }
         )
 
@@ -55,10 +84,11 @@ class Begin:
                 "table": str(table),
                 "lane": int(lane),
                 "offset": offset,
-                "key_schema": str(key_schema),
-                "value_schema": str(value_schema),
+                "key_schema": str(key),
+                "value_schema": str(value),
+                "change": str(change),
             }:
                 batch = StreamOffset.from_json(offset).batch
                 if batch is not None:
-                    return cls(LaneTask(keyspace, table, lane, batch), key_schema, value_schema)
+                    return cls(LaneTask(keyspace, table, lane, batch), Schemas(key, value, change))
         raise BridgeError(f"not a begin row: {text[:200]!r}")

@@ -5,6 +5,8 @@ BridgeError
 +-- ConfigError         the configuration file or an option is wrong: mend it, nothing was touched
 +-- StartupError        a precondition does not hold (unreachable server, unknown table, wrong password)
 +-- RetriableError      a server did not answer as hoped: the same work may be tried again
+|   +-- TableMissingError   a captured table, or its log, is not there now
++-- RefusedError        the server finds a statement invalid, as one on a table that is no more
 +-- FencedError         another process has taken this transactional id over: stop at once
 +-- PoisonError         one record can't be carried as configured
 +-- LayoutError         another job has laid the table's lanes anew: one of the two must go
@@ -35,6 +37,14 @@ class StartupError(BridgeError):
 
 class RetriableError(BridgeError):
     """A server failed in a way that may pass; whoever owns the unit of work may try it again."""
+
+
+class TableMissingError(RetriableError):
+    """A captured table or its log does not exist now; it may be in the making, or made anew."""
+
+
+class RefusedError(BridgeError):
+    """The server finds a statement invalid: a table or a column that it names does not exist, for one."""
 
 
 class FencedError(BridgeError):

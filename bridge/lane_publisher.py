@@ -117,18 +117,25 @@ class LanePublisher:
         return self._left
 
     def publish(
-        self, topic: str, key: bytes, value: bytes | None, position: bytes, headers: list[tuple[str, bytes]]
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        position: bytes,
+        headers: list[tuple[str, bytes]],
+        partition: int | None = None,
     ) -> None:
         """Publish one record unless it is committed already.
 
         Records come in lane order. A transaction that has reached its limits ends when the next group begins.
 
         Args:
-            topic: the change topic.
-            key: framed key.
+            topic: the change topic, or the one of dead letters.
+            key: framed key; None for a dead letter.
             value: framed value; None for a tombstone.
             position: stream id (16 bytes), timeuuid (16 bytes), batch_seq_no (4 bytes).
             headers: the record's headers.
+            partition: where the record belongs; None leaves it to its key.
         """
         left, producer = self._working()
         place = position[:TIMEUUID_END]
@@ -141,9 +148,9 @@ class LanePublisher:
             return
         if not self._open:
             self._begin()
-        producer.produce(topic, key, value, headers)
+        producer.produce(topic, key, value, headers, partition)
         self._records += 1
-        self._bytes += len(key) + (len(value) if value is not None else 0)
+        self._bytes += len(key or b"") + len(value or b"")
         self.published += 1
 
     def finish(self) -> LaneProgress:

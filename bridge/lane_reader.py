@@ -19,6 +19,9 @@ from bridge.model.changes import Cells, LogLayout, Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import sort_key
+from schemas.cql_types import CqlType
+from schemas.log_columns import META_PREFIX
+from schemas.table_changes import describe
 
 _BUFFERED_ROWS: Final = 200_000
 """About how many rows a lane holds at most, up to 2,000 streams a lane."""
@@ -75,9 +78,14 @@ class BoundedPages:
         send()
         return result
 
+    def close(self) -> None:
+        """Forget the requests that were not sent yet: nobody waits for them any more."""
+        with self._lock:
+            self._waiting.clear()
+
 
 class ColumnsChangedError(RetriableError):
-    """The log has other columns than those that the encoder was compiled for: read the schema again."""
+    """A page has other columns, or of other types, than those that the encoder was compiled for."""
 
 
 class _Stream:
@@ -110,16 +118,25 @@ def read_lane(
         pages: where pages come from.
         streams: the lane's streams.
         window: what to read.
-        layout: the columns that are expected.
+        layout: the columns that are expected; every page is held against it, also one without rows.
         page_rows: most rows asked for at once; fewer when many streams share the memory.
         in_flight: most requests under way at a time.
 
     Raises:
-        ColumnsChangedError: a page has other columns than `layout`.
+        ColumnsChangedError: a page has other columns or types than `layout`. What was yielded before stands.
         RetriableError: the server failed.
     """
     rows_each = max(_FEWEST_PAGE_ROWS, min(page_rows, _BUFFERED_ROWS // (2 * max(1, len(streams)))))
     gate = BoundedPages(pages, in_flight)
+    try:
+        yield from _merged(gate, streams, window, layout, rows_each)
+    finally:
+        gate.close()
+
+
+def _merged(
+    gate: BoundedPages, streams: Sequence[StreamId], window: Window, layout: LogLayout, rows_each: int
+) -> Iterator[list[Cells]]:
     reading = _first_pages(gate, streams, window, layout, rows_each)
     while reading:
         unfinished = [one for one in reading if one.pending is not None]
@@ -160,10 +177,11 @@ def _advance(one: _Stream, pages: LogPages, window: Window, layout: LogLayout, r
 
 
 def _take(one: _Stream, page: Page, pages: LogPages, window: Window, layout: LogLayout, rows_each: int) -> None:
-    if page.rows and page.columns != layout.columns:
+    # Pages share these tuples (the adapter keeps what it parsed), so that this is a comparison of identities mostly.
+    if page.columns != layout.columns or page.types != layout.types:
         raise ColumnsChangedError(
-            f"stream {one.stream}: the log's columns changed from {', '.join(layout.columns)} to "
-            f"{', '.join(page.columns)}"
+            f"stream {one.stream}: the log's columns changed from "
+            f"{columns_in_words(layout.columns, layout.types)} to {columns_in_words(page.columns, page.types)}"
         )
     time_at = layout.time
     suffix = one.stream.raw
@@ -173,3 +191,11 @@ def _take(one: _Stream, page: Page, pages: LogPages, window: Window, layout: Log
     one.pending = None
     if page.paging_state is not None:
         one.pending = pages.page(one.stream, window, page_rows=rows_each, paging_state=page.paging_state)
+
+
+def columns_in_words(columns: Sequence[str], types: Sequence[CqlType]) -> str:
+    """The base table's columns in a result of the log, with their types where these are known."""
+    if len(types) != len(columns):
+        return ", ".join(columns)
+    pairs = zip(columns, types, strict=True)
+    return ", ".join(f"{name} {describe(kind)}" for name, kind in pairs if not name.startswith(META_PREFIX))

@@ -6,21 +6,25 @@ Used by the job at its start and by `scylla-cdc-bridge validate --online`; write
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from bridge import registration
-from bridge.adapters.change_log import ChangeLog
-from bridge.config import BridgeConfig
+from bridge.adapters.change_log import CdcOffError, CdcOptions, ChangeLog
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin
+from bridge.config import BridgeConfig, TableSettings
 from bridge.connections import Report, asking_registry, open_kafka, open_registry, open_scylla
 from bridge.errors import BridgeError, RetriableError, StartupError
 from schemas.avro_schema import key_schema, value_schema
 from schemas.errors import SchemaError
+from schemas.output import OutputOptions
 from schemas.table_schema import TableSchema
 
 T = TypeVar("T")
+_Off = tuple[TableSettings, str]
+"""A table on which CDC is off, and that in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,9 @@ class Preflight:
     nodes: int
 
 
-def check(config: BridgeConfig, *, report: Report, clock: Callable[[], float] = time.monotonic) -> Preflight:
+def check(
+    config: BridgeConfig, *, report: Report, resuming: bool = False, clock: Callable[[], float] = time.monotonic
+) -> Preflight:
     """Look at ScyllaDB, Kafka, the registry and every table; everything that is wrong is said together.
 
     Servers that are not there yet are waited for, `startup.patience_s` in all, each being tried at least once. Wrong
@@ -45,6 +51,8 @@ def check(config: BridgeConfig, *, report: Report, clock: Callable[[], float] = 
     Args:
         config: the job's configuration.
         report: gets a line for each try that failed and for each server that answers.
+        resuming: whether a table on which CDC is off will do if changes of it were published before: what its log
+            still holds is to be read then.
         clock: monotonic seconds.
 
     Raises:
@@ -60,8 +68,14 @@ def check(config: BridgeConfig, *, report: Report, clock: Callable[[], float] = 
             problems.append(str(error))
             return None
 
-    found = attempt(lambda left_s: _tables(config, problems, report, left_s))
-    attempt(lambda left_s: _kafka(config, report, left_s))
+    off: list[_Off] = []
+    found = attempt(lambda left_s: _tables(config, problems, off, report, left_s))
+    admin = attempt(lambda left_s: _kafka(config, report, left_s))
+    for table, words in off:
+        if resuming and admin is not None and _has_progress(config, admin, table):
+            report(f"{words}. Going on with what its log holds")
+        else:
+            problems.append(words)
     tables = () if found is None else found.tables
     attempt(lambda left_s: _registry(config, tables, problems, report, left_s))
     if problems or found is None:
@@ -69,7 +83,7 @@ def check(config: BridgeConfig, *, report: Report, clock: Callable[[], float] = 
     return found
 
 
-def _tables(config: BridgeConfig, problems: list[str], report: Report, patience_s: float) -> Preflight:
+def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: Report, patience_s: float) -> Preflight:
     session = open_scylla(config, report=report, patience_s=patience_s)
     try:
         nodes = session.node_count
@@ -78,10 +92,17 @@ def _tables(config: BridgeConfig, problems: list[str], report: Report, patience_
         schemas = []
         for table in config.tables:
             try:
-                schema = log.check_captured(table.keyspace, table.table)
+                try:
+                    schema = log.check_captured(table.keyspace, table.table)
+                except CdcOffError as error:
+                    schema = log.check_captured(table.keyspace, table.table, even_if_off=True)
+                    off.append((table, str(error)))
                 # A column type that can't be carried is better known now than at the first change.
-                key_schema(schema)
-                value_schema(schema)
+                output = config.output_of(table).options(config.name)
+                key_schema(schema, output)
+                value_schema(schema, output)
+                for words in _shortcomings(log.cdc_options(table.keyspace, table.table), output):
+                    report(f"table {schema.full_name}: {words}")
             except RetriableError as error:
                 raise StartupError(str(error)) from error
             except (BridgeError, SchemaError) as error:
@@ -93,9 +114,34 @@ def _tables(config: BridgeConfig, problems: list[str], report: Report, patience_
     return Preflight(tuple(schemas), nodes)
 
 
-def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> None:
-    open_kafka(config, report=report, patience_s=patience_s)
+def _shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[str]:
+    """What the log does not hold, or holds in vain, for the wanted output."""
+    if options is None:
+        return
+    if options.delta == "keys":
+        yield "its log holds keys only (cdc option 'delta': 'keys'): inserts and updates come without their columns"
+    has_images = options.preimage != "false" or options.postimage
+    if output.shape == "delta" and has_images:
+        yield "its log holds images, which the output shape delta leaves out; the shape full has them"
+    if output.shape == "full" and not has_images:
+        yield "its log holds no images (cdc options 'preimage' and 'postimage'): before and after will be null"
+    if output.by_row and not options.postimage:
+        yield (
+            f"its log holds no post-images (cdc option 'postimage'): the shape {output.shape} names the columns that a "
+            "change left alone as unavailable, unless 'preimage': 'full' tells them"
+        )
+
+
+def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> KafkaAdmin:
+    admin = open_kafka(config, report=report, patience_s=patience_s)
     report(f"Kafka at {', '.join(config.kafka.bootstrap_servers)} answers")
+    return admin
+
+
+def _has_progress(config: BridgeConfig, admin: KafkaAdmin, table: TableSettings) -> bool:
+    topic = config.progress_topic_of(table)
+    with CommittedReader(config.kafka, client_id="scylla-cdc-bridge-preflight") as reader:
+        return any(reader.end(topic, lane) > 0 for lane in range(admin.partitions(topic)))
 
 
 def _registry(

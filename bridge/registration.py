@@ -48,8 +48,12 @@ class NeededSchema:
 
 def needed_by(config: BridgeConfig, table: TableSchema) -> Sequence[NeededSchema]:
     """The schemas of a captured table's keys and values."""
-    topic = config.topic_of(config.table(table.keyspace, table.name))
-    texts: dict[Part, str] = {"key": schema_text(key_schema(table)), "value": schema_text(value_schema(table))}
+    settings = config.table(table.keyspace, table.name)
+    topic, output = config.topic_of(settings), config.output_of(settings).options(config.name)
+    texts: dict[Part, str] = {
+        "key": schema_text(key_schema(table, output)),
+        "value": schema_text(value_schema(table, output)),
+    }
     return [
         NeededSchema(table.full_name, part, config.registry.subject_of(topic, part, text), text)
         for part, text in texts.items()

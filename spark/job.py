@@ -220,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.setup(arguments.log_level)
     try:
         config = config_file.load(arguments.config)
-        preflight.check(config, report=_log.info)
+        preflight.check(config, report=_log.info, resuming=True)
     except ConfigError as error:
         for problem in error.problems:
             _log.error("%s", problem)

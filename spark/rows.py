@@ -2,7 +2,7 @@
 
 | column | what |
 |---|---|
-| `kind` | 0 a change, 1 the beginning of a lane, 2 its end, 3 a dead letter; 1 and 2 only with the option `control` |
+| `kind` | 0 a change, 1 the beginning of a lane, 2 its end, 3 another schema, 4 a dead letter; control rows only on request |
 | `key` | the record's key: an Avro body, or JSON text with `payload=json`; empty in dead letters |
 | `value` | the value, in the same form; null in tombstones; JSON text in dead letters |
 | `position` | stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian) |
@@ -24,7 +24,9 @@ from bridge.encoding import EncodedChange
 CHANGE: Final = 0
 BEGIN: Final = 1
 END: Final = 2
-DEAD_LETTER: Final = 3
+SCHEMA: Final = 3
+"""The changes behind it have other schemas than those before, see `bridge.control.Schemas`."""
+DEAD_LETTER: Final = 4
 
 ROW_TYPE: Final = StructType(
     [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,11 +13,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from bridge import registration
+from bridge.adapters.kafka import KafkaAdmin
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
-from bridge.control import Begin
+from bridge.control import Begin, Schemas
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.lane_publisher import LanePublisher
 from bridge.publishing import LaneTask
 from schemas import wire_format
@@ -83,38 +86,88 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     def _publish(
         self, publisher: LanePublisher, begin: Begin, rest: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
     ) -> None:
-        task = begin.task
-        topic = self._config.topic_of(self._config.table(task.keyspace, task.table))
-        key_header = value_header = b""
+        lane = _Lane(self._config, begin, publisher)
         ended = False
         for batch in _chain(rest, batches):
-            kinds = batch.column(0).to_pylist()
-            keys, values, positions = (batch.column(index).to_pylist() for index in (1, 2, 3))
-            for kind, key, value, position in zip(kinds, keys, values, positions, strict=True):
-                if kind == rows.END:
+            kinds, *columns = (batch.column(index).to_pylist() for index in (0, 1, 2, 3, 5, 6))
+            for kind, key, value, position, text, placement in zip(kinds, *columns, strict=True):
+                if kind == rows.CHANGE:
+                    lane.publish(key, value, position, text, placement)
+                elif kind == rows.DEAD_LETTER:
+                    lane.bury(value, position)
+                elif kind == rows.SCHEMA:
+                    lane.switch(Schemas.from_json(text))
+                else:
                     ended = True
-                    continue
-                if not key_header:
-                    # With the first change: a lane that has none need not reach the registry.
-                    key_header = self._header(topic, "key", begin.key_schema)
-                    value_header = self._header(topic, "value", begin.value_schema)
-                publisher.publish(
-                    topic,
-                    key_header + key,
-                    None if value is None else value_header + value,
-                    position,
-                    [(POSITION_HEADER, position)],
-                )
         if not ended:
-            raise BridgeError(f"{task}: the input partition ends without its end row; nothing of it is committed")
+            raise BridgeError(f"{begin.task}: the input partition ends without its end row; nothing of it is committed")
         publisher.finish()
 
-    def _header(self, topic: str, part: Part, avro_schema: str) -> bytes:
+
+class _Lane:
+    """Frames one lane's rows, and hands them to its publisher."""
+
+    def __init__(self, config: BridgeConfig, begin: Begin, publisher: LanePublisher) -> None:
+        self._config = config
+        self._task = begin.task
+        self._publisher = publisher
+        self._schemas = begin.schemas
+        table = config.table(begin.task.keyspace, begin.task.table)
+        self._topic = config.topic_of(table)
+        self._dead_letters = config.dead_letter_topic_of(table)
+        self._has_position = "position" in config.output_of(table).headers
+        self._key_header = self._value_header = b""
+        self._partitions = 0
+
+    def switch(self, schemas: Schemas) -> None:
+        """Go on under other schemas."""
+        self._schemas = schemas
+        self._key_header = self._value_header = b""
+
+    def publish(self, key: bytes, value: bytes | None, position: bytes, text: str | None, placement: int | None) -> None:
+        """Publish a change or a tombstone."""
+        if not self._key_header:
+            self._look_up()
+        headers = [(POSITION_HEADER, position)] if self._has_position else []
+        if text is not None:
+            headers += [(name, one.encode()) for name, one in json.loads(text).items()]
+        partition = None if placement is None else self._partition(placement)
+        framed = None if value is None else self._value_header + value
+        self._publisher.publish(self._topic, self._key_header + key, framed, position, headers, partition)
+
+    def bury(self, letter: bytes, position: bytes) -> None:
+        """Publish a dead letter."""
+        assert self._dead_letters is not None
+        self._publisher.publish(self._dead_letters, None, letter, position, [(POSITION_HEADER, position)], None)
+
+    def _look_up(self) -> None:
+        # With the first change: a lane that has none need not reach the registry.
+        with _naming(self._task, self._schemas.change):
+            self._key_header = self._header("key", self._schemas.key)
+            self._value_header = self._header("value", self._schemas.value)
+
+    def _header(self, part: Part, avro_schema: str) -> bytes:
         settings = self._config.registry
         schema_id = asking_registry_midway(
-            lambda: registration.schema_id(worker.registry(self._config), settings, topic, part, avro_schema)
+            lambda: registration.schema_id(worker.registry(self._config), settings, self._topic, part, avro_schema)
         )
         return wire_format.header(schema_id)
+
+    def _partition(self, placement: int) -> int:
+        if not self._partitions:
+            self._partitions = KafkaAdmin(self._config.kafka).partitions(self._topic)
+            if not self._partitions:
+                raise RetriableError(f"{self._task}: topic {self._topic} does not exist; was it deleted?")
+        return placement % self._partitions
+
+
+@contextmanager
+def _naming(task: LaneTask, change: str) -> Iterator[None]:
+    """Say in an error that can't be mended by trying again what was changed in the table, if that is known."""
+    try:
+        yield
+    except StartupError as error:
+        raise StartupError(f"{task.keyspace}.{task.table}{f' ({change})' if change else ''}: {error}") from error
 
 
 def _with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,18 +16,20 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from bridge import assembly, planning
+from bridge import assembly, planning, schema_switch
 from bridge.adapters.change_log import ChangeLog
+from bridge.captured import CapturedTable
 from bridge.change_text import json_value
 from bridge.config import ReadingSettings, SourceConfig
-from bridge.control import Begin
-from bridge.encoding import EncodedChange, encode_group
+from bridge.control import Begin, Schemas
+from bridge.encoding import EncodedChange, GroupEncoder
 from bridge.errors import DataLossError, RetriableError
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing import LaneTask
+from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
 from schemas.envelope import TableCodec
 from spark import rows, worker
 
@@ -40,12 +42,17 @@ _FIRST_WINDOW_US = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class LanePartition(InputPartition):
-    """One lane's part of a planned micro-batch, as it travels to a task."""
+    """One lane's part of a planned micro-batch, as it travels to a task.
+
+    Attributes:
+        fingerprint: of the table when the planner looked at it last; no part of the plan, so a replay may have another.
+    """
 
     keyspace: str
     table: str
     lane: int
     offset: str
+    fingerprint: str = ""
 
     @property
     def task(self) -> LaneTask:
@@ -71,6 +78,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._planned: tuple[float, PlannedBatch] | None = None
         self._generations: list[UnixMillis] = []
         self._generations_read_s = float("-inf")
+        self._watch = TableWatch(config.table.keyspace, config.table.table)
+        self._state = TableState(None, None, None)
+        self._looked_s = float("-inf")
 
     # -- planner process ------------------------------------------------------------------------------------------
 
@@ -82,6 +92,10 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next micro-batch's offset, or `start` itself when nothing may be read yet."""
         reached = StreamOffset.from_json(start)
+        self._look_at_table(reached.next)
+        if not self._state.exists:
+            self._planned = None
+            return start
         self._pace()
         generations = self._known_generations()
         if reached.next.generation_ms not in generations:
@@ -118,7 +132,10 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return []
         table = self._config.table
         text = canonical_json(offset.to_json())
-        return [LanePartition(table.keyspace, table.table, lane, text) for lane in range(offset.batch.layout.lanes)]
+        return [
+            LanePartition(table.keyspace, table.table, lane, text, self._state.fingerprint)
+            for lane in range(offset.batch.layout.lanes)
+        ]
 
     def stop(self) -> None:
         """Close the planner's session (Spark ends the process with SIGTERM instead, mostly)."""
@@ -138,6 +155,16 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._config.reading.max_window_ms * 1000,
         )
 
+    def _look_at_table(self, reached: Cursor) -> None:
+        now_s = time.monotonic()
+        if now_s - self._looked_s < LOOK_EVERY_S:
+            return
+        table = self._config.table
+        self._state = worker.change_log(self._config.scylla).table_state(table.keyspace, table.table)
+        self._looked_s = now_s
+        for notice in self._watch.see(self._state, _now_us(), reached):
+            _log.log(notice.level, "%s", notice.text)
+
     def _known_generations(self) -> list[UnixMillis]:
         now_s = time.monotonic()
         if now_s - self._generations_read_s >= _GENERATIONS_EVERY_S:
@@ -154,20 +181,27 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         task = partition.task
         scylla = self._config.scylla
         try:
-            captured = worker.captured_table(scylla, task.keyspace, task.table)
-            if self._control:
-                codec = captured.codec
-                begin = Begin(task, codec.key_avro_schema, codec.value_avro_schema)
-                yield rows.control_batch(rows.BEGIN, begin.to_json())
-            yield from rows.change_batches(self._changes(task, captured))
+            place = (scylla, task.keyspace, task.table, self._config.output_options, partition.fingerprint)
+            schemas: Schemas | None = None
+            for captured, changes in schema_switch.runs(
+                worker.captured_table(*place),
+                lambda captured: self._changes(task, captured),
+                lambda: worker.recaptured_table(*place),
+            ):
+                if self._control and schemas is None:
+                    yield rows.control_batch(rows.BEGIN, Begin(task, captured.schemas).to_json())
+                elif self._control and captured.schemas != schemas:
+                    yield rows.control_batch(rows.SCHEMA, captured.schemas.to_json())
+                schemas = captured.schemas
+                yield from rows.change_batches(changes)
             if self._control:
                 yield rows.control_batch(rows.END, None)
         except RetriableError:
-            # A session that failed, or columns that changed: the next attempt looks at everything anew.
+            # A session that failed, or a table that is gone: the next attempt looks at everything anew.
             worker.drop_cluster(scylla)
             raise
 
-    def _changes(self, task: LaneTask, captured: worker.CapturedTable) -> Iterator[EncodedChange]:
+    def _changes(self, task: LaneTask, captured: CapturedTable) -> Iterator[EncodedChange]:
         reading: ReadingSettings = self._config.reading
         scylla = self._config.scylla
         window = task.batch.window
@@ -181,17 +215,32 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             in_flight=scylla.requests_in_flight,
         )
         log_rows: Iterator[Cells] = (row for chunk in chunks for row in chunk)
-        for group in assembly.groups(log_rows, captured.layout, incomplete=reading.on_incomplete_group):
-            changes = encode_group(group, captured.codec, captured.layout, window.generation_ms)
+        output, layout = self._config.output, captured.layout
+        found = assembly.groups(
+            log_rows,
+            layout,
+            incomplete=reading.on_incomplete_group,
+            by_row=self._config.output_options.by_row,
+            keep_poison=self._config.dead_letters,
+        )
+        if reading.deduplicate:
+            found = assembly.without_repeats(found, layout)
+        form = output.record_form(dead_letters=self._config.dead_letters)
+        encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
+        for group in found:
+            changes = encoder.encode(group, window.generation_ms)
             yield from changes if self._config.payload == "avro" else _as_json(changes, captured.codec)
 
 
 def _as_json(changes: Iterator[EncodedChange], codec: TableCodec) -> Iterator[EncodedChange]:
     for change in changes:
-        yield replace(
-            change,
+        if change.is_dead_letter:
+            yield change
+            continue
+        value = change.value
+        yield change._replace(
             key=json.dumps(json_value(codec.decode_key(change.key)), ensure_ascii=False).encode(),
-            value=json.dumps(json_value(codec.decode_value(change.value)), ensure_ascii=False).encode(),
+            value=None if value is None else json.dumps(json_value(codec.decode_value(value)), ensure_ascii=False).encode(),
         )
 
 

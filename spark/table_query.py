@@ -8,17 +8,20 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.adapters.kafka import KafkaAdmin
+from bridge.captured import missing_in_words
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
-from bridge.errors import DataLossError, RetriableError
+from bridge.errors import DataLossError, RetriableError, TableMissingError
 from bridge.instants import iso_of_micros
 from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
 from bridge.model.times import UnixMicros
 from bridge.publishing import LayoutDecision, decide_layout
+from bridge.table_watch import TableState, unread_in_words
 from spark import worker
 from spark.session import cores_of
 from spark.source import CONFIG_OPTION, CURSOR_OPTION, LAYOUT_OPTION, UNTIL_OPTION
@@ -51,7 +54,16 @@ class TableQuery:
         self._table = table
         self.name = f"{table.keyspace}.{table.table}"
         self.lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
-        self._source = SourceConfig(scylla=config.scylla, table=table, reading=config.reading, lanes=self.lanes)
+        self._log_id: UUID | None = None
+        self._source = SourceConfig(
+            scylla=config.scylla,
+            table=table,
+            reading=config.reading,
+            name=config.name,
+            output=config.output_of(table),
+            dead_letters=config.dead_letter_topic_of(table) is not None,
+            lanes=self.lanes,
+        )
 
     @property
     def checkpoint(self) -> str:
@@ -64,6 +76,7 @@ class TableQuery:
         Raises:
             BridgeError: Kafka or ScyllaDB fail, or the progress does not hold together.
         """
+        state = self._state()
         self._make_topics()
         progress = self._open_lanes()
         decision = self._decide(progress, settled=False)
@@ -78,7 +91,9 @@ class TableQuery:
             progress = self._open_lanes()
             decision = self._decide(progress, settled=True)
         if progress:
+            self._check_log(state, decision.start)
             self._check_expiry(decision.start)
+        self._log_id = state.log_id
         if decision.initialise:
             self._write_layout(decision.layout, progress)
         _log.info("%s: %d lanes, from %s", self.name, decision.layout.lanes, decision.start)
@@ -93,6 +108,9 @@ class TableQuery:
     def _make_topics(self) -> None:
         admin = KafkaAdmin(self._config.kafka)
         admin.ensure_topic(self._config.topic_of(self._table), self._config.kafka.partitions, {})
+        dead_letters = self._config.dead_letter_topic_of(self._table)
+        if dead_letters is not None:
+            admin.ensure_topic(dead_letters, 1, {})
         admin.ensure_topic(self._progress_topic, self.lanes, _PROGRESS_TOPIC_CONFIG, grow=True)
         self._progress_partitions = admin.partitions(self._progress_topic)
 
@@ -123,6 +141,23 @@ class TableQuery:
         path = jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/commits")
         files = path.getFileSystem(self._session._jsc.hadoopConfiguration())  # noqa: SLF001
         return bool(files.exists(path)) and len(files.listStatus(path)) > 0
+
+    def _state(self) -> TableState:
+        table = self._table
+        state = worker.change_log(self._config.scylla).table_state(table.keyspace, table.table)
+        if not state.exists:
+            raise TableMissingError(missing_in_words(table.keyspace, table.table))
+        return state
+
+    def _check_log(self, state: TableState, start: Cursor) -> None:
+        made_us = state.log_made_us
+        lost = unread_in_words(state, start)
+        if self._log_id is not None and state.log_id != self._log_id:
+            _log.warning("%s: the table was dropped and made anew: %s", self.name, lost)
+        elif self._log_id is None and made_us is not None and made_us > start.time_us:
+            _log.warning(
+                "%s: if its log is not the one that was read until now, but was made anew: %s", self.name, lost
+            )
 
     def _check_expiry(self, start: Cursor) -> None:
         options = worker.change_log(self._config.scylla).cdc_options(self._table.keyspace, self._table.table)

@@ -8,25 +8,26 @@ state unknown: `drop_*` is called and the next task opens anew.
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkFiles, TaskContext
 
-from bridge.adapters.change_log import ChangeLog, LogReader
+from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.kafka import CommittedReader, TransactionalProducer
 from bridge.adapters.scylla import CqlSession
+from bridge.captured import CapturedTable, capture
 from bridge.config import BridgeConfig, ScyllaSettings
 from bridge.errors import RetriableError
 from bridge.lane_publisher import LanePublisher
-from bridge.model.changes import LogLayout
 from bridge.model.streams import StreamSet, lane_range
 from bridge.model.times import UnixMillis
 from bridge.publishing import transactional_id
 from bridge.shared_ids import SharedIds
-from schemas.envelope import TableCodec
+from schemas.output import OutputOptions
+from schemas.table_changes import changes_between
 
 if TYPE_CHECKING:
     from schemas.registry import Registry
@@ -35,19 +36,18 @@ _PROGRESS_TIMEOUT_S: Final = 60.0
 _IDS_FOLDER: Final = ".scylla-cdc-bridge-schema-ids"
 
 _logs: dict[str, ChangeLog] = {}
-_tables: dict[tuple[str, str, str], CapturedTable] = {}
+_tables: dict[tuple[str, str, str, OutputOptions], _Known] = {}
 _stream_sets: dict[tuple[str, UnixMillis, int, int], tuple[StreamSet, ...]] = {}
 _publishers: dict[str, LanePublisher] = {}
 _registries: dict[str, Registry] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedTable:
-    """A table's reader and what was compiled for its columns."""
+@dataclass(slots=True)
+class _Known:
+    """A captured table, and under which fingerprint of the planner's it was looked at last."""
 
-    reader: LogReader
-    layout: LogLayout
-    codec: TableCodec
+    table: CapturedTable
+    fingerprint: str
 
 
 @cache
@@ -69,16 +69,40 @@ def change_log(settings: ScyllaSettings) -> ChangeLog:
     return _logs[name]
 
 
-def captured_table(settings: ScyllaSettings, keyspace: str, table: str) -> CapturedTable:
-    """A table's reader and codec, compiled once for its present columns."""
-    name = (settings.model_dump_json(), keyspace, table)
-    if name not in _tables:
-        log = change_log(settings)
-        schema = log.check_captured(keyspace, table)
-        reader = log.log_reader(keyspace, table)
-        layout = LogLayout.of(reader.columns)
-        _tables[name] = CapturedTable(reader, layout, TableCodec(schema, layout.columns))
-    return _tables[name]
+def captured_table(
+    settings: ScyllaSettings, keyspace: str, table: str, output: OutputOptions, fingerprint: str
+) -> CapturedTable:
+    """A table's reader and codec, compiled once for its present columns.
+
+    Args:
+        settings: of the cluster.
+        keyspace: the table's.
+        table: name of the base table.
+        output: what its changes are to look like.
+        fingerprint: of the table as the planner saw it last: with another one the table is looked at anew, since not
+            every change of it shows in the log's columns (a static column that becomes a regular one, for one).
+
+    Raises:
+        TableMissingError, UnsettledSchemaError, BridgeError: see `bridge.captured.capture`.
+    """
+    known = _tables.get((settings.model_dump_json(), keyspace, table, output))
+    if known is None or known.fingerprint != fingerprint:
+        return recaptured_table(settings, keyspace, table, output, fingerprint)
+    return known.table
+
+
+def recaptured_table(
+    settings: ScyllaSettings, keyspace: str, table: str, output: OutputOptions, fingerprint: str
+) -> CapturedTable:
+    """The same as it is now, whatever is known of it."""
+    name = (settings.model_dump_json(), keyspace, table, output)
+    known = _tables.get(name)
+    found = capture(change_log(settings), keyspace, table, output)
+    if known is not None:
+        words = "; ".join(changes_between(known.table.schema, found.schema))
+        found = replace(found, change=words or known.table.change)
+    _tables[name] = _Known(found, fingerprint)
+    return found
 
 
 def lane_stream_sets(

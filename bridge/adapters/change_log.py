@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from concurrent.futures import Future
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -17,7 +16,8 @@ from bridge.model.changes import Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId, StreamSet, Token, TokenRange
 from bridge.model.times import UnixMillis
-from schemas.cql_types import parse
+from bridge.table_watch import CdcOptions, TableState
+from schemas.cql_types import CqlType, parse
 from schemas.table_schema import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
 
 _GENERATIONS: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
@@ -25,25 +25,14 @@ _STREAMS: Final = "SELECT range_end, streams FROM system_distributed.cdc_streams
 _COLUMNS: Final = (
     "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
 )
-_TABLE: Final = "SELECT extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+_TABLE: Final = "SELECT id, extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _TABLETS: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 _KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class CdcOptions:
-    """The `cdc` option of a base table (spec section 1.4).
-
-    Attributes:
-        ttl_s: for how long the log keeps a change, in s; 0 is for ever.
-    """
-
-    enabled: bool
-    preimage: str
-    postimage: bool
-    delta: str
-    ttl_s: int
+class CdcOffError(StartupError):
+    """CDC is not enabled on a table."""
 
 
 class ChangeLog:
@@ -75,6 +64,26 @@ class ChangeLog:
             ),
         )
 
+    def described(self, keyspace: str, table: str) -> TableSchema | None:
+        """The base table as `system_schema` describes it now; None when it or its log does not exist."""
+        if not self.session.rows(_TABLE, (keyspace, table + LOG_TABLE_SUFFIX)):
+            return None
+        # A table of which there are no columns is one that was dropped just now.
+        return self.table_schema(keyspace, table) if self.session.rows(_TABLE, (keyspace, table)) else None
+
+    def table_state(self, keyspace: str, table: str) -> TableState:
+        """What may change about a captured table while it is read; costs two or three small queries."""
+        rows = self.session.rows(_TABLE, (keyspace, table))
+        log = self.session.rows(_TABLE, (keyspace, table + LOG_TABLE_SUFFIX))
+        if not rows or not log:
+            return TableState(None, None, None)
+        blob = dict(rows[0]["extensions"] or {}).get("cdc")
+        try:
+            schema = self.table_schema(keyspace, table)
+        except StartupError:  # dropped between the queries
+            return TableState(None, None, None)
+        return TableState(log[0]["id"], schema, None if blob is None else parse_options(blob))
+
     def cdc_options(self, keyspace: str, table: str) -> CdcOptions | None:
         """The table's `cdc` option; None when it was never set, or there is no such table."""
         rows = self.session.rows(_TABLE, (keyspace, table))
@@ -82,24 +91,29 @@ class ChangeLog:
         blob = extensions.get("cdc")
         return None if blob is None else parse_options(blob)
 
-    def check_captured(self, keyspace: str, table: str) -> TableSchema:
+    def holds_keys_only(self, keyspace: str, table: str) -> bool:
+        """Whether the log holds no values (cdc option `'delta': 'keys'`)."""
+        options = self.cdc_options(keyspace, table)
+        return options is not None and options.delta == "keys"
+
+    def check_captured(self, keyspace: str, table: str, *, even_if_off: bool = False) -> TableSchema:
         """The schema of a table whose changes can be read.
 
+        Args:
+            keyspace: the table's.
+            table: name of the base table.
+            even_if_off: whether a log that is left from when CDC was enabled will do.
+
         Raises:
-            StartupError: there is no such table, CDC is not enabled on it, or its log table is missing; the message
-                says what to do.
+            CdcOffError: CDC is not enabled on the table.
+            StartupError: there is no such table, or its log table is missing; the message says what to do.
         """
         schema = self.table_schema(keyspace, table)
         options = self.cdc_options(keyspace, table)
-        if options is None or not options.enabled:
-            raise StartupError(
+        if (options is None or not options.enabled) and not even_if_off:
+            raise CdcOffError(
                 f"table {keyspace}.{table}: CDC is not enabled; enable it with "
                 f"ALTER TABLE {_quoted(keyspace)}.{_quoted(table)} WITH cdc = {{'enabled': true}}"
-            )
-        if options.delta == "keys":
-            raise StartupError(
-                f"table {keyspace}.{table}: its log holds keys only (cdc option 'delta': 'keys'), so what an "
-                "update set can't be told; alter the option to 'full'"
             )
         if self._uses_tablets(keyspace):
             raise StartupError(
@@ -108,8 +122,8 @@ class ChangeLog:
         log_table = table + LOG_TABLE_SUFFIX
         if not self.session.rows(_TABLE, (keyspace, log_table)):
             raise StartupError(
-                f"table {keyspace}.{table}: CDC is enabled but the log table {keyspace}.{log_table} does not exist; "
-                "it may still be in the making: try again, or disable and enable CDC"
+                f"table {keyspace}.{table}: the log table {keyspace}.{log_table} does not exist; it may still be in "
+                "the making: try again, or disable and enable CDC"
             )
         return schema
 
@@ -146,7 +160,7 @@ class ChangeLog:
         )
 
     def log_reader(self, keyspace: str, table: str) -> LogReader:
-        """A reader of one table's log."""
+        """A reader of one table's log, its statements prepared now."""
         return LogReader(self.session, keyspace, table)
 
     @property
@@ -168,13 +182,20 @@ class LogReader:
         log_table = f"{_quoted(keyspace)}.{_quoted(table + LOG_TABLE_SUFFIX)}"
         # Identifiers can't be bound; these are quoted.
         start = f'SELECT * FROM {log_table} WHERE "cdc$stream_id" = ? AND "cdc$time" >= ?'  # noqa: S608
-        self._bounded: Prepared = session.prepare(f'{start} AND "cdc$time" < ? BYPASS CACHE')
-        self._unbounded: Prepared = session.prepare(f"{start} BYPASS CACHE")
+        # Anew, so that `columns` are those of this moment.
+        self._bounded: Prepared = session.prepare(f'{start} AND "cdc$time" < ? BYPASS CACHE', anew=True)
+        self._unbounded: Prepared = session.prepare(f"{start} BYPASS CACHE", anew=True)
+        self._columns, self._types = self._bounded.columns, self._bounded.types
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The log's columns in the order of a row's cells."""
-        return self._bounded.columns
+        """The log's columns in the order of a row's cells, as they were when this reader was made."""
+        return self._columns
+
+    @property
+    def types(self) -> tuple[CqlType, ...]:
+        """Types of `columns`, as `Page.types`."""
+        return self._types
 
     def page(
         self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None

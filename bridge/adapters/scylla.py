@@ -39,6 +39,7 @@ from cassandra.cluster import (
     Session,
 )
 from cassandra.connection import ConnectionException
+from cassandra.cqltypes import FrozenType, ListType, MapType, ReversedType, SetType, TupleType, UserType, VectorType
 from cassandra.policies import (
     ConstantReconnectionPolicy,
     DCAwareRoundRobinPolicy,
@@ -47,13 +48,17 @@ from cassandra.protocol import ErrorMessage, ResultMessage, SyntaxException, _Pr
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement, PreparedStatement
 
 from bridge.config import ScyllaSettings
-from bridge.errors import BridgeError, RetriableError, StartupError
+from bridge.errors import BridgeError, RefusedError, RetriableError, StartupError
 from bridge.model.changes import Cells, Page
+from schemas import cql_types
+from schemas.cql_types import CqlType
 
 UNSET: Final[Any] = UNSET_VALUE
 """Among the cells of a write: leave this column alone."""
 
 _INT: Final = Struct(">i")
+_SHORT: Final = Struct(">H")
+_TWO_INTS: Final = Struct(">ii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,12 @@ class Prepared:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the statement's result, as they were when it was prepared."""
-        return tuple(column[2] for column in self.statement.result_metadata or ())
+        return _result_columns(self.statement.result_metadata or ()).names
+
+    @property
+    def types(self) -> tuple[CqlType, ...]:
+        """Types of `columns`, as `Page.types`."""
+        return _result_columns(self.statement.result_metadata or ()).types
 
 
 class CqlSession:
@@ -149,11 +159,11 @@ class CqlSession:
         while True:
             future = self._send(prepared, parameters, page_rows=5000, paging_state=state, consistency=consistency)
             raw = self._result(future, cql)
-            types = raw.types
+            columns = raw.columns
             found.extend(
                 {
                     name: None if cell is None else kind.from_binary(cell, self._protocol)
-                    for name, kind, cell in zip(raw.names, types, row, strict=True)
+                    for name, kind, cell in zip(columns.names, columns.kinds, row, strict=True)
                 }
                 for row in raw
             )
@@ -172,19 +182,21 @@ class CqlSession:
         except _FAILURES as error:
             raise _translate(error, self.address, cql) from error
 
-    def prepare(self, cql: str) -> Prepared:
-        """Have the server parse a statement, once for each text.
+    def prepare(self, cql: str, *, anew: bool = False) -> Prepared:
+        """Have the server parse a statement, once for each text; with `anew` also one that it has parsed before.
 
         Raises:
             RetriableError, BridgeError: as `rows`.
         """
-        known = self._prepared.get(cql)
+        known = None if anew else self._prepared.get(cql)
         if known is None:
             try:
-                known = Prepared(cql, self._session.prepare(cql))
+                statement = self._session.prepare(cql)
             except _FAILURES as error:
                 raise _translate(error, self.address, cql) from error
-            self._prepared[cql] = known
+            # Without its id the server has to send each page's metadata (see `_RawResultMessage`).
+            statement.update_result_metadata(statement.result_metadata, None)
+            self._prepared[cql] = known = Prepared(cql, statement)
         return known
 
     def page(
@@ -203,7 +215,7 @@ class CqlSession:
         )
 
         def arrived(raw: _RawRows) -> None:
-            result.set_result(Page(raw.names, raw, response._paging_state))
+            result.set_result(Page(raw.columns.names, raw, response._paging_state, raw.columns.types))
 
         def failed(error: BaseException) -> None:
             result.set_exception(_translate(error, self.address, prepared.cql))
@@ -295,15 +307,63 @@ def timeuuid_parameter(timeuuid: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=timeuuid)
 
 
+@dataclass(frozen=True, slots=True)
+class _ResultColumns:
+    """What a result's metadata says: `kinds` are the driver's classes, `types` the same as CQL has them."""
+
+    names: tuple[str, ...]
+    kinds: tuple[Any, ...]
+    types: tuple[CqlType, ...]
+
+
 class _RawRows(list[Cells]):
     """Undecoded rows with their columns; a list because the driver looks at its length."""
 
-    names: tuple[str, ...]
-    types: tuple[Any, ...]
+    columns: _ResultColumns
+
+
+class _KnownMetadata:
+    """Columns by the very bytes of their metadata, so that a page costs a comparison and not a parse of its columns.
+
+    A page of a log can hold few rows, or none; parsing its metadata then costs more than all the rest. That a page
+    begins with known bytes is enough: given its flags and the number of columns, metadata says itself where it ends.
+    """
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._known: dict[tuple[int, int], list[tuple[bytes, _ResultColumns]]] = {}
+
+    def find(self, flags: int, count: int, body: bytes, at: int) -> tuple[_ResultColumns, int] | None:
+        """The columns whose metadata begins at `at`, and where it ends; None when they were not met before."""
+        for raw, columns in self._known.get((flags, count), ()):
+            if body.startswith(raw, at):
+                return columns, at + len(raw)
+        return None
+
+    def add(self, flags: int, count: int, raw: bytes, columns: _ResultColumns) -> None:
+        """Remember; the process keeps only the latest of each number of columns."""
+        others = self._known.get((flags, count), [])
+        # A new list, because other threads may be reading the old one.
+        self._known[flags, count] = [(raw, columns), *others][: self._most]
+
+
+_known_metadata: Final = _KnownMetadata()
 
 
 class _RawResultMessage(ResultMessage):  # type: ignore[misc]  # the driver has no types
-    """A result whose cells stay bytes."""
+    """A result whose cells stay bytes, and whose columns are what this very result says.
+
+    With ScyllaDB's extension SCYLLA_USE_METADATA_ID, and with protocol 5, the driver keeps the metadata of a prepared
+    statement and asks the server to leave it out of the pages. It pairs metadata and id with care; but a page that was
+    decoded by another page's columns would give wrong values in silence, so here ids are dropped wherever they come
+    in: a statement without one is answered with the metadata, always.
+    """
+
+    def recv_results_prepared(
+        self, f: Any, protocol_version: int, protocol_features: object, user_type_map: Mapping[str, Any]
+    ) -> None:
+        super().recv_results_prepared(f, protocol_version, protocol_features, user_type_map)
+        self.result_metadata_id = None
 
     def recv_results_rows(
         self,
@@ -313,19 +373,74 @@ class _RawResultMessage(ResultMessage):  # type: ignore[misc]  # the driver has 
         result_metadata: Sequence[Any] | None,
         column_encryption_policy: object,
     ) -> None:
-        self.recv_results_metadata(f, user_type_map)
-        metadata = self.column_metadata or result_metadata or ()
-        self.column_names = [column[2] for column in metadata]
-        self.column_types = [column[3] for column in metadata]
+        begins = f.tell()
         body = f.read()
-        self.parsed_rows = rows = _parse_rows(body, len(metadata))
-        rows.names = tuple(self.column_names)
-        rows.types = tuple(self.column_types)
+        flags, count = _TWO_INTS.unpack_from(body, 0)
+        if flags & self._NO_METADATA_FLAG:
+            raise DriverException("the server left a result's columns out although it was asked for them")
+        at = _TWO_INTS.size
+        if flags & self._HAS_MORE_PAGES_FLAG:
+            (length,) = _INT.unpack_from(body, at)
+            at += 4
+            if length >= 0:
+                self.paging_state = body[at : at + length]
+                at += length
+        if flags & self._METADATA_ID_FLAG:
+            (length,) = _SHORT.unpack_from(body, at)
+            at += 2 + length
+        shape = flags & self._FLAGS_GLOBAL_TABLES_SPEC
+        found = _known_metadata.find(shape, count, body, at)
+        if found is None:
+            f.seek(begins)
+            self.recv_results_metadata(f, user_type_map)
+            self.result_metadata_id = None
+            columns = _result_columns(self.column_metadata or ())
+            end = f.tell() - begins
+            _known_metadata.add(shape, count, body[at:end], columns)
+        else:
+            columns, end = found
+        self.column_names = columns.names
+        self.column_types = columns.kinds
+        self.parsed_rows = rows = _parse_rows(body, count, end)
+        rows.columns = columns
 
 
-def _parse_rows(body: bytes, width: int) -> _RawRows:
-    (count,) = _INT.unpack_from(body, 0)
-    at = 4
+_same: Final[dict[Any, Any]] = {}
+"""Names and types that were met, so that equal ones are one object and compared in no time."""
+
+
+def _result_columns(metadata: Iterable[Any]) -> _ResultColumns:
+    columns = list(metadata)
+    names, kinds = tuple(column[2] for column in columns), tuple(column[3] for column in columns)
+    types = tuple(map(_cql_type, kinds))
+    return _ResultColumns(_same.setdefault(names, names), kinds, _same.setdefault(types, types))
+
+
+def _cql_type(kind: Any) -> CqlType:
+    """The driver's class for a type as CQL has it; what is frozen is not said on the wire."""
+    if issubclass(kind, FrozenType | ReversedType):
+        return _cql_type(kind.subtypes[0])
+    if issubclass(kind, UserType):
+        fields = zip(kind.fieldnames, map(_cql_type, kind.subtypes), strict=True)
+        return cql_types.UdtType(kind.typename, tuple(fields))
+    if issubclass(kind, VectorType):
+        return cql_types.VectorType(_cql_type(kind.subtype), kind.vector_size)
+    inner = tuple(_cql_type(one) for one in getattr(kind, "subtypes", ()))
+    if issubclass(kind, ListType):
+        return cql_types.ListType(*inner)
+    if issubclass(kind, SetType):
+        return cql_types.SetType(*inner)
+    if issubclass(kind, MapType):
+        return cql_types.MapType(*inner)
+    if issubclass(kind, TupleType):
+        return cql_types.TupleType(inner)
+    # Two names of one type; the server's schema tables say `text`.
+    return cql_types.NativeType("text" if kind.typename == "varchar" else kind.typename)
+
+
+def _parse_rows(body: bytes, width: int, at: int) -> _RawRows:
+    (count,) = _INT.unpack_from(body, at)
+    at += 4
     rows = _RawRows()
     read_length = _INT.unpack_from
     for _ in range(count):
@@ -365,7 +480,7 @@ _MEANING: Final[tuple[tuple[type[BaseException], type[BridgeError], str], ...]] 
     (AuthenticationFailed, StartupError, "refused the username or password"),
     (Unauthorized, StartupError, "does not allow"),
     (SyntaxException, BridgeError, "does not understand"),
-    (InvalidRequest, BridgeError, "refuses"),
+    (InvalidRequest, RefusedError, "refuses"),
     (Unavailable, RetriableError, "has too few live replicas for"),
     (ReadTimeout, RetriableError, "timed out reading for"),
     (WriteTimeout, RetriableError, "timed out writing for"),

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final, Self
 
 from bridge.errors import BridgeError, PoisonError
+from schemas.cql_types import CqlType
 
 Cells = tuple[bytes | None, ...]
 """One row as the wire has it: a cell's bytes, or None for null."""
@@ -32,11 +33,14 @@ class Page:
         columns: names in the order of the cells.
         rows: raw cells, in the server's order.
         paging_state: what to ask the next page with; None after the last page.
+        types: of the columns, as the page itself says: nothing is frozen in them, and user-defined types have their
+            fields.
     """
 
     columns: tuple[str, ...]
     rows: Sequence[Cells]
     paging_state: bytes | None
+    types: tuple[CqlType, ...] = ()
 
 
 class Operation(IntEnum):
@@ -65,6 +69,7 @@ class LogLayout:
         end_of_batch: None for logs from before 4.3, which do not have the column.
         partition_key: key columns of the base table.
         clustering: its clustering columns; with the partition key they say which delta an image belongs to.
+        types: of the columns, as `Page.types`: with `columns` what a page must match.
     """
 
     columns: tuple[str, ...]
@@ -75,6 +80,7 @@ class LogLayout:
     end_of_batch: int | None
     partition_key: tuple[int, ...]
     clustering: tuple[int, ...]
+    types: tuple[CqlType, ...] = ()
 
     @classmethod
     def of(cls, columns: Sequence[str], partition_key: Sequence[str], clustering: Sequence[str] = ()) -> Self:

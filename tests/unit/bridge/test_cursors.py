@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bridge.control import Begin
+from bridge.control import Begin, Schemas
 from bridge.errors import BridgeError
 from bridge.model.cursors import (
     Cursor,
@@ -83,7 +83,7 @@ def test_other_progress_records_are_refused(raw: bytes) -> None:
 
 def test_begin_row_carries_the_whole_task() -> None:
     """What the sink must know travels in one row."""
-    begin = Begin(LaneTask("ks", 'T "x"', 1, BATCH), '{"type":"record"}', "{}")
+    begin = Begin(LaneTask("ks", 'T "x"', 1, BATCH), Schemas('{"type":"record"}', "{}", "column v int was added"))
     assert Begin.from_json(begin.to_json()) == begin
     with pytest.raises(BridgeError, match="not a begin row"):
         Begin.from_json('{"v":1}')

@@ -1,0 +1,198 @@
+"""What becomes of a captured table while it is read: its options, its columns, its log. Pure; the clock is given.
+
+Nothing here stops a table. It says what the log does not say: between which instants changes are missing from it, and
+which columns lost their history (spec section 7).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from bridge.instants import iso_of_micros
+from bridge.model.cursors import Cursor
+from bridge.model.times import UnixMicros, micros_of
+from schemas.table_changes import changes_between, renamed_keys
+from schemas.table_schema import LOG_TABLE_SUFFIX, ColumnKind, TableSchema
+
+LOOK_EVERY_S: Final = 5.0
+_TIMEUUID_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CdcOptions:
+    """The `cdc` option of a base table (spec section 1.4).
+
+    Attributes:
+        ttl_s: for how long the log keeps a change, in s; 0 is for ever.
+    """
+
+    enabled: bool
+    preimage: str
+    postimage: bool
+    delta: str
+    ttl_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What the cluster says of a captured table at one moment.
+
+    Attributes:
+        log_id: of the log table: the same when CDC is switched off and on, another when the table is made anew; None
+            when table or log do not exist.
+        schema: of the base table; None together with `log_id`.
+        options: None when the option was never set: an index that needs CDC has switched it on then.
+    """
+
+    log_id: UUID | None
+    schema: TableSchema | None
+    options: CdcOptions | None
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a log to read."""
+        return self.log_id is not None
+
+    @property
+    def is_off(self) -> bool:
+        """Whether CDC is switched off, so that the log gets no more changes."""
+        return self.exists and self.options is not None and not self.options.enabled
+
+    @property
+    def log_made_us(self) -> UnixMicros | None:
+        """When the log table was made, if its id says so: ScyllaDB names tables by timeuuids."""
+        # Not `UUID.version`: it is None unless the variant is RFC 4122's, which servers do not always set.
+        if self.log_id is None or self.log_id.bytes[6] >> 4 != _TIMEUUID_VERSION:
+            return None
+        return micros_of(self.log_id.bytes)
+
+    @property
+    def fingerprint(self) -> str:
+        """The same as long as log and columns are."""
+        if self.log_id is None or self.schema is None:
+            return ""
+        return hashlib.sha256(self.log_id.bytes + self.schema.to_json().encode()).hexdigest()[:16]
+
+
+class Notice(NamedTuple):
+    """Something to be said once.
+
+    Attributes:
+        level: as in `logging`.
+    """
+
+    level: int
+    text: str
+
+
+class TableWatch:
+    """Compares each state of a table with the one before; says each thing once."""
+
+    def __init__(self, keyspace: str, table: str) -> None:
+        self._name = f"{keyspace}.{table}"
+        self._log_name = self._name + LOG_TABLE_SUFFIX
+        self._known: TableState | None = None
+        self._looked_us: UnixMicros | None = None
+        self._is_missing = False
+        self._off_since: str | None = None
+
+    def see(self, state: TableState, now_us: UnixMicros, reached: Cursor) -> list[Notice]:
+        """What is to be said about a table now.
+
+        Args:
+            state: as it is at this moment.
+            now_us: this moment.
+            reached: every change before it was read.
+        """
+        if state.exists:
+            notices = self._back(state, reached) + self._option_changes(state, now_us) + self._column_changes(state)
+            self._known, self._is_missing = state, False
+        else:
+            notices = [] if self._is_missing else [self._missing(reached)]
+            self._is_missing = True
+        self._looked_us = now_us
+        return notices
+
+    def _missing(self, reached: Cursor) -> Notice:
+        return _warning(
+            f"{self._name}: the table or its log {self._log_name} does not exist (dropped?). Nothing is read until it "
+            f"is back; what was written after {iso_of_micros(reached.time_us)} and was not read can't be delivered"
+        )
+
+    def _back(self, state: TableState, reached: Cursor) -> list[Notice]:
+        known = self._known
+        if known is None or known.log_id == state.log_id:
+            return [_warning(f"{self._name}: the table is back, with its log")] if self._is_missing else []
+        made_us = state.log_made_us
+        if made_us is not None and made_us <= reached.time_us:
+            return [_warning(f"{self._name}: the table was dropped and made anew; all of its former log was read")]
+        return [_warning(f"{self._name}: the table was dropped and made anew: {unread_in_words(state, reached)}")]
+
+    def _option_changes(self, state: TableState, now_us: UnixMicros) -> list[Notice]:
+        notices = []
+        options, known = state.options, self._known
+        if state.is_off and self._off_since is None:
+            since_us = self._looked_us
+            self._off_since = "some time ago" if since_us is None else f"about {iso_of_micros(since_us)}"
+            notices.append(
+                _warning(
+                    f"{self._name}: CDC is off since {self._off_since}. What the log holds is read; changes made while "
+                    "CDC is off are not in the log and can never be delivered"
+                )
+            )
+        elif not state.is_off and self._off_since is not None:
+            notices.append(
+                _warning(
+                    f"{self._name}: CDC is on again; changes made between {self._off_since} and about "
+                    f"{iso_of_micros(now_us)} are not in the log and can never be delivered"
+                )
+            )
+            self._off_since = None
+        was_keys = known is not None and known.options is not None and known.options.delta == "keys"
+        if options is not None and options.delta == "keys" and known is not None and not was_keys:
+            notices.append(
+                _warning(
+                    f"{self._name}: the cdc option 'delta' is 'keys' since about {iso_of_micros(now_us)}: from then on "
+                    "the log does not say what an update set"
+                )
+            )
+        return notices
+
+    def _column_changes(self, state: TableState) -> list[Notice]:
+        known = self._known
+        if known is None or known.schema is None or state.schema is None or known.schema == state.schema:
+            return []
+        notices = [
+            Notice(logging.INFO, f"{self._name}: {words}") for words in changes_between(known.schema, state.schema)
+        ]
+        if known.log_id != state.log_id:
+            return notices
+        since = "some time ago" if self._looked_us is None else f"about {iso_of_micros(self._looked_us)}"
+        for old, new in renamed_keys(known.schema, state.schema):
+            kind = next(column.kind for column in state.schema.columns if column.name == new)
+            what = "can't be carried" if kind is ColumnKind.PARTITION_KEY else "have null there"
+            notices.append(
+                _warning(
+                    f"{self._name}: key column {old} was renamed to {new} since {since}. The log lost the values of "
+                    f"{old}: changes from before, as far as they were not read, {what}"
+                )
+            )
+        return notices
+
+
+def unread_in_words(state: TableState, reached: Cursor) -> str:
+    """What of a former log, read up to a cursor, can't be delivered now that the table has this one."""
+    made_us = state.log_made_us
+    until = "its end" if made_us is None else iso_of_micros(made_us)
+    return (
+        f"what was written to the former one between {iso_of_micros(reached.time_us)}, up to where it was read, and "
+        f"{until} can't be delivered"
+    )
+
+
+def _warning(text: str) -> Notice:
+    return Notice(logging.WARNING, text)

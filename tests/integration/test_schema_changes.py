@@ -1,0 +1,267 @@
+"""Tables that change while the job runs: each row arrives under the right schema, and what can't arrive is said."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin, Record
+from bridge.adapters.scylla import CqlSession
+from bridge.config import ScyllaSettings
+from bridge.encoding import POSITION_HEADER
+from bridge.errors import RetriableError
+from bridge.local.checker import Checker
+from bridge.local.simulator.cluster import SimulatedCluster
+from bridge.local.simulator.mutations import Insert, Mutation
+from bridge.local.simulator.oracle import ExpectedChange
+from bridge.local.simulator.pacing import system_clock_us
+from bridge.local.simulator.tables import SimulatedTable
+from bridge.local.simulator.writer import Simulator
+from bridge.local.stack import LocalStack
+from bridge.model.times import UnixMillis
+from schemas.avro_schema import value_schema
+from schemas.cql_types import parse
+from schemas.registry import Registry
+from schemas.table_schema import Column, ColumnKind, TableSchema
+from schemas.wire_format import unframe
+from tests.integration.running import BridgeJob, wait_for
+
+pytestmark = pytest.mark.integration
+
+KEYSPACE = "alter_run"
+KEYS = 20
+
+
+def table(name: str, *, pk: str = "pk", ck: str = "ck", **values: str) -> TableSchema:
+    key = (
+        Column(pk, parse("int"), ColumnKind.PARTITION_KEY, 0),
+        Column(ck, parse("bigint"), ColumnKind.CLUSTERING, 0),
+    )
+    columns = (Column(column, parse(kind), ColumnKind.REGULAR) for column, kind in values.items())
+    return TableSchema(KEYSPACE, name, (*key, *columns))
+
+
+@pytest.fixture(scope="module")
+def session(local_stack: LocalStack) -> Iterator[CqlSession]:
+    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(session: CqlSession) -> SimulatedCluster:
+    made = SimulatedCluster(session, seed=11)
+    made.reset()
+    made.add_generation(UnixMillis(system_clock_us() // 1000 - 10_000))
+    return made
+
+
+@dataclass
+class Written:
+    """A table as it changes, with all that was written under each of its schemas."""
+
+    session: CqlSession
+    cluster: SimulatedCluster
+    schemas: list[TableSchema]
+    changes: list[list[ExpectedChange]] = field(default_factory=list)
+
+    def create(self) -> None:
+        SimulatedTable(self.schemas[-1]).create(self.session)
+
+    @property
+    def schema(self) -> TableSchema:
+        return self.schemas[-1]
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.changes))
+
+    def simulator(self) -> tuple[Simulator, SimulatedTable, list[ExpectedChange]]:
+        simulated = SimulatedTable(self.schema)
+        simulator = Simulator(self.session, self.cluster, [simulated], seed=len(self.changes))
+        mine: list[ExpectedChange] = []
+        self.changes.append(mine)
+        return simulator, simulated, mine
+
+    def write(self, rows: int = KEYS, **values: bytes) -> None:
+        """Insert a row for each key, under the newest schema."""
+        self.write_with(*self.simulator(), rows=rows, **values)
+
+    def write_with(
+        self, simulator: Simulator, simulated: SimulatedTable, mine: list[ExpectedChange], *, rows: int, **values: bytes
+    ) -> None:
+        for number in range(rows):
+            key = (number % KEYS).to_bytes(4, "big")
+            insert = Insert(((number // KEYS).to_bytes(8, "big"),), dict(values))
+            mine += simulator.write(simulated, Mutation((key,), (insert,)), system_clock_us())
+
+    def alter(self, to: TableSchema, base: Sequence[str], log: Sequence[str]) -> None:
+        """Carry out ALTER TABLE on base and log, as ScyllaDB does in one step."""
+        for name, clauses in ((self.schema.name, base), (self.schema.log_table, log)):
+            for clause in clauses:
+                self.session.execute(f"ALTER TABLE {KEYSPACE}.{name} {clause}")
+        self.schemas.append(to)
+
+    def options(self, *, enabled: bool) -> None:
+        name = f"{KEYSPACE}.{self.schema.name}"
+        self.session.execute(f"ALTER TABLE {name} WITH cdc = {{'enabled': {str(enabled).lower()}}}")
+
+
+def records(job: BridgeJob, topic: str) -> list[Record]:
+    partitions = range(KafkaAdmin(job.config.kafka).partitions(topic))
+    with CommittedReader(job.config.kafka) as reader:
+        return list(reader.read_to_end(topic, partitions, 30))
+
+
+def arrived(job: BridgeJob, written: Written) -> bool:
+    assert job.process is not None
+    assert job.process.poll() is None, job.log_tail()
+    topic = f"{job.name}.{KEYSPACE}.{written.schema.name}"
+    try:
+        return len(records(job, topic)) >= written.count
+    except RetriableError:  # a topic that was made just now has no leader yet
+        return False
+
+
+def wait(what: str, condition: Callable[[], bool]) -> None:
+    wait_for(what, condition, timeout_s=240)
+
+
+def says(job: BridgeJob, *words: str) -> bool:
+    assert job.process is not None
+    assert job.process.poll() is None, job.log_tail()
+    lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return any(all(word in line for word in words) for line in lines)
+
+
+def no_compatibility(stack: LocalStack, subject: str) -> None:
+    request = Request(
+        f"{stack.registry}/config/{subject}",
+        data=b'{"compatibility": "NONE"}',
+        headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        method="PUT",
+    )
+    with urlopen(request, timeout=10) as answer:
+        assert answer.status == 200
+
+
+def check(stack: LocalStack, written: Written, found: Iterable[Record]) -> list[int]:
+    """Hold every record against what was written; gives the number of the schema of each, in the topic's order."""
+    registry = Registry(stack.registry)
+    forms = [json.loads(json.dumps(value_schema(schema))) for schema in written.schemas]
+    checkers = [Checker([schema], registry) for schema in written.schemas]
+    phases: dict[bytes, int] = {}
+    for phase, changes in enumerate(written.changes):
+        for change in changes:
+            phases[change.stream_id + change.time + change.batch_seq_no.to_bytes(4, "big")] = phase
+        for checker in checkers:
+            checker.expect(changes)
+    used: list[int] = []
+    for record in found:
+        assert record.value is not None
+        form = json.loads(registry.get(unframe(record.value)[0]))
+        number = forms.index(form)
+        assert number >= schema_of_phase(written, phases[record.headers[POSITION_HEADER]]), "an older schema"
+        checkers[number].see(record)
+        used.append(number)
+    verdicts = [checker.close() for checker in checkers]
+    assert sum(verdict.arrived for verdict in verdicts) == written.count == len(used)
+    for verdict in verdicts:
+        bad = verdict.wrong, verdict.doubled, verdict.unexpected, verdict.out_of_order
+        assert not any(bad), f"{verdict}\n{verdict.examples}"
+    return used
+
+
+def schema_of_phase(written: Written, phase: int) -> int:
+    """Which schema was the newest when a phase's writes began."""
+    return PHASE_SCHEMAS[phase] if written.schema.name == "t" else phase
+
+
+PHASE_SCHEMAS = [0, 0, 1, 2, 3, 4, 4, 4]
+"""Of the phases of `test_a_table_changes_while_the_job_runs`: the schema that was newest when each began."""
+
+
+def test_a_table_changes_while_the_job_runs(
+    local_stack: LocalStack, session: CqlSession, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    """ADD, DROP, ADD anew with another type, RENAME, CDC off and on, DROP TABLE and CREATE TABLE: one run of the job.
+
+    A second table whose change the registry refuses stops with an error that names it, and the first goes on.
+    """
+    written = Written(session, cluster, [table("t", note="text", n="int")])
+    refused = Written(session, cluster, [table("refused", v="text")])
+    written.create()
+    refused.create()
+    topic = f"alter.{KEYSPACE}.t"
+    with BridgeJob(local_stack, tmp_path, "alter", [f"{KEYSPACE}.t", f"{KEYSPACE}.refused"]) as job:
+        written.write(note=b"first", n=bytes(4))
+        refused.write(v=b"first")
+        job.start()
+        wait("the first changes", lambda: arrived(job, written) and arrived(job, refused))
+        no_compatibility(local_stack, f"{topic}-value")
+
+        # ADD, while a writer that does not know of it goes on.
+        simulator = written.simulator()
+        writer = threading.Thread(target=lambda: written.write_with(*simulator, rows=600, note=b"meanwhile"))
+        writer.start()
+        written.alter(
+            table("t", note="text", n="int", extra="text"),
+            ["ADD extra text"],
+            ['ADD (extra text, "cdc$deleted_extra" boolean)'],
+        )
+        written.write(note=b"second", extra=b"new")
+        writer.join(60)
+        wait("what was written around ADD", lambda: arrived(job, written))
+
+        written.alter(table("t", n="int", extra="text"), ["DROP note"], ['DROP (note, "cdc$deleted_note")'])
+        written.write(extra=b"third", n=bytes(4))
+        wait("what was written after DROP", lambda: arrived(job, written))
+
+        written.alter(
+            table("t", n="int", extra="text", note="blob"),
+            ["ADD note blob"],
+            ['ADD (note blob, "cdc$deleted_note" boolean)'],
+        )
+        written.write(note=b"\xff\xfe", extra=b"fourth")
+        wait("what was written after the column came back as a blob", lambda: arrived(job, written))
+
+        written.alter(
+            table("t", ck="line", n="int", extra="text", note="blob"),
+            ["RENAME ck TO line"],
+            ["DROP ck", "ADD line bigint"],
+        )
+        refused.alter(table("refused", pk="id", v="text"), ["RENAME pk TO id"], ["DROP pk", "ADD id int"])
+        written.write(note=b"\x00", n=bytes(4))
+        refused.write(v=b"second")
+        refused.changes.pop()
+        wait("what was written after RENAME", lambda: arrived(job, written))
+        wait("the warning about RENAME", lambda: says(job, f"{KEYSPACE}.t: key column ck was renamed to line"))
+        wait(
+            "the registry's refusal",
+            lambda: says(job, f"{KEYSPACE}.refused", "partition key column pk is now named id", "refused-", "stop"),
+        )
+
+        written.options(enabled=False)
+        wait("the warning that CDC is off", lambda: says(job, f"{KEYSPACE}.t: CDC is off since about"))
+        written.options(enabled=True)
+        written.write(note=b"on again")
+        wait("that CDC is on again", lambda: says(job, f"{KEYSPACE}.t: CDC is on again"))
+        wait("what was written with CDC on again", lambda: arrived(job, written))
+
+        SimulatedTable(written.schema).drop(session)
+        wait("the warning that the table is gone", lambda: says(job, f"{KEYSPACE}.t", "does not exist"))
+        written.create()
+        written.write(note=b"anew")
+        wait("what was written to the new table", lambda: arrived(job, written))
+        assert says(job, f"{KEYSPACE}.t", "made anew")
+
+        used = check(local_stack, written, records(job, topic))
+        assert set(used) == {0, 1, 2, 3, 4}
+        assert len(records(job, f"alter.{KEYSPACE}.refused")) == refused.count
+        assert job.stop() == 1  # for the table that was given up
