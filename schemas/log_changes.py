@@ -13,11 +13,11 @@ from typing import Protocol, TypeAlias
 from schemas.avro_names import avro_name
 from schemas.avro_types import cell_name, change_name, full_name
 from schemas.cells import decoder, field_cells
-from schemas.scalar_cells import Decoder
 from schemas.cql_types import ListType, NativeType, UdtType, is_multi_cell
 from schemas.errors import CellError
 from schemas.log_cells import LogCell, LogFormat, LogRow
 from schemas.log_columns import deleted_elements, deleted_elements_type, deleted_flag, value_type
+from schemas.scalar_cells import Decoder
 from schemas.table_schema import Column
 
 Branch: TypeAlias = tuple[str, object]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from schemas.avro_names import namespace
@@ -162,7 +163,7 @@ class LogRecords:
 
     def _bound(self, row: LogRow, *, inclusive: bool, side: str) -> Branch | None:
         given = [row[key.cell.index] is not None for key in self._clustering]
-        if any(later and not earlier for earlier, later in zip(given, given[1:], strict=False)):
+        if any(later and not earlier for earlier, later in pairwise(given)):
             raise OperationError(f"the {side} of a range has a clustering column but not the one before it")
         if not any(given):
             if not inclusive:
