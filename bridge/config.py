@@ -360,7 +360,6 @@ class OutputSettings(_Model):
         "table as text.",
     )
 
-
     def options(self, name: str) -> OutputOptions:
         """What the encoder takes; `name` is the job's."""
         return OutputOptions(self.shape, self.decimals, self.timestamps, self.times, self.key, name)

@@ -12,11 +12,12 @@ from functools import partial
 from typing import TypeVar
 
 from bridge import registration
-from bridge.adapters.change_log import CdcOffError, CdcOptions, ChangeLog
+from bridge.adapters.change_log import CdcOffError, ChangeLog
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin
 from bridge.config import BridgeConfig, TableSettings
 from bridge.connections import Report, asking_registry, open_kafka, open_registry, open_scylla
 from bridge.errors import BridgeError, RetriableError, StartupError
+from bridge.table_watch import CdcOptions
 from schemas.avro_schema import key_schema, value_schema
 from schemas.errors import SchemaError
 from schemas.output import OutputOptions

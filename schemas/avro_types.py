@@ -17,6 +17,7 @@ midnight; duration months, days and ns, each signed; decimal is ``value * 10**-s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from schemas.avro_names import avro_name
@@ -279,7 +280,7 @@ def full_name(namespace: str, name: str) -> str:
     return f"{namespace}.{name}" if namespace else name
 
 
-def _record(name: str, fields: list[object], cql_type: CqlType | None = None) -> dict[str, object]:
+def _record(name: str, fields: Sequence[object], cql_type: CqlType | None = None) -> dict[str, object]:
     record: dict[str, object] = {"name": name, "type": "record", "fields": fields}
     return record if cql_type is None else {**record, "cqlType": str(cql_type)}
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import pairwise
+from typing import Final, cast
 
 from schemas.avro_names import namespace
 from schemas.avro_records import BOUND, COLUMNS, ENVELOPE_VERSION, RANGE, ROW
@@ -169,7 +170,7 @@ class LogRecords:
 
     def _bound(self, row: LogRow, *, inclusive: bool, side: str) -> Branch | None:
         given = [row[key.cell.index] is not None for key in self._clustering]
-        if any(later and not earlier for earlier, later in zip(given, given[1:], strict=False)):
+        if any(later and not earlier for earlier, later in pairwise(given)):
             raise OperationError(f"the {side} of a range has a clustering column but not the one before it")
         if not any(given):
             if not inclusive:
@@ -264,11 +265,9 @@ class LogRecords:
         return f"{self._space}.{name}", {**key, **self.columns_of(row)}
 
     @staticmethod
-    def columns_of(row: Image) -> dict[str, object]:
+    def columns_of(row: Image) -> dict[str, Branch]:
         """Return the static and regular columns that a row holds."""
-        columns = {} if row.row is None else row.row[1]
-        assert isinstance(columns, dict)
-        return columns
+        return {} if row.row is None else cast("dict[str, Branch]", row.row[1])
 
     def source(self, change: LogChange) -> dict[str, object]:
         """Return the field ``source``."""

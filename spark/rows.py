@@ -2,7 +2,7 @@
 
 | column | what |
 |---|---|
-| `kind` | 0 a change, 1 the beginning of a lane, 2 its end, 3 another schema, 4 a dead letter; control rows only on request |
+| `kind` | 0 a change, 4 a dead letter; on request also 1, the beginning of a lane, 2, its end, 3, another schema |
 | `key` | the record's key: an Avro body, or JSON text with `payload=json`; empty in dead letters |
 | `value` | the value, in the same form; null in tombstones; JSON text in dead letters |
 | `position` | stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian) |

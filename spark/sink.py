@@ -124,7 +124,9 @@ class _Lane:
         self._schemas = schemas
         self._key_header = self._value_header = b""
 
-    def publish(self, key: bytes, value: bytes | None, position: bytes, text: str | None, placement: int | None) -> None:
+    def publish(
+        self, key: bytes, value: bytes | None, position: bytes, text: str | None, placement: int | None
+    ) -> None:
         """Publish a change or a tombstone."""
         if not self._key_header:
             self._look_up()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -237,11 +237,12 @@ def _as_json(changes: Iterator[EncodedChange], codec: TableCodec) -> Iterator[En
         if change.is_dead_letter:
             yield change
             continue
-        value = change.value
-        yield change._replace(
-            key=json.dumps(json_value(codec.decode_key(change.key)), ensure_ascii=False).encode(),
-            value=None if value is None else json.dumps(json_value(codec.decode_value(value)), ensure_ascii=False).encode(),
-        )
+        value = None if change.value is None else _json_of(codec.decode_value(change.value))
+        yield change._replace(key=_json_of(codec.decode_key(change.key)), value=value)
+
+
+def _json_of(record: Mapping[str, object]) -> bytes:
+    return json.dumps(json_value(record), ensure_ascii=False).encode()
 
 
 def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = lambda: False) -> Cursor:

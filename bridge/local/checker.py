@@ -24,8 +24,8 @@ from schemas.avro_records import ENVELOPE_VERSION
 from schemas.cells import decoder
 from schemas.codec import Reader, compile_reader
 from schemas.cql_types import NativeType
-from schemas.envelope import OPERATION_SYMBOLS
 from schemas.errors import DecodeError, FramingError
+from schemas.operations import WITH_COLUMNS, symbol_of
 from schemas.registry import Registry
 from schemas.table_schema import Column, TableSchema
 from schemas.wire_format import unframe
@@ -215,6 +215,7 @@ class _TableReader:
         self._partition_key = _named(table.partition_key)
         self._clustering = _named(table.clustering)
         self._values = _named(table.values)
+        self._has_statics = bool(table.statics)
 
     def key_of(self, change: ExpectedChange) -> dict[str, object]:
         cells = zip(self._partition_key, change.partition_key, strict=True)
@@ -223,9 +224,9 @@ class _TableReader:
     def value_of(self, change: ExpectedChange) -> dict[str, object]:
         clustering = list(zip(self._clustering, change.clustering, strict=True))
         empty = [column.name for (_name, column), cell in clustering if _is_empty(column, cell)]
-        symbol = OPERATION_SYMBOLS[change.operation]
+        symbol = symbol_of(change.operation, change.clustering, has_statics=self._has_statics)
         columns: dict[str, object] | None = None
-        if symbol in ("insert", "update"):
+        if symbol in WITH_COLUMNS:
             columns = {}
             for name, column in self._values:
                 touched = column.name in change.columns
@@ -235,6 +236,7 @@ class _TableReader:
         return {
             "op": symbol,
             "key": self.key_of(change) | {name: _value(column, cell) for (name, column), cell in clustering},
+            **({"range": None} if clustering else {}),
             "columns": columns,
             "empty_columns": empty,
             "ttl": change.ttl_s,
@@ -247,6 +249,7 @@ class _TableReader:
                 "time": change.time,
                 "timestamp_us": change.timestamp_us,
                 "batch_seq_no": change.batch_seq_no,
+                "operation": change.operation,
                 "last_in_group": change.last_in_group,
             },
         }

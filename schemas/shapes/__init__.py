@@ -20,12 +20,10 @@ from schemas.table_schema import TableSchema
 class Shape(Protocol):
     """What a shape's module has."""
 
-    @staticmethod
-    def fields(records: Records) -> list[object]:
+    def fields(self, records: Records) -> list[object]:
         """Return the fields of the value's schema, in order."""
 
-    @staticmethod
-    def value(log: LogRecords, change: LogChange) -> dict[str, object]:
+    def value(self, log: LogRecords, change: LogChange) -> dict[str, object]:
         """Return the values of the fields."""
 
 

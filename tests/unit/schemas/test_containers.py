@@ -131,9 +131,10 @@ def test_malformed(text: str, raw: bytes, reason: str) -> None:
 def test_any_bytes(text: str, raw: bytes) -> None:
     """Any bytes are a value or a CellError, never another error."""
     try:
-        decoder(typed(text))(raw)
-    except CellError as error:
-        assert error.reason
+        value = decoder(typed(text))(raw)
+    except CellError:
+        return
+    assert isinstance(value, list | dict)
 
 
 def test_absurd_count() -> None:
@@ -148,7 +149,7 @@ def test_absurd_count() -> None:
 
 
 def test_empty_collection_cell() -> None:
-    """A cell of no bytes is CQL's "empty" for a frozen collection, and malformed as the elements of a non-frozen one."""
+    """A cell of no bytes is CQL's "empty" for a frozen collection, and malformed as elements of another."""
     of = table({"pk": "int"}, {}, {"f": "frozen<set<int>>", "s": "set<int>"})
     codec = TableCodec(of, log_columns(of))
     body = codec.encode_value(row(of, {"pk": ONE, "f": b""}), operation=1, generation_ms=0, last_in_group=True)

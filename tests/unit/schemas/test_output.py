@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 
 import pytest
@@ -82,7 +82,7 @@ def test_timestamps(output: OutputOptions, avro: str, seen: int) -> None:
     cell = seen.to_bytes(8, "big")
     cells = row(of, {"pk": cell, "ck": cell, "v": cell, "s": counted(cell)})
     key, value = codec.encode(cells, operation=2, generation_ms=0, last_in_group=True)
-    expected = seen if avro == "long" else datetime.datetime(1970, 1, 1, 23, 59, 59, 999000, tzinfo=datetime.UTC)
+    expected = seen if avro == "long" else dt.datetime(1970, 1, 1, 23, 59, 59, 999000, tzinfo=dt.UTC)
     found = codec.decode_value(value)
     assert codec.decode_key(key) == {"pk": expected}
     assert found["key"] == {"pk": expected, "ck": expected}
@@ -107,5 +107,5 @@ def test_times() -> None:
     codec = TableCodec(of, log_columns(of), OutputOptions(times="time-micros"))
     cells = row(of, {"pk": bytes(4), "v": (86_399_999_999_999).to_bytes(8, "big")})
     value = codec.decode_value(codec.encode_value(cells, operation=2, generation_ms=0, last_in_group=True))
-    assert value["columns"] == {"v": {"value": datetime.time(23, 59, 59, 999999)}}
+    assert value["columns"] == {"v": {"value": dt.time(23, 59, 59, 999999)}}
     assert "Microseconds since midnight." in codec.value_avro_schema

@@ -42,7 +42,7 @@ NASTY = st.sampled_from(["a", "a_udt1_b", "b", "int", "list_int", "udt1_a", "a_c
 )
 def test_names(text: str, name: str) -> None:
     """Names can be read."""
-    definitions = {udt: FIELDS for udt in ("address", "My Type")}
+    definitions = dict.fromkeys(("address", "My Type"), FIELDS)
     assert type_name(resolve(parse(text), definitions)) == name
 
 
@@ -73,7 +73,7 @@ def test_injective(one: CqlType, two: CqlType) -> None:
     assert type_name(FrozenType(one)) == type_name(one)
     assert (type_name(one) == type_name(two)) == (one == two)
     for suffix in ("_cell", "_delta", "_entry", "_element", "_fields"):
-        assert not (type_name(one) == type_name(two) + suffix)
+        assert type_name(one) != type_name(two) + suffix
     if isinstance(one, UdtType):
         assert udt_record_name(one) not in {type_name(two), cell_name(two), change_name(two)}
 
