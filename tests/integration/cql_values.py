@@ -104,7 +104,6 @@ SCALARS: Final[tuple[Value, ...]] = tuple(
         ("uuid", _SOME_UUID.bytes, _SOME_UUID),
         ("uuid", _NOT_RFC.bytes, _NOT_RFC),
         ("timeuuid", _SOME_UUID.bytes, _SOME_UUID),
-        ("inet", bytes(10) + b"\xff\xff" + bytes([1, 2, 3, 4]), "::ffff:1.2.3.4"),
         ("inet", bytes(15) + b"\x01", "::1"),
         ("inet", bytes([192, 168, 1, 1]), "192.168.1.1"),
         ("varint", whole(-(2**127) - 1), scaled(Decimal(-(2**127) - 1))),
@@ -122,6 +121,9 @@ SCALARS: Final[tuple[Value, ...]] = tuple(
         ("duration", bytes.fromhex("010305"), {"months": -1, "days": -2, "nanoseconds": -3}),
     )
 )
+
+MAPPED_INET: Final = Value("inet", bytes(10) + b"\xff\xff" + bytes([1, 2, 3, 4]), "::ffff:1.2.3.4")
+"""An IPv4 address in IPv6's form. Only alone: inside a collection, the local stack's server makes it four bytes."""
 
 BY_TYPE: Final[dict[str, list[Value]]] = defaultdict(list)
 """The values of each scalar type, ascending."""

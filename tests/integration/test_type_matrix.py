@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from bridge.model.streams import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from tests.integration.cql_values import exact
 from tests.integration.java_reader import JavaReader, ReadRecord
+from tests.integration.reading import raw_rows
 from tests.integration.running import BridgeJob
 from tests.integration.type_matrix import (
     KEYSPACE,
@@ -62,12 +63,14 @@ class LogWriter:
     cluster: SimulatedCluster
     table: str
     at_us: int
+    written: list[dict[str, bytes]] = field(default_factory=list)
 
     def write(self, operation: int, key: Mapping[str, bytes], cells: Mapping[str, bytes]) -> None:
+        """Write the row of a change with this primary key and these other cells."""
         self.at_us += 1
         now_us = UnixMicros(self.at_us)
         token = murmur3_token(partition_key_bytes([raw for name, raw in key.items() if name != "ck"]))
-        told = {
+        row = {
             "cdc$stream_id": self.cluster.stream_for(token, now_us, now_us).stream_id.raw,
             "cdc$time": timeuuid_of(now_us, bytes(8)),
             "cdc$batch_seq_no": struct.pack(">i", 0),
@@ -78,15 +81,22 @@ class LogWriter:
         }
         into = f'"{KEYSPACE}"."{self.table}_scylla_cdc_log"'
         prepared = self.session.prepare(
-            f"INSERT INTO {into} ({', '.join(map(quoted, told))}) VALUES ({', '.join('?' * len(told))})"
+            f"INSERT INTO {into} ({', '.join(map(quoted, row))}) VALUES ({', '.join('?' * len(row))})"
         )
-        self.session.write_raw(prepared, list(told.values())).result(60)
+        self.session.write_raw(prepared, list(row.values())).result(60)
+        self.written.append(row)
+
+    def check(self) -> None:
+        """Hold what the server gives back against what was written: it must neither lack nor change a byte."""
+        rows = raw_rows(self.session, KEYSPACE, f"{self.table}_scylla_cdc_log")
+        found = [{name: cell for name, cell in row.items() if cell is not None} for row in rows]
+        assert found == self.written
 
 
 @pytest.fixture(scope="module")
 def java_reader(local_stack: LocalStack, shared_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> JavaReader:
     """The Java program; with a stack up, the jars are there."""
-    assert local_stack.status()
+    assert all(server.is_up for server in local_stack.status())
     return JavaReader(shared_jars, tmp_path_factory.mktemp("java"))
 
 
@@ -94,7 +104,7 @@ def java_reader(local_stack: LocalStack, shared_jars: Path, tmp_path_factory: py
 def readers(
     local_stack: LocalStack, java_reader: JavaReader, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Topics]:
-    """Reader -> table -> its records; the tables are written, and carried over by one run of the job."""
+    """Reader -> topic -> its records; the tables are written, and carried over by one run of the job."""
     session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
     cluster = SimulatedCluster(session, seed=9)
     cluster.reset()
@@ -103,44 +113,46 @@ def readers(
     session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
     create_keyspace(session, KEYSPACE)
     for name, fields in user_types().items():
-        text = ", ".join(f"{field} {value.type}" for field, value in fields.items())
-        session.execute(f"CREATE TYPE {KEYSPACE}.{name} ({text})")
+        declared = ", ".join(f"{field} {value.type}" for field, value in fields.items())
+        session.execute(f"CREATE TYPE {KEYSPACE}.{name} ({declared})")
     for table, columns in TABLES.items():
-        create(
-            session,
-            table,
-            "id int, ck int, "
-            + ", ".join(f"{column.name} {column.type}" for column in columns)
-            + ", PRIMARY KEY (id, ck)",
-            [("id", "int"), ("ck", "int"), *(pair for column in columns for pair in column.log_columns)],
-        )
-        writer = LogWriter(session, cluster, table, now_us)
-        for step, operation in STEPS.items():
-            told = [column.steps[step].cells for column in columns if step in column.steps]
-            cells = {name: raw for one in told for name, raw in one.items()}
-            ttl = {"cdc$ttl": struct.pack(">q", TTL_S)} if step == TTL_STEP else {}
-            key = {"id": ID} if step == "partition delete" else {"id": ID, "ck": CK}
-            writer.write(operation, key, cells | ttl)
-    parts = [(f"p{number:02}", value) for number, value in enumerate(KEYS)]
-    declared = ", ".join(f"{name} {value.type}" for name, value in parts)
-    create(
-        session,
-        "as_keys",
-        f"{declared}, v int, PRIMARY KEY (({', '.join(name for name, _ in parts)}))",
-        [*((name, value.type) for name, value in parts), ("v", "int"), ("cdc$deleted_v", "boolean")],
-    )
-    LogWriter(session, cluster, "as_keys", now_us).write(2, {name: value.cell for name, value in parts}, {"v": ID})
+        write_steps(LogWriter(session, cluster, table, now_us), columns)
+    write_keys(LogWriter(session, cluster, "as_keys", now_us))
     session.close()
-    tables = [*TABLES, "as_keys"]
-    with BridgeJob(
-        local_stack, tmp_path_factory.mktemp("types"), JOB, [f"{KEYSPACE}.{table}" for table in tables]
-    ) as job:
+    tables = [f"{KEYSPACE}.{table}" for table in (*TABLES, "as_keys")]
+    with BridgeJob(local_stack, tmp_path_factory.mktemp("types"), JOB, tables) as job:
         job.run_once()
     wanted = dict.fromkeys(map(topic_of, TABLES), len(STEPS)) | {topic_of("as_keys"): 1}
     return {
         "confluent-kafka": {topic: consume(local_stack, topic) for topic in wanted},
         "java": java_reader.read(local_stack, wanted),
     }
+
+
+def write_steps(writer: LogWriter, columns: list[MatrixColumn]) -> None:
+    """Make a table of these columns, and let its one row go through every step."""
+    declared = ", ".join(f"{column.name} {column.type}" for column in columns)
+    logged = [("id", "int"), ("ck", "int"), *(pair for column in columns for pair in column.log_columns)]
+    create(writer.session, writer.table, f"id int, ck int, {declared}, PRIMARY KEY (id, ck)", logged)
+    for step, operation in STEPS.items():
+        cells = {}
+        for column in columns:
+            if step in column.steps:
+                cells |= column.steps[step].cells
+        if step == TTL_STEP:
+            cells["cdc$ttl"] = struct.pack(">q", TTL_S)
+        writer.write(operation, {"id": ID} if step == "partition delete" else {"id": ID, "ck": CK}, cells)
+    writer.check()
+
+
+def write_keys(writer: LogWriter) -> None:
+    """Make a table whose partition key has a component for each of the values, and insert one row."""
+    parts = {f"p{number:02}": value for number, value in enumerate(KEYS)}
+    declared = ", ".join(f"{name} {value.type}" for name, value in parts.items())
+    logged = [*((name, value.type) for name, value in parts.items()), ("v", "int"), ("cdc$deleted_v", "boolean")]
+    create(writer.session, writer.table, f"{declared}, v int, PRIMARY KEY (({', '.join(parts)}))", logged)
+    writer.write(2, {name: value.cell for name, value in parts.items()}, {"v": ID})
+    writer.check()
 
 
 def create(session: CqlSession, table: str, definition: str, log_columns: list[tuple[str, str]]) -> None:
@@ -260,6 +272,16 @@ def test_both_readers_see_the_same_records(readers: dict[str, Topics], table: st
 
     first, second = map(all_of, READERS)
     assert first == second
+
+
+def test_a_missing_record_is_no_success(
+    local_stack: LocalStack, java_reader: JavaReader, readers: dict[str, Topics]
+) -> None:
+    """The Java program does not take a topic's end for the end of what it was told to await."""
+    topic = topic_of("as_keys")
+    assert topic in readers["java"]
+    with pytest.raises(AssertionError, match=rf"time is up; records still missing: {{{topic}=1}}"):
+        java_reader.read(local_stack, {topic: 2}, timeout_s=4)
 
 
 def test_the_matrix_is_whole() -> None:

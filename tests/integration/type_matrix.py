@@ -15,6 +15,7 @@ from tests.integration.cql_values import (
     BY_TYPE,
     EMPTY_IS_A_VALUE,
     HAVE_NO_EMPTY,
+    MAPPED_INET,
     SCALARS,
     Value,
     framed,
@@ -235,7 +236,7 @@ def user_types() -> dict[str, dict[str, Value]]:
 
 def scalar_columns() -> list[MatrixColumn]:
     """A column for every value of every scalar type."""
-    return [atomic(f"c{number:02}", value) for number, value in enumerate(SCALARS)]
+    return [atomic(f"c{number:02}", value) for number, value in enumerate((*SCALARS, MAPPED_INET))]
 
 
 def frozen_columns() -> list[MatrixColumn]:
@@ -302,4 +303,6 @@ def non_frozen_columns() -> list[MatrixColumn]:
 def key_values() -> list[Value]:
     """Values for a partition key: every scalar that may be in one, and frozen compound ones."""
     compound = [list_of(INT, INT), set_of(TEXT), map_of((INT, TEXT)), tuple_of(INT, TEXT), SMALL, DEEP]
-    return [value for value in SCALARS if value.type != "duration"] + [value.frozen for value in compound]
+    return [value for value in (*SCALARS, MAPPED_INET) if value.type != "duration"] + [
+        value.frozen for value in compound
+    ]
