@@ -130,19 +130,6 @@ class Jars:
         """The registry's own jar, which names the others next to it."""
         return self._registry_home / f"apicurio-registry-app-{REGISTRY_VERSION}-runner.jar"
 
-    def registry_library(self, prefix: str) -> Path:
-        """Return one of the libraries that the registry brings, by the beginning of its file name.
-
-        Raises:
-            LocalStackError: the registry is not unpacked (see `ensure`), or has no such library.
-        """
-        folder = self._registry_home / "lib"
-        found = sorted(folder.glob(f"{prefix}*.jar"))
-        if not found:
-            message = f"There is no {prefix}*.jar in {folder}"
-            raise LocalStackError(message)
-        return found[0]
-
     @property
     def _registry_home(self) -> Path:
         return self.folder / f"registry-{REGISTRY_VERSION}"

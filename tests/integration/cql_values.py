@@ -88,6 +88,7 @@ SCALARS: Final[tuple[Value, ...]] = tuple(
         ("double", struct.pack(">d", -math.inf), -math.inf),
         ("double", struct.pack(">d", -0.0), -0.0),
         ("double", struct.pack(">d", 5e-324), 5e-324),
+        ("double", struct.pack(">d", 0.1), 0.1),
         ("double", struct.pack(">d", math.nan), math.nan),
         ("blob", b"", b""),
         ("blob", bytes(range(256)), bytes(range(256))),
@@ -151,7 +152,7 @@ def map_of(*entries: tuple[Value, Value]) -> Value:
     (key, value), *_ = entries
     cell = struct.pack(">i", len(entries)) + b"".join(framed(part) for entry in entries for part in entry)
     read = [{"key": key.read, "value": value.read} for key, value in entries]
-    return Value(f"map<{key.inner_type},{value.inner_type}>".replace(",", ", "), cell, read)
+    return Value(f"map<{key.inner_type}, {value.inner_type}>", cell, read)
 
 
 def no_items(value: Value) -> Value:

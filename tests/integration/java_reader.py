@@ -1,10 +1,13 @@
 """A Java program as a reader of topics: kafka-clients and Apache Avro, which have nothing in common with our encoder.
 
-Needs no jars beyond the local stack's: kafka-clients and Jackson come with Kafka, Apache Avro with the registry.
+Needs no jars beyond those that are there: kafka-clients and Jackson come with the local stack's Kafka, Apache Avro with
+the package pyspark. (The registry has an Avro too, but that is 1.12.0, whose arrays of
+doubles hold floats: AVRO-4108.)
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import struct
@@ -42,7 +45,7 @@ class JavaReader:
         """Compile; the jars must be there, as they are once a stack was up."""
         self._java = find_java()
         jars = Jars(jars_folder, self._java)
-        libraries = [jars.class_path("kafka"), str(jars.registry_library("org.apache.avro.avro-"))]
+        libraries = [jars.class_path("kafka"), str(_avro_jar())]
         jars.compile(_SOURCE, os.pathsep.join(libraries), folder)
         self._class_path = os.pathsep.join([str(folder), *libraries])
 
@@ -65,6 +68,14 @@ class JavaReader:
             key, value = _plain(record["key"]), _plain(record["value"])
             found[record["topic"]].append(ReadRecord(record["partition"], record["offset"], key, value))
         return found
+
+
+def _avro_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    (jar,) = Path(spec.origin).parent.glob("jars/avro-[0-9]*.jar")
+    return jar
 
 
 def _plain(node: Any) -> Any:

@@ -27,7 +27,7 @@ from bridge.local.simulator.tables import create_keyspace, mark_log
 from bridge.local.stack import LocalStack
 from bridge.model.streams import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from tests.integration.cql_values import exact
+from tests.integration.cql_values import BY_TYPE, exact
 from tests.integration.java_reader import JavaReader, ReadRecord
 from tests.integration.reading import raw_rows
 from tests.integration.running import BridgeJob
@@ -35,7 +35,9 @@ from tests.integration.type_matrix import (
     KEYSPACE,
     STEPS,
     MatrixColumn,
+    frozen_columns,
     key_values,
+    non_frozen_columns,
     scalar_columns,
     user_types,
 )
@@ -46,9 +48,11 @@ JOB = "matrix"
 READERS = ("confluent-kafka", "java")
 TABLES: dict[str, list[MatrixColumn]] = {
     "scalars": scalar_columns(),
+    "frozen": frozen_columns(),
+    "non_frozen": non_frozen_columns(),
 }
 EVERY_COLUMN = [(table, column) for table, columns in TABLES.items() for column in columns]
-KEYS = [v for v in key_values() if "<" not in v.type]
+KEYS = key_values()
 ID, CK = struct.pack(">i", 1), struct.pack(">i", -2)
 TTL_STEP, TTL_S = "add", 77
 
@@ -293,3 +297,11 @@ def test_the_matrix_is_whole() -> None:
     }
     types = {table: {column.type for column in columns} for table, columns in TABLES.items()}
     assert types["scalars"] == scalars
+    assert types["frozen"] >= {f"frozen<list<{one}>>" for one in scalars}
+    assert types["frozen"] >= {f"frozen<set<{one}>>" for one in scalars - {"duration"}}
+    assert {text for text in types["frozen"] if text.startswith("vector<")} >= {
+        f"vector<{kind}, {len(values)}>" for kind, values in BY_TYPE.items()
+    }
+    assert types["non_frozen"] >= {f"list<{one}>" for one in scalars} | {f"map<int, {one}>" for one in scalars}
+    assert types["non_frozen"] >= {f"set<{one}>" for one in scalars - {"duration"}}
+    assert types["non_frozen"] >= set(user_types())

@@ -72,17 +72,6 @@ def test_class_paths_hold_only_locked_jars(tmp_path: Path) -> None:
         folder.jar("cql", "c-")
 
 
-def test_the_registrys_libraries_are_found_by_name(tmp_path: Path) -> None:
-    """They lie where the registry's archive was unpacked; without it the folder is named."""
-    folder = jars.Jars(tmp_path, Java("java", 17), lock={})
-    library = tmp_path / f"registry-{jars.REGISTRY_VERSION}" / "lib" / "org.apache.avro.avro-1.12.0.jar"
-    with pytest.raises(LocalStackError, match=rf"no org\.apache\.avro\.avro-\*\.jar in {library.parent}"):
-        folder.registry_library("org.apache.avro.avro-")
-    library.parent.mkdir(parents=True)
-    library.touch()
-    assert folder.registry_library("org.apache.avro.avro-") == library
-
-
 def test_the_jars_folder_can_be_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment variable wins over the stack's own folder."""
     monkeypatch.delenv(jars.JARS_VARIABLE, raising=False)
