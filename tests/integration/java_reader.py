@@ -1,8 +1,7 @@
 """A Java program as a reader of topics: kafka-clients and Apache Avro, which have nothing in common with our encoder.
 
 Needs no jars beyond those that are there: kafka-clients and Jackson come with the local stack's Kafka, Apache Avro with
-the package pyspark. (The registry has an Avro too, but that is 1.12.0, whose arrays of
-doubles hold floats: AVRO-4108.)
+the package pyspark. (The registry has an Avro too, but that is 1.12.0, whose arrays of doubles hold floats: AVRO-4108.)
 """
 
 from __future__ import annotations
