@@ -34,6 +34,7 @@ _LOCK_FILE = Path(__file__).parent / "jars.lock"
 _JAVA_SOURCES = Path(__file__).parent / "java"
 _RESOLVE_TIMEOUT_S = 900.0
 _PROGRESS_EVERY_S = 10.0
+_COMPILE_TIMEOUT_S = 120.0
 
 # What the extension is compiled against, by the beginning of the jar's name.
 _COMPILE_AGAINST = ("cassandra-all-", "guava-", "slf4j-api-", "netty-buffer-", "netty-common-")
@@ -152,30 +153,29 @@ class Jars:
         report("Compiling the CQL server's extension")
         against = os.pathsep.join(str(self.jar("cql", prefix)) for prefix in _COMPILE_AGAINST)
         with _made_whole(target) as made:
-            options = [
-                "-source",
-                "17",
-                "-target",
-                "17",
-                "-proc:none",
-                "-nowarn",
-                "-classpath",
-                against,
-                "-d",
-                str(made),
-            ]
-            answer = subprocess.run(
-                [
-                    *(self._java.command, "-cp", str(self.jar("cql", "ecj-"))),
-                    *("org.eclipse.jdt.internal.compiler.batch.Main", *options, str(_JAVA_SOURCES)),
-                ],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if answer.returncode != 0:
-                message = f"The CQL server's extension does not compile:\n{answer.stderr}{answer.stdout}"
-                raise LocalStackError(message)
+            self.compile(_JAVA_SOURCES, against, made)
+
+    def compile(self, sources: Path, class_path: str, target: Path) -> None:
+        """Compile a Java file, or every one below a folder, into the folder `target`.
+
+        The compiler is the one that comes with the CQL server's jars, because a Java runtime has none.
+
+        Raises:
+            LocalStackError: the compiler refuses (its own words are in the message), or takes more than two minutes.
+        """
+        command = [
+            *(self._java.command, "-cp", str(self.jar("cql", "ecj-"))),
+            *("org.eclipse.jdt.internal.compiler.batch.Main", "-source", "17", "-target", "17"),
+            *("-proc:none", "-nowarn", "-classpath", class_path, "-d", str(target), str(sources)),
+        ]
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMPILE_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            message = f"{sources} is not compiled after {_COMPILE_TIMEOUT_S:.0f} s"
+            raise LocalStackError(message) from error
+        if answer.returncode != 0:
+            message = f"{sources} does not compile:\n{answer.stderr}{answer.stdout}"
+            raise LocalStackError(message)
 
 
 def read_lock(text: str) -> dict[str, str]:
