@@ -37,9 +37,9 @@ from bridge import assembly
 from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.adapters.scylla import CqlSession
+from bridge.captured import CapturedTable, capture
 from bridge.config import KafkaSettings
-from bridge.encoding import POSITION_HEADER, EncodedChange, encode_group
-from bridge.model.changes import LogLayout
+from bridge.encoding import POSITION_HEADER, EncodedChange, GroupEncoder, RecordForm
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
@@ -161,22 +161,20 @@ def _read_loop(session: CqlSession, cql: str, table: str, part: int, parts: int)
 def _sample(session: CqlSession, table: str) -> tuple[TableCodec, list[EncodedChange]]:
     """Some of the table's changes as the bridge itself encodes them."""
     log = ChangeLog(session)
-    reader = log.log_reader(KEYSPACE, table)
-    layout = LogLayout.of(reader.columns)
-    codec = TableCodec(log.check_captured(KEYSPACE, table), layout.columns)
-    return codec, list(islice(_encoded(log, table, codec, layout), _SAMPLE))
+    captured = capture(log, KEYSPACE, table)
+    return captured.codec, list(islice(_encoded(log, table, captured), _SAMPLE))
 
 
-def _encoded(log: ChangeLog, table: str, codec: TableCodec, layout: LogLayout) -> Iterator[EncodedChange]:
-    reader = log.log_reader(KEYSPACE, table)
+def _encoded(log: ChangeLog, table: str, captured: CapturedTable) -> Iterator[EncodedChange]:
+    encoder = GroupEncoder(captured.codec, captured.layout, (KEYSPACE, table), RecordForm())
     for generation_ms, stream in _streams(log):
         start_us = millis_to_micros(generation_ms)
         window = Window(generation_ms, start_us, UnixMicros(time.time_ns() // 1000))
         state: bytes | None = None
         while True:
-            page = reader.page(stream, window, page_rows=5000, paging_state=state).result(60)
-            for group in assembly.groups(iter(page.rows), layout, incomplete="deliver"):
-                yield from encode_group(group, codec, layout, generation_ms)
+            page = captured.reader.page(stream, window, page_rows=5000, paging_state=state).result(60)
+            for group in assembly.groups(iter(page.rows), captured.layout, incomplete="deliver"):
+                yield from encoder.encode(group, generation_ms)
             state = page.paging_state
             if state is None:
                 break

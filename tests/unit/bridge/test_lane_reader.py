@@ -16,7 +16,7 @@ from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
 
 COLUMNS = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation")
-LAYOUT = LogLayout.of(COLUMNS)
+LAYOUT = LogLayout.of(COLUMNS, [])
 WINDOW = Window(UnixMillis(0), UnixMicros(0), UnixMicros(1_000_000))
 
 

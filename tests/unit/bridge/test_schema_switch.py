@@ -10,7 +10,7 @@ import pytest
 
 from bridge import assembly
 from bridge.captured import CapturedTable, UnsettledSchemaError, capture
-from bridge.encoding import EncodedChange, encode_group
+from bridge.encoding import EncodedChange, GroupEncoder, RecordForm
 from bridge.errors import RefusedError, TableMissingError
 from bridge.lane_reader import ColumnsChangedError, read_lane
 from bridge.model.changes import Cells, Page
@@ -99,6 +99,9 @@ class Cluster:
     def described(self, keyspace: str, name: str) -> TableSchema | None:
         return None if self.is_missing else self.described_as or self.schema
 
+    def holds_keys_only(self, keyspace: str, name: str) -> bool:
+        return False
+
     def log_reader(self, keyspace: str, name: str) -> Reader:
         if self.refusals:
             self.refusals -= 1
@@ -127,8 +130,9 @@ class Cluster:
 
 def changes(captured: CapturedTable) -> Iterator[EncodedChange]:
     chunks = read_lane(captured.reader, STREAMS, WINDOW, captured.layout, page_rows=50, in_flight=4)
+    encoder = GroupEncoder(captured.codec, captured.layout, ("ks", "t"), RecordForm())
     for group in assembly.groups((row for chunk in chunks for row in chunk), captured.layout):
-        yield from encode_group(group, captured.codec, captured.layout, UnixMillis(0))
+        yield from encoder.encode(group, UnixMillis(0))
 
 
 def read(cluster: Cluster, clock: Clock) -> list[tuple[TableSchema, EncodedChange]]:
