@@ -91,13 +91,14 @@ class _Steps:
         return [self._form(step) for step in steps if step["ok"] and self._is_kept(step)]
 
     def _types(self) -> Iterator[Form]:
-        """Types that an earlier scenario has made and that this one does not make itself."""
+        """Types that this scenario's tables name and that an earlier scenario has made."""
         made = [step["cql"] for step in self._original["ddl"]]
         start_us = self._original["client_clock_us_at_start"]
         for row in self._original["types"]["rows"]:
             name, (names, types) = row["type_name"][1], (row[part][1] for part in ("field_names", "field_types"))
             full_name = f"{self._original['keyspace']}.{name}"
-            if not any(text.startswith(f"CREATE TYPE {full_name} ") for text in made):
+            is_used = any(full_name in text for text in made)
+            if is_used and not any(text.startswith(f"CREATE TYPE {full_name} ") for text in made):
                 fields = ", ".join(f'"{field}" {kind}' for field, kind in zip(names, types, strict=True))
                 yield {
                     "cql": f"CREATE TYPE {full_name} ({fields})",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bridge.local.simulator.merging import Columns, PartitionState, RowState, deleted_by, merge
+from bridge.local.simulator.merging import Columns, PartitionState, RowState, merge
 from bridge.local.simulator.mutations import Mutation, Unheard
 from bridge.local.simulator.ordering import Key
+from bridge.local.simulator.ranges import deleted_by
 from bridge.model.times import UnixMicros
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from bridge.adapters.scylla import UNSET, CqlSession, Prepared
 from bridge.local.simulator.log_table import quoted
-from bridge.local.simulator.merging import RangeState, normalized
 from bridge.local.simulator.multi_cell import MultiCell, field_key
 from bridge.local.simulator.mutations import (
     Bound,
@@ -31,6 +30,7 @@ from bridge.local.simulator.mutations import (
 )
 from bridge.local.simulator.nested import UserTypes, fields_of, is_multi_cell, pack_elements, pack_pairs
 from bridge.local.simulator.ordering import ClusteringOrder, Key
+from bridge.local.simulator.ranges import RangeState, normalized
 from bridge.model.times import UnixMicros
 from schemas.cql_types import UdtType
 from schemas.table_schema import Column, TableSchema

@@ -12,8 +12,9 @@ from typing import Final, Literal
 
 from bridge.local.simulator.base import BaseRow, BaseState
 from bridge.local.simulator.log_rows import LogOperation, LogRow, Piece
-from bridge.local.simulator.merging import Cell, CollectionState, Columns, PartitionState, RowState, covers
+from bridge.local.simulator.merging import Cell, CollectionState, Columns, PartitionState, RowState
 from bridge.local.simulator.ordering import Key
+from bridge.local.simulator.ranges import covers
 from bridge.model.times import UnixMicros
 
 _UPSERTS: Final = frozenset({LogOperation.UPDATE, LogOperation.INSERT})

@@ -21,7 +21,7 @@ from bridge.local.simulator.log_rows import (
     Piece,
     Written,
 )
-from bridge.local.simulator.merging import CollectionState, Columns, PartitionState, RangeState, RowState, merge
+from bridge.local.simulator.merging import CollectionState, Columns, PartitionState, RowState, merge
 from bridge.local.simulator.multi_cell import MultiCell
 from bridge.local.simulator.mutations import (
     Insert,
@@ -36,6 +36,7 @@ from bridge.local.simulator.mutations import (
 )
 from bridge.local.simulator.nested import UserTypes
 from bridge.local.simulator.ordering import ClusteringOrder
+from bridge.local.simulator.ranges import RangeState
 from bridge.model.times import UnixMicros
 from schemas.table_schema import TableSchema
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from bridge.local.simulator.merging import Cell, CollectionState, RangeState
+from bridge.local.simulator.merging import Cell, CollectionState
 from bridge.local.simulator.ordering import Key
+from bridge.local.simulator.ranges import RangeState
 from bridge.model.times import UnixMicros
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from bridge.local.simulator.base_statements import slices
 from bridge.local.simulator.log_groups import LogRules
-from bridge.local.simulator.merging import RangeState, covers, normalized
 from bridge.local.simulator.mutations import Bound, Operation, RangeDelete, RowDelete
 from bridge.local.simulator.ordering import ClusteringOrder, Key
+from bridge.local.simulator.ranges import RangeState, covers, normalized
 from bridge.model.times import UnixMicros
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
