@@ -13,6 +13,8 @@ from typing import Self
 
 from bridge.errors import BridgeError
 from bridge.model.cursors import StreamOffset, canonical_json
+from bridge.monitoring import figures
+from bridge.monitoring.figures import Counted
 from bridge.publishing import LaneTask
 
 
@@ -62,3 +64,16 @@ class Begin:
                 if batch is not None:
                     return cls(LaneTask(keyspace, table, lane, batch), key_schema, value_schema)
         raise BridgeError(f"not a begin row: {text[:200]!r}")
+
+
+def end_to_json(counted: Counted) -> str:
+    """The text of an end row: what the reading process has counted since its last one."""
+    return canonical_json({"v": 1, "counted": figures.to_json(counted)})
+
+
+def end_from_json(text: str) -> Counted:
+    """Raises BridgeError when the text is no end row's."""
+    match json.loads(text):
+        case {"v": 1, "counted": list(counted)}:
+            return figures.from_json(counted)
+    raise BridgeError(f"not an end row: {text[:200]!r}")

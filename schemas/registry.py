@@ -47,6 +47,8 @@ _MEANINGS: Final[dict[int, str]] = {
 class Registry:
     """Registers and fetches schemas; both are cached for the object's lifetime.
 
+    `calls` counts what the registry was really asked.
+
     Threads may share one: at worst two of them register the same schema at once, which the
     registry answers with the same id.
     """
@@ -68,6 +70,7 @@ class Registry:
             raise RegistryError(f"schema registry {self.address}: credentials given twice", retriable=False)
         self._auth = auth if in_url is None else in_url
         self._timeout_s = timeout_s
+        self.calls = 0
         self._lock = threading.Lock()
         self._schema_ids: dict[tuple[str, str], int] = {}
         self._texts: dict[int, str] = {}
@@ -131,6 +134,7 @@ class Registry:
         return RegistryError(message, retriable=False)
 
     def _ask(self, what: str, request: Callable[[SchemaRegistryClient], T], subject: str | None = None) -> T:
+        self.calls += 1
         try:
             return self._send(request)
         except (SchemaRegistryError, httpx2.HTTPError, httpx2.InvalidURL, *_STRANGE_ANSWERS) as error:

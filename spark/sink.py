@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -12,30 +14,45 @@ from pyspark.sql.types import StructType
 
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry
-from bridge.control import Begin
+from bridge.control import Begin, end_from_json
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, FencedError
 from bridge.lane_publisher import LanePublisher
+from bridge.monitoring import mailbox
+from bridge.monitoring.figures import Counted, LaneFigures, tally
+from bridge.monitoring.mailbox import BatchReport, LaneReached
 from bridge.publishing import LaneTask
 from schemas import subjects, wire_format
 from schemas.subjects import Subject
 from spark import rows, worker
 
+CONFIG_OPTION: Final = "config"
+MAILBOX_OPTION: Final = "mailbox"
+
 
 @dataclass(frozen=True, slots=True)
 class LaneWritten(WriterCommitMessage):
-    """What a lane's task did; what counts was committed to Kafka already."""
+    """What a lane's task did; what counts was committed to Kafka already.
+
+    Attributes:
+        task: None when the partition was empty.
+        counted: what the task's processes have counted since their last report.
+    """
 
     task: LaneTask | None
-    published: int
+    counted: Counted
 
 
 class KafkaLanesSink(DataSource):
-    """The registered sink; its one option `config` is a `BridgeConfig` as JSON."""
+    """The registered sink.
+
+    Its option `config` is a `BridgeConfig` as JSON; `mailbox`, if set, is where reports of what was done go.
+    """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._config = BridgeConfig.model_validate_json(options["config"])
+        self._config = BridgeConfig.model_validate_json(options[CONFIG_OPTION])
+        self._mailbox = options.get(MAILBOX_OPTION)
 
     @classmethod
     def name(cls) -> str:
@@ -44,7 +61,7 @@ class KafkaLanesSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """The writer of a query; called once a micro-batch."""
-        return KafkaLanesWriter(self._config)
+        return KafkaLanesWriter(self._config, self._mailbox)
 
 
 class KafkaLanesWriter(DataSourceStreamArrowWriter):
@@ -54,8 +71,26 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     Kafka, not Spark's verdict on the task, says what was published.
     """
 
-    def __init__(self, config: BridgeConfig) -> None:
+    def __init__(self, config: BridgeConfig, mailbox: str | None) -> None:
         self._config = config
+        self._mailbox = mailbox
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Report what was done; there is nothing to commit."""
+        self._report(messages, committed=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Report what was done by those tasks that succeeded; there is nothing to undo."""
+        self._report(messages, committed=False)
+
+    def _report(self, messages: list[WriterCommitMessage | None], *, committed: bool) -> None:
+        if self._mailbox is None:
+            return
+        written = [message for message in messages if isinstance(message, LaneWritten)]
+        tasks = [one.task for one in written if one.task is not None]
+        reached = tuple(LaneReached(_table(at), at.lane, at.batch.next) for at in tasks)
+        counted = [one for message in written for one in message.counted]
+        mailbox.send(self._mailbox, BatchReport(committed, reached, counted))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish one lane's part of a micro-batch; see `bridge.lane_publisher`."""
@@ -65,7 +100,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         if first is None:
             # A query's very first micro-batch may have no window: Spark then writes one empty partition. Should rows
             # have been filtered away instead, the lane's cursor stays and the next window is refused as a gap.
-            return LaneWritten(None, 0)
+            return LaneWritten(None, tally.take())
         begin = _begin(first)
         task = begin.task
         place = (self._config, task.keyspace, task.table, task.lane)
@@ -73,11 +108,13 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         try:
             publisher.start(task, fresh=_is_retry())
             self._publish(publisher, begin, first.slice(1), batches)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, FencedError):
+                tally.add(_table(task), task.lane, LaneFigures(fencings=1))
             # Also for a killed task: whatever happened, only Kafka knows how far the transaction got.
             worker.drop_publisher(*place)
             raise
-        return LaneWritten(task, publisher.published)
+        return LaneWritten(task, tally.take())
 
     def _publish(
         self, publisher: LanePublisher, begin: Begin, rest: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
@@ -95,8 +132,8 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
                     continue
                 if not key_header:
                     # With the first change: a lane that has none need not reach the registry.
-                    key_header = self._header(subjects.key_subject(topic), begin.key_schema)
-                    value_header = self._header(subjects.value_subject(topic), begin.value_schema)
+                    key_header = self._header(task, subjects.key_subject(topic), begin.key_schema)
+                    value_header = self._header(task, subjects.value_subject(topic), begin.value_schema)
                 publisher.publish(
                     topic,
                     key_header + key,
@@ -104,13 +141,26 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
                     position,
                     [(POSITION_HEADER, position)],
                 )
+            if ended:
+                tally.absorb(end_from_json(batch.column(5)[-1].as_py()))
         if not ended:
             raise BridgeError(f"{task}: the input partition ends without its end row; nothing of it is committed")
         publisher.finish()
 
-    def _header(self, subject: Subject, avro_schema: str) -> bytes:
-        schema_id = asking_registry(lambda: worker.registry(self._config).register(subject, avro_schema))
+    def _header(self, task: LaneTask, subject: Subject, avro_schema: str) -> bytes:
+        registry = worker.registry(self._config)
+        calls, asked_s, failed = registry.calls, time.perf_counter(), True
+        try:
+            schema_id = asking_registry(lambda: registry.register(subject, avro_schema))
+            failed = False
+        finally:
+            if registry.calls > calls:
+                tally.registry(_table(task), task.lane, time.perf_counter() - asked_s, failed=failed)
         return wire_format.header(schema_id)
+
+
+def _table(task: LaneTask) -> str:
+    return f"{task.keyspace}.{task.table}"
 
 
 def _with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,13 +20,15 @@ from bridge import assembly, planning
 from bridge.adapters.change_log import ChangeLog
 from bridge.change_text import json_value
 from bridge.config import ReadingSettings, SourceConfig
-from bridge.control import Begin
+from bridge.control import Begin, end_to_json
 from bridge.encoding import EncodedChange, encode_group
 from bridge.errors import DataLossError, RetriableError
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
+from bridge.monitoring.figures import tally
+from bridge.monitoring.observed_pages import ObservedPages
 from bridge.publishing import LaneTask
 from schemas.envelope import TableCodec
 from spark import rows, worker
@@ -161,7 +163,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 yield rows.control_batch(rows.BEGIN, begin.to_json())
             yield from rows.change_batches(self._changes(task, captured))
             if self._control:
-                yield rows.control_batch(rows.END, None)
+                yield rows.control_batch(rows.END, end_to_json(tally.take()))
         except RetriableError:
             # A session that failed, or columns that changed: the next attempt looks at everything anew.
             worker.drop_cluster(scylla)
@@ -173,7 +175,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         window = task.batch.window
         sets = worker.lane_stream_sets(scylla, window.generation_ms, task.lane, task.batch.layout.lanes)
         chunks = read_lane(
-            captured.reader,
+            ObservedPages(captured.reader, tally, f"{task.keyspace}.{task.table}", task.lane),
             [stream for stream_set in sets for stream in stream_set.streams],
             window,
             captured.layout,
