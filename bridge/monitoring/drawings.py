@@ -19,6 +19,9 @@ _WORD: Final = 1 << 64
 _MOST_MARKS: Final = 720
 """Marks that can still be told apart on a ring of this size."""
 
+_SCALES: Final = ((172_800.0, 86_400.0, "d"), (7_200.0, 3600.0, "h"), (120.0, 60.0, "min"), (-1.0, 1.0, "s"))
+"""Of spans of time: from which on, in s; what they are divided by; what that is called."""
+
 Points = Sequence[tuple[float, float]]
 """Of a plot: s since 1970 and value, ascending in time."""
 
@@ -58,7 +61,9 @@ def plot(points: Points, *, now_s: float, span_s: float, unit: str, description:
         colour_at: number of the colour.
     """
     frame = _Frame(560, 170, 52, 10, 10, 22)
-    highest = _round_up(max((value for _, value in points), default=0.0))
+    highest = max((value for _, value in points), default=0.0)
+    scale, name = next((by, name) for least, by, name in _SCALES if highest > least) if unit == "s" else (1.0, "")
+    highest = scale * _round_up(highest / scale)
 
     def x(at_s: float) -> float:
         return frame.left + frame.inner_width * (1 - (now_s - at_s) / span_s)
@@ -69,7 +74,7 @@ def plot(points: Points, *, now_s: float, span_s: float, unit: str, description:
     parts = []
     for step in (0.0, 0.5, 1.0):
         at, value = y(highest * step), highest * step
-        label = span(value) if unit == "s" else number(value)
+        label = f"{value / scale:g} {name}" if name else number(value)
         parts.append(f'<path d="M{frame.left} {at:.1f}H{frame.width - frame.right}" stroke="var(--grid)"/>')
         parts.append(f'<text x="{frame.left - 6}" y="{at + 4:.1f}" text-anchor="end">{label}</text>')
     for back_s in (span_s, span_s * 2 / 3, span_s / 3, 0.0):

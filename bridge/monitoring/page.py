@@ -14,7 +14,7 @@ from typing import Final, Literal
 from bridge.instants import iso_of_micros, iso_of_millis
 from bridge.monitoring import drawings, health
 from bridge.monitoring.spans import number, size, span
-from bridge.monitoring.view import JobView, LaneView, Sample, TableView
+from bridge.monitoring.view import JobView, LaneView, Ring, Sample, TableView
 
 PLOTTED_S: Final = 900.0
 _RATE_OVER_S: Final = 30.0
@@ -86,29 +86,39 @@ def _verdict(job: JobView) -> str:
     dead = health.why_dead(job)
     if dead is not None:
         return f'<div class="verdict bad">The job hangs: {escape(dead)}</div>'
-    troubled = [table for table in job.tables if shown_state(job, table)[1] != "good"]
-    problem = job.topology.problem
-    if not troubled:
+    moods = _moods(job)
+    items = [
+        f"<li><b>{escape(table.name)}</b> {escape(_story(job, table))}</li>"
+        for table in job.tables
+        if moods[table.name] != "good"
+    ]
+    many = f"{len(items)} of {len(job.tables)} table{'s' if len(job.tables) > 1 else ''}"
+    mood: Mood = "good"
+    if "bad" in moods.values():
+        mood, words = "bad", f"{many} in trouble"
+    elif items:
+        mood, words = "odd", f"{many} starting or trying again"
+    else:
         words = "The table keeps up" if len(job.tables) == 1 else f"All {len(job.tables)} tables keep up"
-        note = "" if problem is None else f"<ul><li>generations can't be read: {escape(problem)}</li></ul>"
-        return f'<div class="verdict {"good" if problem is None else "odd"}">{words}{note}</div>'
-    items = "".join(f"<li><b>{escape(table.name)}</b> {escape(_story(job, table))}</li>" for table in troubled)
-    mood = "bad" if "bad" in _moods(job).values() else "odd"
-    words = f"{len(troubled)} of {len(job.tables)} tables in trouble" if mood == "bad" else "Not all is settled"
-    return f'<div class="verdict {mood}">{words}<ul>{items}</ul></div>'
+    if job.topology.problem is not None:
+        items.append(f"<li>The cluster's generations can't be read: {escape(job.topology.problem)}</li>")
+        mood = "odd" if mood == "good" else mood
+    list_ = f"<ul>{''.join(items)}</ul>" if items else ""
+    return f'<div class="verdict {mood}">{words}{list_}</div>'
 
 
 def _story(job: JobView, table: TableView) -> str:
     state, _ = shown_state(job, table)
+    reason = (table.reason or "").removeprefix(f"{table.name}: ")
     for_s = span(job.now_s - table.since_s)
     if state == "stalled":
         return f"is stalled: {health.why_not_ready(job, table)}"
     if table.state == "retrying":
         again_s = max(0.0, (table.again_at_s or job.now_s) - job.now_s)
-        return f"failed ({table.failures} times), starting again in {span(again_s)}: {table.reason}"
+        return f"failed ({table.failures} times), starting again in {span(again_s)}: {reason}"
     if table.state == "stopped":
-        return f"stopped {for_s} ago and will not start by itself: {table.reason}"
-    return f"is {state} for {for_s}" + (f": {table.reason}" if table.reason else "")
+        return f"stopped {for_s} ago and will not start by itself: {reason}"
+    return f"is {state} for {for_s}" + (f": {reason}" if reason else "")
 
 
 def _cards(job: JobView) -> str:
@@ -216,17 +226,18 @@ def _streams(job: JobView) -> str:
         return '<h2>Streams</h2><p class="quiet">The cluster\'s generations are not read yet.</p>'
     readers = [(table.name, at.generation_ms, at.time_us / 1e6) for table in job.tables if (at := table.slowest)]
     line = drawings.timeline(job.topology.generations, readers, job.now_s)
-    rings = "".join(_ring(job, lanes) for lanes in sorted({one.layout.lanes for one in job.tables if one.layout}))
-    head = f"Streams of generation {iso_of_millis(of.generation_ms)[:19]}Z"
+    rings = "".join(_ring(job, of, lanes) for lanes in sorted({one.layout.lanes for one in job.tables if one.layout}))
     return (
-        f'<div class="pair"><section><h2>{head}</h2>{rings}</section>'
-        f"<section><h2>Generations</h2><figure>{line}</figure></section></div>"
+        f'<div class="pair">{rings}'
+        f'<section><h2>Generations</h2><figure>{line}</figure><p class="quiet">{_ring_words(of)}</p></section></div>'
     )
 
 
-def _ring(job: JobView, lanes: int) -> str:
-    of = job.topology.ring
-    assert of is not None
+def _ring_words(of: Ring) -> str:
+    return f"The rings show the streams of the generation that began {iso_of_millis(of.generation_ms)[:19]}Z."
+
+
+def _ring(job: JobView, of: Ring, lanes: int) -> str:
     tables = [table.name for table in job.tables if table.layout is not None and table.layout.lanes == lanes]
     counts = drawings.sets_of_lanes(of, lanes)
     items = "".join(
@@ -236,8 +247,8 @@ def _ring(job: JobView, lanes: int) -> str:
     more = f'<li class="quiet">and {lanes - 16} more</li>' if lanes > 16 else ""
     words = escape(", ".join(tables[:4]) + (f" and {len(tables) - 4} more" if len(tables) > 4 else ""))
     return (
-        f'<figure><div class="ring">{drawings.ring(of, lanes)}<ul>{items}{more}</ul></div>'
-        f'<p class="quiet">Lanes of {words}</p></figure>'
+        f'<section><h2>Streams by lane <span class="quiet">{words}</span></h2>'
+        f'<figure><div class="ring">{drawings.ring(of, lanes)}<ul>{items}{more}</ul></div></figure></section>'
     )
 
 
