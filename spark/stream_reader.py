@@ -27,7 +27,7 @@ from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.figures import tally
+from bridge.monitoring.figures import LaneFigures, tally
 from bridge.monitoring.observed_pages import ObservedPages
 from bridge.publishing import LaneTask
 from schemas.envelope import TableCodec
@@ -161,13 +161,20 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 codec = captured.codec
                 begin = Begin(task, codec.key_avro_schema, codec.value_avro_schema)
                 yield rows.control_batch(rows.BEGIN, begin.to_json())
-            yield from rows.change_batches(self._changes(task, captured))
+            for batch in rows.change_batches(self._changes(task, captured)):
+                self._count(task, batch)
+                yield batch
             if self._control:
                 yield rows.control_batch(rows.END, end_to_json(tally.take()))
         except RetriableError:
             # A session that failed, or columns that changed: the next attempt looks at everything anew.
             worker.drop_cluster(scylla)
             raise
+
+    def _count(self, task: LaneTask, batch: pa.RecordBatch) -> None:
+        unknown = rows.unknown_operations(batch) if self._config.payload == "avro" else 0
+        if unknown:
+            tally.add(f"{task.keyspace}.{task.table}", task.lane, LaneFigures(unknown_operations=unknown))
 
     def _changes(self, task: LaneTask, captured: worker.CapturedTable) -> Iterator[EncodedChange]:
         reading: ReadingSettings = self._config.reading

@@ -80,6 +80,7 @@ class LaneFigures:
         most_in_flight: most requests of a lane under way at once.
         registry: latency of the schema registry's answers, in s.
         registry_errors: calls that failed.
+        unknown_operations: changes that were read with a `cdc$operation` which this release does not know.
     """
 
     changes: int = 0
@@ -94,6 +95,7 @@ class LaneFigures:
     most_in_flight: int = 0
     registry: Histogram = field(default_factory=Histogram)
     registry_errors: int = 0
+    unknown_operations: int = 0
 
     def add(self, other: LaneFigures) -> None:
         """Add another's counts to these; of `most_in_flight` the last that is known stays."""

@@ -174,6 +174,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         "log_rows_read_total", "counter", "Rows of the log that were read.", lambda _job, table: table.total.log_rows
     ),
     _table(
+        "unknown_operations_total",
+        "counter",
+        "Changes that were read with a cdc$operation which this release does not know; published with op `unknown`.",
+        lambda _job, table: table.total.unknown_operations,
+    ),
+    _table(
         "registry_request_duration_seconds",
         "histogram",
         "How long the tasks' calls of the schema registry took, failed ones included.",

@@ -162,3 +162,17 @@ def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     queries = {"a.b": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]}
     assert run_job(monkeypatch, queries, once=True) == 0
     assert queries == {"a.b": []}
+
+
+def test_board_is_told_what_becomes_of_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts, failures and the end of each table are on the status page."""
+    monkeypatch.setattr(job, "_LONGEST_BACKOFF_S", 0.01)
+    queries = {
+        "a.good": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)],
+        "a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))],
+    }
+    board = Board(config_of(*queries), "0", lambda: 7.0)
+    assert run_job(monkeypatch, queries, once=True, board=board) == 1
+    good, bad = board.view().tables
+    assert (good.state, good.starts, good.failures) == ("finished", 2, 1)
+    assert (bad.state, bad.reason, bad.starts, bad.failures) == ("stopped", "column v", 1, 1)
