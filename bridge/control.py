@@ -2,7 +2,8 @@
 
 The sink's tasks are told nothing about the micro-batch that they write (no batch id, no window), so the source's tasks
 say it in the data: a `begin` row before the changes and an `end` row behind them, even when there are none, so that the
-lane's cursor moves. A partition without its `end` was not read to its end and must not be committed.
+lane's cursor moves. A partition without its `end` was not read to its end and must not be committed. The `end` row also
+carries what the reading process has counted.
 """
 
 from __future__ import annotations

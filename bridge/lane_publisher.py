@@ -93,7 +93,6 @@ class LanePublisher:
         self._records = 0
         self._bytes = 0
         self._groups = 0
-        self.published = 0
 
     def start(self, task: LaneTask, *, fresh: bool) -> Remainder:
         """Take up a task; says what of it is left.
@@ -119,7 +118,6 @@ class LanePublisher:
         self._place = b""
         self._wanted = False
         self._groups = 0
-        self.published = 0
         return self._left
 
     def publish(
@@ -151,7 +149,6 @@ class LanePublisher:
         producer.produce(topic, key, value, headers)
         self._records += 1
         self._bytes += len(key) + (len(value) if value is not None else 0)
-        self.published += 1
 
     def finish(self) -> LaneProgress:
         """Commit the rest and move the lane's cursor to the micro-batch's end; says where the lane stands now."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, StartupError
 from bridge.model.cursors import Cursor
 from bridge.monitoring import figures
 from bridge.monitoring.figures import Counted
@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 
 _SEND_WITHIN_S: Final = 1.0
 _READ_WITHIN_S: Final = 5.0
+_AGAIN_AFTER_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +97,22 @@ class Mailbox:
 
         Args:
             deliver: called with each report, in the mailbox's thread.
+
+        Raises:
+            StartupError: there is no folder for temporary files that can be written to.
         """
         self._deliver = deliver
-        # In the system's own folder for these: a socket's path may have 100 characters or so.
-        self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-bridge-"))
-        self.path = str(self._folder / "figures")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(self.path)
+        try:
+            # In the system's own folder for these: a socket's path may have 100 characters or so.
+            self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-bridge-"))
+            self.path = str(self._folder / "figures")
+            self._socket.bind(self.path)
+        except OSError as error:
+            raise StartupError(
+                f"no socket can be made among the temporary files ({error.strerror or error}); set TMPDIR to a folder "
+                "that can be written to and whose path is short, or monitoring.enabled to false"
+            ) from error
         self._socket.listen(64)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="figures", daemon=True)
@@ -122,10 +132,11 @@ class Mailbox:
         while not self._closed.is_set():
             try:
                 connection, _ = self._socket.accept()
-            except OSError:
-                if self._closed.is_set():
-                    return
-                raise
+            except OSError as error:
+                if not self._closed.is_set():
+                    _log.warning("figures can't be received: %s", error.strerror)
+                    self._closed.wait(_AGAIN_AFTER_S)
+                continue
             with connection:
                 self._take(connection)
 

@@ -105,7 +105,7 @@ def test_a_running_job_tells_what_it_does(local_stack: LocalStack, written: int,
         port = Port(job)
         assert port.get("/healthz") == (200, "seen: alive\n")
         assert port.get("/readyz")[0] == 503, job.log_tail()
-        wait_for("all changes counted", lambda: port.figures().get("changes_published_total", 0) >= written, 90)
+        wait_for("all changes counted", lambda: port.figures().get("changes_published_total", 0) >= written, 150)
         wait_for("the latest micro-batch counted", lambda: "window_seconds" in port.figures(), 10)
         assert port.get("/readyz") == (200, "seen.orders: ready\n")
         figures = port.figures()
