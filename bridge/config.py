@@ -468,6 +468,36 @@ class StartupSettings(_Model):
     patience_s: int = Field(60, ge=0, description="How long in s an unreachable server is tried again at start.")
 
 
+class MonitoringSettings(_Model):
+    """Metrics, probes and the status page, on one HTTP port of the job's first process."""
+
+    enabled: bool = Field(True, description="Whether the port is opened.")
+    listen: Address = Field(
+        "127.0.0.1:9404",
+        description="Where to listen, `host:port`; 0.0.0.0 is every interface. The default gives way to a free port "
+        "when another job has it; an address that is set must be free.",
+    )
+    stalled_after_s: int = Field(
+        60,
+        ge=1,
+        description="A table is not ready once its cursors have stood for this long, in s, although there is something "
+        "to read.",
+    )
+    dead_after_s: int = Field(
+        300,
+        ge=10,
+        description="The job counts as dead once its supervisor has not looked at its queries for this long, in s.",
+    )
+
+
+class LoggingSettings(_Model):
+    """The job's own log, on standard error."""
+
+    format: Literal["text", "json"] = Field(
+        "text", description="Lines for people, or one JSON object a line for log collectors."
+    )
+
+
 class BridgeConfig(_Model):
     """One job: which tables, from where, to where."""
 
@@ -484,6 +514,8 @@ class BridgeConfig(_Model):
     publishing: PublishingSettings = PublishingSettings()
     spark: SparkSettings = SparkSettings()
     startup: StartupSettings = StartupSettings()
+    monitoring: MonitoringSettings = MonitoringSettings()
+    logging: LoggingSettings = LoggingSettings()
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -569,6 +601,8 @@ def validate(mapping: Mapping[str, object]) -> BridgeConfig:
 __all__ = [
     "BridgeConfig",
     "KafkaSettings",
+    "LoggingSettings",
+    "MonitoringSettings",
     "OutputSettings",
     "PublishingSettings",
     "ReadingSettings",

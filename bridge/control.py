@@ -2,8 +2,9 @@
 
 The sink's tasks are told nothing about the micro-batch that they write (no batch id, no window), so the source's tasks
 say it in the data: a `begin` row before the changes and an `end` row behind them, even when there are none, so that the
-lane's cursor moves. A partition without its `end` was not read to its end and must not be committed. When the table's
-columns change in between, a `schema` row stands before the first change that was encoded for the new ones.
+lane's cursor moves. A partition without its `end` was not read to its end and must not be committed. The `end` row also
+carries what the reading process has counted. When the table's columns change in between, a `schema` row stands before
+the first change that was encoded for the new ones.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Self
 
 from bridge.errors import BridgeError
 from bridge.model.cursors import StreamOffset, canonical_json
+from bridge.monitoring import figures
+from bridge.monitoring.figures import Counted
 from bridge.publishing import LaneTask
 
 
@@ -92,3 +95,16 @@ class Begin:
                 if batch is not None:
                     return cls(LaneTask(keyspace, table, lane, batch), Schemas(key, value, change))
         raise BridgeError(f"not a begin row: {text[:200]!r}")
+
+
+def end_to_json(counted: Counted) -> str:
+    """The text of an end row: what the reading process has counted since its last one."""
+    return canonical_json({"v": 1, "counted": figures.to_json(counted)})
+
+
+def end_from_json(text: str) -> Counted:
+    """Raises BridgeError when the text is no end row's."""
+    match json.loads(text):
+        case {"v": 1, "counted": list(counted)}:
+            return figures.from_json(counted)
+    raise BridgeError(f"not an end row: {text[:200]!r}")

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from bridge.errors import RetriableError
 from bridge.model.cursors import GroupPosition, LaneProgress
+from bridge.monitoring.figures import LaneFigures
 from bridge.publishing import LaneTask, Remainder, remainder
 
 STREAM_ID_END: Final = 16
@@ -64,6 +65,7 @@ class LanePublisher:
         progress_topic: where the cursor goes, in the partition numbered like the lane.
         most_records: a transaction is committed at the end of the group in which it reaches this many.
         most_bytes: the same for bytes of keys and values.
+        count: told what each transaction came to.
     """
 
     def __init__(
@@ -74,12 +76,14 @@ class LanePublisher:
         progress_topic: str,
         most_records: int,
         most_bytes: int,
+        count: Callable[[LaneFigures], None] = lambda _figures: None,
     ) -> None:
         self._make_producer = producer
         self._read_progress = read_progress
         self._progress_topic = progress_topic
         self._most_records = most_records
         self._most_bytes = most_bytes
+        self._count = count
         self._producer: Transactions | None = None
         self._known: LaneProgress | None = None
         self._left: Remainder | None = None
@@ -88,7 +92,7 @@ class LanePublisher:
         self._open = False
         self._records = 0
         self._bytes = 0
-        self.published = 0
+        self._groups = 0
 
     def start(self, task: LaneTask, *, fresh: bool) -> Remainder:
         """Take up a task; says what of it is left.
@@ -113,7 +117,7 @@ class LanePublisher:
         self._left = remainder(task, self._known, self._progress_topic)
         self._place = b""
         self._wanted = False
-        self.published = 0
+        self._groups = 0
         return self._left
 
     def publish(
@@ -144,6 +148,7 @@ class LanePublisher:
                 self._commit(left.midway(self._group()))
             self._place = place
             self._wanted = left.wants(self._group())
+            self._groups += self._wanted
         if not self._wanted:
             return
         if not self._open:
@@ -151,7 +156,6 @@ class LanePublisher:
         producer.produce(topic, key, value, headers, partition)
         self._records += 1
         self._bytes += len(key or b"") + len(value or b"")
-        self.published += 1
 
     def finish(self) -> LaneProgress:
         """Commit the rest and move the lane's cursor to the micro-batch's end; says where the lane stands now."""
@@ -191,6 +195,7 @@ class LanePublisher:
             return
         if self._open:
             self._open = False
+            self._count(LaneFigures(aborts=1))
             producer.abort()
         producer.close()
 
@@ -226,3 +231,5 @@ class LanePublisher:
         self._producer.commit()
         self._open = False
         self._known = progress
+        self._count(LaneFigures(changes=self._records, value_bytes=self._bytes, groups=self._groups, transactions=1))
+        self._groups = 0

@@ -1,16 +1,18 @@
-"""Logging of our processes: plain lines to standard error, one each, in UTC.
+"""Logging of our processes: to standard error, in UTC, as plain lines or as JSON.
 
-`2026-01-01T12:00:00.123Z INFO bridge.lane_publisher: ...`
+`2026-01-01T12:00:00.123Z INFO bridge.lane_publisher: ...`, or
+`{"at": "2026-01-01T12:00:00.123Z", "level": "INFO", "logger": "bridge.lane_publisher", "message": "..."}`
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import Final, Literal, TextIO
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -30,18 +32,38 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line; a traceback follows on lines of its own."""
-        instant = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        lines = [f"{instant.removesuffix('+00:00')}Z {record.levelname} {record.name}: {record.getMessage()}"]
+        lines = [f"{_instant(record)} {record.levelname} {record.name}: {record.getMessage()}"]
+        trace = self.trace(record)
+        return "\n".join(lines if trace is None else [*lines, trace])
+
+    def trace(self, record: logging.LogRecord) -> str | None:
+        """The traceback to show, if any."""
         if record.exc_info and (self._driver_tracebacks or not _is_driver(record.name)):
-            lines.append(self.formatException(record.exc_info))
-        return "\n".join(lines)
+            return self.formatException(record.exc_info)
+        return None
 
 
-def setup(level: str = "info", *, stream: TextIO | None = None) -> None:
+class JsonFormatter(LineFormatter):
+    """One JSON object a record and line: at, level, logger, message, and traceback where the lines have one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The object."""
+        fields = {
+            "at": _instant(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        trace = self.trace(record)
+        return json.dumps(fields if trace is None else {**fields, "traceback": trace}, ensure_ascii=False)
+
+
+def setup(level: str = "info", *, form: Literal["text", "json"] = "text", stream: TextIO | None = None) -> None:
     """Send this process's log to `stream` (standard error by default); a second call replaces the first.
 
     Args:
         level: one of `LEVELS`; at `debug` the libraries' own log comes with it, from INFO on.
+        form: lines for people, or JSON for log collectors.
         stream: where the lines go.
 
     Raises:
@@ -51,7 +73,8 @@ def setup(level: str = "info", *, stream: TextIO | None = None) -> None:
         raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
     debug = level == "debug"
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(LineFormatter(driver_tracebacks=debug))
+    formatter = JsonFormatter if form == "json" else LineFormatter
+    handler.setFormatter(formatter(driver_tracebacks=debug))
     root = logging.getLogger()
     for former in [one for one in root.handlers if isinstance(one.formatter, LineFormatter)]:
         root.removeHandler(former)
@@ -59,6 +82,11 @@ def setup(level: str = "info", *, stream: TextIO | None = None) -> None:
     root.setLevel(level.upper())
     for name in DRIVERS:
         logging.getLogger(name).setLevel(logging.INFO if debug else max(logging.WARNING, root.level))
+
+
+def _instant(record: logging.LogRecord) -> str:
+    instant = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return f"{instant.removesuffix('+00:00')}Z"
 
 
 def _is_driver(name: str) -> bool:

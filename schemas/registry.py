@@ -63,6 +63,8 @@ class SchemaIds(Protocol):
 class Registry:
     """Registers, finds and fetches schemas; what is known once is never asked again.
 
+    `calls` counts what the registry was really asked.
+
     Threads may share one: at worst two of them register the same schema at once, which the
     registry answers with the same id.
     """
@@ -96,6 +98,7 @@ class Registry:
         self._tls = tls or Tls()
         self._timeout_s = timeout_s
         self._known = known
+        self.calls = 0
         self._lock = threading.Lock()
         self._schema_ids: dict[tuple[str, str], int] = {}
         self._texts: dict[int, str] = {}
@@ -301,6 +304,7 @@ class Registry:
 
     def _try(self, request: Callable[[SchemaRegistryClient], T]) -> T:
         client = self._client
+        self.calls += 1
         try:
             return request(client)
         except SchemaRegistryError as error:

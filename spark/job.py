@@ -28,7 +28,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge import config_file, logs, preflight
 from bridge.config import BridgeConfig
-from bridge.errors import BridgeError, ConfigError, is_hopeless
+from bridge.errors import BridgeError, ConfigError, StartupError, is_hopeless
+from bridge.monitoring.board import Board
+from bridge.monitoring.figures import tally
+from bridge.monitoring.monitor import Monitor
 from spark.report import ProgressReport
 from spark.session import build_session
 from spark.table_query import TableQuery
@@ -55,6 +58,7 @@ class _Running:
     """One table's query, and how its failures were met so far."""
 
     table: TableQuery
+    board: Board
     query: StreamingQuery | None = None
     since_s: float = 0.0
     tries: int = 0
@@ -82,21 +86,36 @@ class _Running:
         return query.lastProgress is None and not query.status["message"].startswith("Waiting")
 
     def __post_init__(self) -> None:
-        self.report = ProgressReport(self.table.name)
+        self.report = ProgressReport(self.table.name, self.board)
 
 
 class Job:
     """Runs every table until it is told to stop; a table that can't go on does not hold the others up."""
 
-    def __init__(self, session: SparkSession, config: BridgeConfig, stop: threading.Event, *, once: bool) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        config: BridgeConfig,
+        stop: threading.Event,
+        *,
+        once: bool,
+        board: Board,
+        mailbox: str | None = None,
+    ) -> None:
         self._once = once
         self._stop = stop
-        self._tables = [_Running(TableQuery(session, config, table, self._stop.is_set)) for table in config.tables]
+        self._board = board
+        self._tables = [
+            _Running(TableQuery(session, config, table, self._asked_to_stop, board, mailbox), board)
+            for table in config.tables
+        ]
 
     def run(self) -> int:
         """Start the queries and look after them; gives the exit status."""
         try:
             while not self._stop.is_set():
+                self._board.tick()
+                self._board.count(tally.take())
                 for running in self._tables:
                     self._look_after(running)
                 if all(running.given_up for running in self._tables):
@@ -107,6 +126,11 @@ class Job:
         finally:
             self._stop_queries()
         return EXIT_FAILED if any(running.given_up for running in self._tables) else 0
+
+    def _asked_to_stop(self) -> bool:
+        # What waits asks again and again: the supervisor is alive, though it does not get to its loop.
+        self._board.tick()
+        return self._stop.is_set()
 
     def _look_after(self, running: _Running) -> None:
         query, now_s = running.query, time.monotonic()
@@ -126,14 +150,18 @@ class Job:
                 running.tries = 0
             return
         failure = query.exception()
-        if failure is not None:
-            running.query = None
-            self._met_failure(running, failure)
+        if failure is None:
+            self._board.finished(running.table.name)
+            return
+        running.query = None
+        self._met_failure(running, failure)
 
     def _start(self, running: _Running) -> None:
+        self._board.starting(running.table.name)
         try:
             running.query = running.table.start(once=self._once)
             running.since_s = time.monotonic()
+            self._board.running(running.table.name)
         except (BridgeError, StreamingQueryException) as failure:
             self._met_failure(running, failure)
 
@@ -141,11 +169,13 @@ class Job:
         words = _what_went_wrong(failure)
         if _is_hopeless(failure):
             running.given_up, running.again_at_s = words, time.monotonic() + _REMIND_EVERY_S
+            self._board.stopped(running.table.name, words)
             _log.error("%s stops: %s", running.table.name, words)
             return
         running.tries += 1
         wait_s = min(_LONGEST_BACKOFF_S, 0.5 * 2**running.tries)
         running.again_at_s = time.monotonic() + wait_s
+        self._board.retrying(running.table.name, words, wait_s)
         _log.warning("%s: %s (failure %d; starting again in %.0f s)", running.table.name, words, running.tries, wait_s)
 
     def _stop_queries(self) -> None:
@@ -195,10 +225,19 @@ def _what_went_wrong(failure: Exception) -> str:
 
 
 def run(config: BridgeConfig, stop: threading.Event, *, once: bool) -> int:
-    """Run a checked configuration until `stop` is set; gives the exit status."""
+    """Run a checked configuration until `stop` is set; gives the exit status.
+
+    Raises:
+        StartupError: the port of `monitoring.listen` can't be opened.
+    """
+    with Monitor(config) as monitor:
+        return _run(config, stop, monitor, once=once)
+
+
+def _run(config: BridgeConfig, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
     session = build_session(config.name, config.spark)
     try:
-        status = Job(session, config, stop, once=once).run()
+        status = Job(session, config, stop, once=once, board=monitor.board, mailbox=monitor.mailbox).run()
     except Py4JJavaError as error:
         _log.error("Spark failed: %s", _what_went_wrong(error))
         return EXIT_FAILED
@@ -220,6 +259,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.setup(arguments.log_level)
     try:
         config = config_file.load(arguments.config)
+        logs.setup(arguments.log_level, form=config.logging.format)
         preflight.check(config, report=_log.info, resuming=True)
     except ConfigError as error:
         for problem in error.problems:
@@ -239,6 +279,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, asked_to_stop)
     try:
         return run(config, stop, once=arguments.once)
+    except StartupError as error:
+        _log.error("%s", error)
+        return EXIT_REFUSED
     except PySparkException as error:
         _log.error("%s", _what_went_wrong(error))
         return EXIT_FAILED

@@ -1,52 +1,80 @@
-"""Plain progress lines of a running query, from what Spark reports about its micro-batches."""
+"""What Spark tells about a query's micro-batches: for the figures, and as a plain progress line now and then."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.model.cursors import StreamOffset
+from bridge.monitoring.board import Board
+from bridge.monitoring.view import Batches
 
 _log = logging.getLogger(__name__)
 
-_EVERY_S: Final = 10.0
+_LOOK_EVERY_S: Final = 2.0
+_SAY_EVERY_S: Final = 10.0
+_TOTAL: Final = "triggerExecution"
 
 
 class ProgressReport:
-    """Says every few seconds how many changes a table's query read and how far behind it is."""
+    """Follows one table's query: asks for its micro-batches every few seconds, since asking often would cost.
 
-    def __init__(self, name: str) -> None:
+    `spark.sql.streaming.numRecentProgressUpdates` (see `spark.session`) is how many Spark keeps for us.
+    """
+
+    def __init__(self, name: str, board: Board) -> None:
         self._name = name
-        self._next_s = time.monotonic() + _EVERY_S
-        self._last_batch = -1
+        self._board = board
+        self._last: tuple[object, int] | None = None
+        self._look_at_s = time.monotonic() + _LOOK_EVERY_S
         self._since_s = time.monotonic()
         self._changes = 0
+        self._read = 0
+        self._offset: StreamOffset | None = None
 
     def look(self, query: StreamingQuery) -> None:
-        """Call often; writes a line when one is due and something happened."""
+        """Call often; asks the query when it is time, and writes a line when one is due and something happened."""
         now_s = time.monotonic()
-        if now_s < self._next_s:
+        if now_s < self._look_at_s:
             return
-        self._next_s = now_s + _EVERY_S
-        read, offset = 0, None
+        self._look_at_s = now_s + _LOOK_EVERY_S
         for progress in query.recentProgress:
-            if progress["batchId"] <= self._last_batch:
-                continue
-            self._last_batch = progress["batchId"]
-            end = progress["sources"][0]["endOffset"]
-            if end is None:
-                continue
-            offset = StreamOffset.from_json(json.loads(end) if isinstance(end, str) else end)
-            control = 0 if offset.batch is None else 2 * offset.batch.layout.lanes
-            read += max(0, int(progress["numInputRows"]) - control)
-        if offset is not None:
-            self._changes += read
-            _log.info(
-                "%s: %d changes, %.0f/s, %.1f s behind",
-                self._name, self._changes, read / (now_s - self._since_s), time.time() - offset.next.time_us / 1e6,
-            )  # fmt: skip
-        self._since_s = now_s
+            self._take(progress)
+        if now_s - self._since_s < _SAY_EVERY_S:
+            return
+        if self._offset is not None:
+            self._changes += self._read
+            behind_s = time.time() - self._offset.next.time_us / 1e6
+            rate = self._read / (now_s - self._since_s)
+            _log.info("%s: %d changes, %.0f/s, %.1f s behind", self._name, self._changes, rate, behind_s)
+        self._since_s, self._read, self._offset = now_s, 0, None
+
+    def _take(self, progress: Mapping[str, Any]) -> None:
+        run, batch_id = progress["runId"], int(progress["batchId"])
+        # A query that is started again goes on with the number at which it failed.
+        if self._last is not None and self._last[0] == run and batch_id <= self._last[1]:
+            return
+        end = progress["sources"][0]["endOffset"]
+        if end is None or _TOTAL not in progress["durationMs"]:
+            return
+        offset = StreamOffset.from_json(json.loads(end) if isinstance(end, str) else end)
+        if offset.batch is None:
+            return
+        self._last = (run, batch_id)
+        self._offset = offset
+        self._read += max(0, int(progress["numInputRows"]) - 2 * offset.batch.layout.lanes)
+        window, durations_ms = offset.batch.window, dict(progress["durationMs"])
+
+        def note(batches: Batches) -> None:
+            total_s = durations_ms.pop(_TOTAL) / 1000
+            batches.last, batches.last_s, batches.window = batch_id, total_s, window
+            batches.durations.observe(total_s)
+            for phase, millis in durations_ms.items():
+                batches.phases_s[phase] = batches.phases_s.get(phase, 0.0) + millis / 1000
+
+        self._board.batch(self._name, note)

@@ -27,6 +27,8 @@ _DEFAULTS: Final = {
     "spark.task.maxFailures": "4",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.stopTimeout": "10s",
+    # What is asked for every two seconds, whole.
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
 _LOCAL: Final = re.compile(r"^local(?:\[(?P<threads>\*|\d+)\])?$")
 _LOCAL_TRIES: Final = 4

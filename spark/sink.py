@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -16,30 +18,45 @@ from bridge import registration
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
-from bridge.control import Begin, Schemas
+from bridge.control import Begin, Schemas, end_from_json
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import BridgeError, RetriableError, StartupError
+from bridge.errors import BridgeError, FencedError, RetriableError, StartupError
 from bridge.lane_publisher import LanePublisher
+from bridge.monitoring import mailbox
+from bridge.monitoring.figures import Counted, LaneFigures, tally
+from bridge.monitoring.mailbox import BatchReport, LaneReached
 from bridge.publishing import LaneTask
 from schemas import wire_format
 from schemas.subjects import Part
 from spark import rows, worker
 
+CONFIG_OPTION: Final = "config"
+MAILBOX_OPTION: Final = "mailbox"
+
 
 @dataclass(frozen=True, slots=True)
 class LaneWritten(WriterCommitMessage):
-    """What a lane's task did; what counts was committed to Kafka already."""
+    """What a lane's task did; what counts was committed to Kafka already.
+
+    Attributes:
+        task: None when the partition was empty.
+        counted: what the task's processes have counted since their last report.
+    """
 
     task: LaneTask | None
-    published: int
+    counted: Counted
 
 
 class KafkaLanesSink(DataSource):
-    """The registered sink; its one option `config` is a `BridgeConfig` as JSON."""
+    """The registered sink.
+
+    Its option `config` is a `BridgeConfig` as JSON; `mailbox`, if set, is where reports of what was done go.
+    """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._config = BridgeConfig.model_validate_json(options["config"])
+        self._config = BridgeConfig.model_validate_json(options[CONFIG_OPTION])
+        self._mailbox = options.get(MAILBOX_OPTION)
 
     @classmethod
     def name(cls) -> str:
@@ -48,7 +65,7 @@ class KafkaLanesSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """The writer of a query; called once a micro-batch."""
-        return KafkaLanesWriter(self._config)
+        return KafkaLanesWriter(self._config, self._mailbox)
 
 
 class KafkaLanesWriter(DataSourceStreamArrowWriter):
@@ -58,8 +75,26 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     Kafka, not Spark's verdict on the task, says what was published.
     """
 
-    def __init__(self, config: BridgeConfig) -> None:
+    def __init__(self, config: BridgeConfig, mailbox: str | None) -> None:
         self._config = config
+        self._mailbox = mailbox
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Report what was done; there is nothing to commit."""
+        self._report(messages, committed=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Report what was done by those tasks that succeeded; there is nothing to undo."""
+        self._report(messages, committed=False)
+
+    def _report(self, messages: list[WriterCommitMessage | None], *, committed: bool) -> None:
+        if self._mailbox is None:
+            return
+        written = [message for message in messages if isinstance(message, LaneWritten)]
+        tasks = [one.task for one in written if one.task is not None]
+        reached = tuple(LaneReached(_table(at), at.lane, at.batch.next) for at in tasks)
+        counted = [one for message in written for one in message.counted]
+        mailbox.send(self._mailbox, BatchReport(committed, reached, counted))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish one lane's part of a micro-batch; see `bridge.lane_publisher`."""
@@ -69,7 +104,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         if first is None:
             # A query's very first micro-batch may have no window: Spark then writes one empty partition. Should rows
             # have been filtered away instead, the lane's cursor stays and the next window is refused as a gap.
-            return LaneWritten(None, 0)
+            return LaneWritten(None, tally.take())
         begin = _begin(first)
         task = begin.task
         place = (self._config, task.keyspace, task.table, task.lane)
@@ -77,11 +112,13 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         try:
             publisher.start(task, fresh=_is_retry())
             self._publish(publisher, begin, first.slice(1), batches)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, FencedError):
+                tally.add(_table(task), task.lane, LaneFigures(fencings=1))
             # Also for a killed task: whatever happened, only Kafka knows how far the transaction got.
             worker.drop_publisher(*place)
             raise
-        return LaneWritten(task, publisher.published)
+        return LaneWritten(task, tally.take())
 
     def _publish(
         self, publisher: LanePublisher, begin: Begin, rest: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
@@ -99,6 +136,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
                     lane.switch(Schemas.from_json(text))
                 else:
                     ended = True
+                    tally.absorb(end_from_json(text))
         if not ended:
             raise BridgeError(f"{begin.task}: the input partition ends without its end row; nothing of it is committed")
         publisher.finish()
@@ -149,10 +187,16 @@ class _Lane:
             self._value_header = self._header("value", self._schemas.value)
 
     def _header(self, part: Part, avro_schema: str) -> bytes:
-        settings = self._config.registry
-        schema_id = asking_registry_midway(
-            lambda: registration.schema_id(worker.registry(self._config), settings, self._topic, part, avro_schema)
-        )
+        settings, registry = self._config.registry, worker.registry(self._config)
+        calls, asked_s, failed = registry.calls, time.perf_counter(), True
+        try:
+            schema_id = asking_registry_midway(
+                lambda: registration.schema_id(registry, settings, self._topic, part, avro_schema)
+            )
+            failed = False
+        finally:
+            if registry.calls > calls:
+                tally.registry(_table(self._task), self._task.lane, time.perf_counter() - asked_s, failed=failed)
         return wire_format.header(schema_id)
 
     def _partition(self, placement: int) -> int:
@@ -170,6 +214,10 @@ def _naming(task: LaneTask, change: str) -> Iterator[None]:
         yield
     except StartupError as error:
         raise StartupError(f"{task.keyspace}.{task.table}{f' ({change})' if change else ''}: {error}") from error
+
+
+def _table(task: LaneTask) -> str:
+    return f"{task.keyspace}.{task.table}"
 
 
 def _with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

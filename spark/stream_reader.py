@@ -21,13 +21,15 @@ from bridge.adapters.change_log import ChangeLog
 from bridge.captured import CapturedTable
 from bridge.change_text import json_value
 from bridge.config import ReadingSettings, SourceConfig
-from bridge.control import Begin, Schemas
+from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, GroupEncoder
 from bridge.errors import DataLossError, RetriableError
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
+from bridge.monitoring.figures import LaneFigures, tally
+from bridge.monitoring.observed_pages import ObservedPages
 from bridge.publishing import LaneTask
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
 from schemas.envelope import TableCodec
@@ -193,13 +195,22 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 elif self._control and captured.schemas != schemas:
                     yield rows.control_batch(rows.SCHEMA, captured.schemas.to_json())
                 schemas = captured.schemas
-                yield from rows.change_batches(changes)
+                for batch in rows.change_batches(changes):
+                    self._count(task, batch)
+                    yield batch
             if self._control:
-                yield rows.control_batch(rows.END, None)
+                yield rows.control_batch(rows.END, end_to_json(tally.take()))
         except RetriableError:
             # A session that failed, or a table that is gone: the next attempt looks at everything anew.
             worker.drop_cluster(scylla)
             raise
+
+    def _count(self, task: LaneTask, batch: pa.RecordBatch) -> None:
+        # Only these have the operation in front.
+        in_front = self._config.payload == "avro" and not self._config.output_options.by_row
+        unknown = rows.unknown_operations(batch) if in_front else 0
+        if unknown:
+            tally.add(f"{task.keyspace}.{task.table}", task.lane, LaneFigures(unknown_operations=unknown))
 
     def _changes(self, task: LaneTask, captured: CapturedTable) -> Iterator[EncodedChange]:
         reading: ReadingSettings = self._config.reading
@@ -207,7 +218,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         window = task.batch.window
         sets = worker.lane_stream_sets(scylla, window.generation_ms, task.lane, task.batch.layout.lanes)
         chunks = read_lane(
-            captured.reader,
+            ObservedPages(captured.reader, tally, f"{task.keyspace}.{task.table}", task.lane),
             [stream for stream_set in sets for stream in stream_set.streams],
             window,
             captured.layout,

@@ -20,9 +20,10 @@ from bridge.errors import DataLossError, RetriableError, TableMissingError
 from bridge.instants import iso_of_micros
 from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
 from bridge.model.times import UnixMicros
+from bridge.monitoring.board import Board
 from bridge.publishing import LayoutDecision, decide_layout
 from bridge.table_watch import TableState, unread_in_words
-from spark import worker
+from spark import sink, worker
 from spark.session import cores_of
 from spark.source import CONFIG_OPTION, CURSOR_OPTION, LAYOUT_OPTION, UNTIL_OPTION
 from spark.stream_reader import wait_for_first_cursor
@@ -38,7 +39,13 @@ class TableQuery:
     """Brings one table from its committed progress to a running query."""
 
     def __init__(
-        self, session: SparkSession, config: BridgeConfig, table: TableSettings, stopping: Callable[[], bool]
+        self,
+        session: SparkSession,
+        config: BridgeConfig,
+        table: TableSettings,
+        stopping: Callable[[], bool],
+        board: Board,
+        mailbox: str | None,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -46,9 +53,13 @@ class TableQuery:
             session: with source and sink registered.
             config: of the whole job.
             table: the captured table.
-            stopping: whether the job was asked to stop; ends what waits here.
+            stopping: whether the job was asked to stop; ends what waits here, and is asked while it does.
+            board: told what becomes of the table.
+            mailbox: where the sink's reports go; None for nowhere.
         """
         self._stopping = stopping
+        self._board = board
+        self._mailbox = mailbox
         self._session = session
         self._config = config
         self._table = table
@@ -80,6 +91,7 @@ class TableQuery:
         self._make_topics()
         progress = self._open_lanes()
         decision = self._decide(progress, settled=False)
+        self._board.laid(self.name, decision.layout, progress)
         if decision.settle_until is not None:
             _log.info(
                 "%s: %d lanes become %d; what was planned for the old ones is finished first",
@@ -90,6 +102,7 @@ class TableQuery:
             self._settle(self._query(decision.layout, decision.start, decision.settle_until, once=True))
             progress = self._open_lanes()
             decision = self._decide(progress, settled=True)
+            self._board.laid(self.name, decision.layout, progress)
         if progress:
             self._check_log(state, decision.start)
             self._check_expiry(decision.start)
@@ -133,7 +146,11 @@ class TableQuery:
                 f"{self.checkpoint} says that changes were published. Was the topic deleted? If so, delete the "
                 "checkpoint too: the table then begins anew, as reading.start says"
             )
-        return decide_layout({}, self.lanes, wait_for_first_cursor(self._source, self._stopping), settled=settled)
+        return decide_layout({}, self.lanes, wait_for_first_cursor(self._source, self._still_none), settled=settled)
+
+    def _still_none(self) -> bool:
+        self._board.waiting(self.name, "the cluster has no CDC generation yet")
+        return self._stopping()
 
     def _has_checkpoint(self) -> bool:
         # Through Hadoop, because it may lie in any file system that Spark knows.
@@ -209,11 +226,13 @@ class TableQuery:
         writer = (
             reader.load()
             .writeStream.format("scylla-cdc-kafka")
-            .option(CONFIG_OPTION, self._config.model_dump_json())
+            .option(sink.CONFIG_OPTION, self._config.model_dump_json())
             .option("checkpointLocation", self.checkpoint)
             .outputMode("append")
             .queryName(self.name if until is None else f"{self.name} (settling)")
         )
+        if self._mailbox is not None:
+            writer = writer.option(sink.MAILBOX_OPTION, self._mailbox)
         if once:
             writer = writer.trigger(availableNow=True)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from bridge.errors import RetriableError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.streams import StreamSet, lane_range
 from bridge.model.times import UnixMillis
+from bridge.monitoring.figures import tally
 from bridge.publishing import transactional_id
 from bridge.shared_ids import SharedIds
 from schemas.output import OutputOptions
@@ -148,6 +149,7 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> Lan
             progress_topic=topic,
             most_records=config.publishing.max_transaction_records,
             most_bytes=config.publishing.max_transaction_bytes,
+            count=partial(tally.add, f"{keyspace}.{table}", lane),
         )
     return _publishers[name]
 

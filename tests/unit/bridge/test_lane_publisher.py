@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +11,7 @@ from bridge.errors import DataLossError, FencedError, LayoutError, RetriableErro
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.monitoring.figures import LaneFigures
 from bridge.publishing import LaneTask
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Crash, clients, crash_points
 
@@ -33,13 +35,16 @@ def records(start: int, end: int) -> list[tuple[int, int]]:
     return [(time_us, seq) for time_us in range(start, end) for seq in range(1 + time_us % 4)]
 
 
-def make(broker: Broker, *, most_records: int = 1000) -> LanePublisher:
+def make(
+    broker: Broker, *, most_records: int = 1000, count: Callable[[LaneFigures], None] = lambda _: None
+) -> LanePublisher:
     return LanePublisher(
         clients(broker, "id"),
         lambda: broker.markers.get(0),
         progress_topic=PROGRESS,
         most_records=most_records,
         most_bytes=10**9,
+        count=count,
     )
 
 
@@ -207,3 +212,22 @@ def test_progress_of_another_job_is_not_written_over() -> None:
     with pytest.raises(RetriableError, match="another job"):
         make(broker).write_progress(LaneProgress(0, layout, SINCE), instead_of=decided_from)
     assert LaneProgress.from_bytes(broker.markers[0]).cursor == Cursor(G, UnixMicros(10))
+
+
+def test_what_was_committed_is_counted() -> None:
+    """Over several transactions, a crash and its repetition, the counts are those of what is committed."""
+    broker = Broker()
+    first_start(broker)
+    total = LaneFigures()
+    publisher = make(broker, most_records=7, count=total.add)
+    work(publisher, batch(0, 10), fresh=False)
+    broker.crash_at = "before commit"
+    with pytest.raises(Crash):
+        work(publisher, batch(10, 20), fresh=False)
+    publisher.close()
+    work(make(broker, most_records=7, count=total.add), batch(10, 20), fresh=True)
+    sent = expected(20)
+    assert broker.committed["topic"] == sent
+    assert (total.changes, total.groups, total.aborts) == (len(sent), 20, 1)
+    assert total.value_bytes == sum(len(key) + len(value) for key, value in sent)
+    assert total.transactions == broker.transactions - 1  # that of the first start is not counted here

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 from collections.abc import Iterator
@@ -71,3 +72,20 @@ def test_unknown_level() -> None:
     """A level that does not exist is refused."""
     with pytest.raises(ValueError, match="none of debug, info"):
         logs.setup("loud")
+
+
+def test_json() -> None:
+    """For collectors each record is one JSON object on one line, its traceback included."""
+    stream = io.StringIO()
+    logs.setup("info", form="json", stream=stream)
+    logging.getLogger("bridge.x").info("über %s", '"1"\n2')
+    try:
+        int("broken")
+    except ValueError:
+        logging.getLogger("cassandra.cluster").warning("trouble", exc_info=True)
+        logging.getLogger("bridge.x").warning("ours", exc_info=True)
+    first, theirs, ours = map(json.loads, stream.getvalue().splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("at"))
+    assert first == {"level": "INFO", "logger": "bridge.x", "message": 'über "1"\n2'}
+    assert "traceback" not in theirs
+    assert "ValueError: invalid literal" in ours["traceback"]

@@ -9,6 +9,7 @@ import pytest
 
 from bridge.config import BridgeConfig, SparkSettings, validate
 from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, RetriableError
+from bridge.monitoring.board import Board
 from spark import job
 from spark.job import Job, _is_hopeless, _what_went_wrong
 from spark.session import cores_of, master_of
@@ -114,9 +115,11 @@ def config_of(*tables: str) -> BridgeConfig:
     )
 
 
-def run_job(monkeypatch: pytest.MonkeyPatch, queries: dict[str, list[Query]], *, once: bool) -> int:
+def run_job(
+    monkeypatch: pytest.MonkeyPatch, queries: dict[str, list[Query]], *, once: bool, board: Board | None = None
+) -> int:
     class Table:
-        def __init__(self, _session: object, _config: object, table: Any, _stopping: object) -> None:
+        def __init__(self, _session: object, _config: object, table: Any, *_: object) -> None:
             self.name = f"{table.keyspace}.{table.table}"
 
         def start(self, *, once: bool) -> Query:
@@ -126,7 +129,9 @@ def run_job(monkeypatch: pytest.MonkeyPatch, queries: dict[str, list[Query]], *,
     monkeypatch.setattr(job, "TableQuery", Table)
     monkeypatch.setattr(job, "_LOOK_EVERY_S", 0.001)
     session: Any = None
-    return Job(session, config_of(*queries), threading.Event(), once=once).run()
+    config = config_of(*queries)
+    board = board or Board(config, "0", lambda: 0.0)
+    return Job(session, config, threading.Event(), once=once, board=board).run()
 
 
 @pytest.mark.parametrize("looks", range(5))
@@ -157,3 +162,17 @@ def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     queries = {"a.b": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]}
     assert run_job(monkeypatch, queries, once=True) == 0
     assert queries == {"a.b": []}
+
+
+def test_board_is_told_what_becomes_of_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts, failures and the end of each table are on the status page."""
+    monkeypatch.setattr(job, "_LONGEST_BACKOFF_S", 0.01)
+    queries = {
+        "a.good": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)],
+        "a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))],
+    }
+    board = Board(config_of(*queries), "0", lambda: 7.0)
+    assert run_job(monkeypatch, queries, once=True, board=board) == 1
+    good, bad = board.view().tables
+    assert (good.state, good.starts, good.failures) == ("finished", 2, 1)
+    assert (bad.state, bad.reason, bad.starts, bad.failures) == ("stopped", "column v", 1, 1)

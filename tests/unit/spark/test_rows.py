@@ -9,10 +9,13 @@ from bridge.encoding import EncodedChange
 from bridge.errors import ConfigError
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, Window, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
+from schemas.envelope import TableCodec
 from spark import rows
 from spark.source import ScyllaCdcSource, SourceOptions
 from spark.stream_reader import LanePartition
+from tests.unit.schemas.example_tables import log_columns, row, table
 
+SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "int"}, {})
 OPTIONS = {"scylla.contact_points": "127.0.0.1:9042", "table": "shop.orders"}
 
 
@@ -61,3 +64,16 @@ def test_partition_carries_its_task() -> None:
     )
     partition = LanePartition("ks", "t", 1, canonical_json(StreamOffset(next_cursor, batch).to_json()))
     assert (partition.task.batch, partition.task.lane) == (batch, 1)
+
+
+def test_operations_that_are_not_known_are_counted() -> None:
+    """They are told by how their envelopes begin."""
+    columns = log_columns(SMALL)
+    codec = TableCodec(SMALL, columns)
+    cells = row(SMALL, {"pk": b"\x00\x00\x00\x01"}, None)
+    bodies = [
+        codec.encode(cells, operation=operation, generation_ms=1, last_in_group=True)[1]
+        for operation in (1, 2, 42, 3, -9)
+    ]
+    (batch,) = rows.change_batches(EncodedChange(b"k", body, b"p" * 36, True) for body in bodies)
+    assert rows.unknown_operations(batch) == 2

@@ -1,0 +1,1 @@
+"""What the job tells about itself: figures from its tasks, metrics, probes, and the status page."""

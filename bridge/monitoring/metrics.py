@@ -1,0 +1,324 @@
+"""Every metric: its name, kind, labels and meaning, and how it follows from a `JobView`. Pure.
+
+`docs/metrics.md` is made from this list (`python -m bridge.monitoring.metrics > docs/metrics.md`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from bridge.monitoring import health
+from bridge.monitoring.figures import Histogram
+from bridge.monitoring.view import STATES, JobView, LaneView, TableView
+
+PREFIX: Final = "scylla_cdc_bridge_"
+
+Kind = Literal["counter", "gauge", "histogram"]
+Labels = tuple[str, ...]
+Value = float | Histogram
+Read = Callable[[JobView], Iterable[tuple[Labels, Value]]]
+"""The present values by their labels' values; what is not known is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: whole, with `_total` for a counter.
+        labels: names of its labels.
+    """
+
+    name: str
+    kind: Kind
+    labels: Labels
+    help: str
+    read: Read
+
+
+def _job(name: str, kind: Kind, help_text: str, value: Callable[[JobView], float | None]) -> Metric:
+    def read(job: JobView) -> Iterator[tuple[Labels, Value]]:
+        found = value(job)
+        if found is not None:
+            yield (), found
+
+    return Metric(PREFIX + name, kind, (), help_text, read)
+
+
+def _table(name: str, kind: Kind, help_text: str, value: Callable[[JobView, TableView], Value | None]) -> Metric:
+    def read(job: JobView) -> Iterator[tuple[Labels, Value]]:
+        for table in job.tables:
+            found = value(job, table)
+            if found is not None:
+                yield (table.name,), found
+
+    return Metric(PREFIX + name, kind, ("table",), help_text, read)
+
+
+def _lane(
+    name: str,
+    kind: Kind,
+    help_text: str,
+    value: Callable[[JobView, TableView, LaneView], Value | None],
+    *,
+    former: bool = False,
+) -> Metric:
+    def read(job: JobView) -> Iterator[tuple[Labels, Value]]:
+        for table in job.tables:
+            # A counter must not vanish with the layout that its lane belonged to.
+            for lane in table.lanes if former else table.active:
+                found = value(job, table, lane)
+                if found is not None:
+                    yield (table.name, str(lane.lane)), found
+
+    return Metric(PREFIX + name, kind, ("table", "lane"), help_text, read)
+
+
+def _counted(name: str, help_text: str, value: Callable[[LaneView], float]) -> Metric:
+    return _lane(name, "counter", help_text, lambda _job, _table, lane: value(lane), former=True)
+
+
+def _pages(table: TableView) -> Histogram:
+    return table.total.pages
+
+
+def _states(job: JobView) -> Iterator[tuple[Labels, Value]]:
+    for table in job.tables:
+        for state in STATES:
+            yield (table.name, state), float(table.state == state)
+
+
+def _phases(job: JobView) -> Iterator[tuple[Labels, Value]]:
+    for table in job.tables:
+        for phase, seconds in sorted(table.batches.phases_s.items()):
+            yield (table.name, phase), seconds
+
+
+def _messages(job: JobView) -> Iterator[tuple[Labels, Value]]:
+    for level, count in sorted(job.message_counts.items()):
+        yield (level,), count
+
+
+def _window_s(_job: JobView, table: TableView) -> float | None:
+    window = table.batches.window
+    return None if window is None or window.end_us is None else (window.end_us - window.start_us) / 1e6
+
+
+METRICS: Final[tuple[Metric, ...]] = (
+    _counted("changes_published_total", "Changes that were committed to Kafka.", lambda lane: lane.figures.changes),
+    _counted(
+        "published_bytes_total",
+        "Bytes of keys and values that were committed to Kafka, before compression.",
+        lambda lane: lane.figures.value_bytes,
+    ),
+    _counted(
+        "groups_published_total",
+        "Groups (changes of one stream and write time) that were committed to Kafka.",
+        lambda lane: lane.figures.groups,
+    ),
+    _counted(
+        "transactions_total",
+        "Kafka transactions that were committed, those that only move the cursor included.",
+        lambda lane: lane.figures.transactions,
+    ),
+    _counted(
+        "transactions_aborted_total",
+        "Kafka transactions that were given up after an error; their changes are published by a later one.",
+        lambda lane: lane.figures.aborts,
+    ),
+    _counted(
+        "fencings_total",
+        "How often another process had taken over the lane's transactional id.",
+        lambda lane: lane.figures.fencings,
+    ),
+    _lane(
+        "lag_seconds",
+        "gauge",
+        "Age of the lane's cursor: everything written before it is in Kafka. Includes the confidence window.",
+        lambda job, _table, lane: lane.lag_s(job.now_s),
+    ),
+    _lane(
+        "cursor_timestamp_seconds",
+        "gauge",
+        "The lane's cursor as a time: everything written before it is in Kafka.",
+        lambda _job, _table, lane: None if lane.cursor is None else lane.cursor.time_us / 1e6,
+    ),
+    _lane(
+        "ttl_left_seconds",
+        "gauge",
+        "How long until the log's TTL drops changes that the lane has not read; absent for logs without a TTL.",
+        lambda job, table, lane: job.ttl_left_s(table, lane),
+    ),
+    _lane(
+        "cql_requests_in_flight",
+        "gauge",
+        "Most requests for pages of the log that were under way at once in the lane's last micro-batch.",
+        lambda _job, _table, lane: lane.figures.most_in_flight,
+    ),
+    _table(
+        "cql_request_duration_seconds",
+        "histogram",
+        "How long requests for pages of the log took, failed ones included.",
+        lambda _job, table: _pages(table),
+    ),
+    _table(
+        "cql_request_errors_total",
+        "counter",
+        "Requests for pages of the log that failed.",
+        lambda _job, table: table.total.page_errors,
+    ),
+    _table(
+        "log_rows_read_total", "counter", "Rows of the log that were read.", lambda _job, table: table.total.log_rows
+    ),
+    _table(
+        "unknown_operations_total",
+        "counter",
+        "Changes that were read with a cdc$operation which this release does not know; published with op `unknown`.",
+        lambda _job, table: table.total.unknown_operations,
+    ),
+    _table(
+        "registry_request_duration_seconds",
+        "histogram",
+        "How long the tasks' calls of the schema registry took, failed ones included.",
+        lambda _job, table: table.total.registry,
+    ),
+    _table(
+        "registry_request_errors_total",
+        "counter",
+        "The tasks' calls of the schema registry that failed.",
+        lambda _job, table: table.total.registry_errors,
+    ),
+    _table(
+        "batch_duration_seconds",
+        "histogram",
+        "How long Spark's micro-batches took.",
+        lambda _job, table: table.batches.durations,
+    ),
+    Metric(
+        PREFIX + "batch_phase_seconds_total",
+        "counter",
+        ("table", "phase"),
+        "Time spent in each of Spark's phases of a micro-batch (addBatch is the reading and publishing).",
+        _phases,
+    ),
+    _table("window_seconds", "gauge", "Length of the last window of write times that was read.", _window_s),
+    _table(
+        "generation_timestamp_seconds",
+        "gauge",
+        "Start of the generation that the table's slowest lane reads.",
+        lambda _job, table: None if table.slowest is None else table.slowest.generation_ms / 1000,
+    ),
+    _table(
+        "lanes",
+        "gauge",
+        "Lanes of the table's present layout.",
+        lambda _job, table: None if table.layout is None else table.layout.lanes,
+    ),
+    _table(
+        "log_ttl_seconds",
+        "gauge",
+        "For how long the log keeps changes; 0 is for ever.",
+        lambda job, table: job.topology.ttl_s.get(table.name),
+    ),
+    Metric(
+        PREFIX + "table_state",
+        "gauge",
+        ("table", "state"),
+        f"1 for the state that the table is in ({', '.join(STATES)}), 0 for the others.",
+        _states,
+    ),
+    _table(
+        "table_ready",
+        "gauge",
+        "1 while the table's cursors advance or there is nothing to read, else 0.",
+        lambda job, table: float(health.why_not_ready(job, table) is None),
+    ),
+    _table("query_starts_total", "counter", "Starts of the table's streaming query.", lambda _job, table: table.starts),
+    _table(
+        "query_failures_total",
+        "counter",
+        "Failures of the table's streaming query, those of its start included.",
+        lambda _job, table: table.failures,
+    ),
+    _job(
+        "confidence_seconds", "gauge", "Age that a change must reach before it is read.", lambda job: job.confidence_s
+    ),
+    _job(
+        "generations",
+        "gauge",
+        "Generations that the cluster has published and keeps.",
+        lambda job: len(job.topology.generations) or None,
+    ),
+    _job(
+        "newest_generation_timestamp_seconds",
+        "gauge",
+        "Start of the newest published generation, which may lie ahead.",
+        lambda job: job.topology.generations[-1] / 1000 if job.topology.generations else None,
+    ),
+    _job(
+        "stream_sets",
+        "gauge",
+        "Stream sets of the youngest generation that has begun.",
+        lambda job: None if job.topology.ring is None else len(job.topology.ring.sets),
+    ),
+    _job(
+        "streams",
+        "gauge",
+        "Streams of the youngest generation that has begun.",
+        lambda job: None if job.topology.ring is None else sum(streams for _, streams in job.topology.ring.sets),
+    ),
+    _job(
+        "topology_read_failures_total",
+        "counter",
+        "How often the cluster's generations and options could not be read for these figures.",
+        lambda job: job.topology.failures,
+    ),
+    Metric(
+        PREFIX + "log_messages_total",
+        "counter",
+        ("level",),
+        "Warnings and errors that the job's first process has logged.",
+        _messages,
+    ),
+    _job(
+        "supervisor_tick_timestamp_seconds",
+        "gauge",
+        "When the supervisor last looked at the queries.",
+        lambda job: job.tick_s,
+    ),
+    Metric(
+        PREFIX + "build_info",
+        "gauge",
+        ("version", "job"),
+        "Always 1; its labels say which release runs which job.",
+        lambda job: [((job.version, job.name), 1.0)],
+    ),
+)
+
+_HEAD: Final = """\
+# Metrics
+
+What `/metrics` of a running job tells, in Prometheus' text format or OpenMetrics, as the scraper asks. Beside these it
+has the usual `process_*` metrics of the job's first process.
+
+Counters begin at zero with each start of the job. What tasks count reaches `/metrics` with the end of their
+micro-batch; what a failed attempt has counted comes with a later micro-batch, and is lost only if its process dies.
+The requests for pages of the log are counted in the tasks; the planner's few requests for generations are not.
+
+"""
+
+
+def markdown() -> str:
+    """The documentation's page."""
+    lines = ["| Metric | Kind | Labels | Meaning |", "|---|---|---|---|"]
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
+    return _HEAD + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,95 @@
+"""Watches the cluster's generations and the logs' TTLs for the figures; the reading itself does not depend on it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Final
+
+from bridge import logs
+from bridge.adapters.change_log import ChangeLog
+from bridge.adapters.scylla import CqlSession
+from bridge.config import BridgeConfig
+from bridge.errors import BridgeError
+from bridge.model.times import UnixMillis
+from bridge.monitoring.board import Board
+from bridge.monitoring.view import Ring, Topology
+
+_log = logging.getLogger(__name__)
+
+_EVERY_S: Final = 5.0
+_OPTIONS_EVERY_S: Final = 60.0
+
+
+class TopologyWatcher:
+    """Reads in a thread of its own, over a session of its own: a cluster that hangs must not hold up the supervisor."""
+
+    def __init__(self, config: BridgeConfig, board: Board) -> None:
+        self._board = board
+        self._look = TopologyLook(config)
+        self._config = config
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="topology", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; a request that is under way is not waited for long."""
+        self._closed.set()
+        self._thread.join(1.0)
+
+    def _run(self) -> None:
+        session: CqlSession | None = None
+        while not self._closed.is_set():
+            try:
+                if session is None:
+                    with logs.quiet("cassandra"):
+                        session = CqlSession.connect(self._config.scylla)
+                self._board.topology(self._look.read(ChangeLog(session), time.time()))
+            except BridgeError as error:
+                _log.debug("reading the cluster's generations failed", exc_info=True)
+                self._board.topology_failed(str(error))
+            self._closed.wait(_EVERY_S)
+        if session is not None:
+            session.close()
+
+
+class TopologyLook:
+    """What is to be read when: generations each time, options now and then, a generation's streams once."""
+
+    def __init__(self, config: BridgeConfig) -> None:
+        self._tables = [(table.keyspace, table.table) for table in config.tables]
+        self._ring: Ring | None = None
+        self._ttl_s: dict[str, int] = {}
+        self._options_at_s = float("-inf")
+
+    def read(self, log: ChangeLog, now_s: float) -> Topology:
+        """Ask the cluster.
+
+        Args:
+            log: of the cluster.
+            now_s: the clock's reading, s since 1970.
+
+        Raises:
+            BridgeError: it does not answer.
+        """
+        generations = tuple(log.generations())
+        if now_s - self._options_at_s >= _OPTIONS_EVERY_S:
+            self._ttl_s = self._read_ttl(log)
+            self._options_at_s = now_s
+        begun = max((one for one in generations if one <= now_s * 1000), default=None)
+        if begun is not None and (self._ring is None or self._ring.generation_ms != begun):
+            self._ring = _ring(log, begun)
+        return Topology(generations, self._ring, dict(self._ttl_s))
+
+    def _read_ttl(self, log: ChangeLog) -> dict[str, int]:
+        found = {f"{keyspace}.{table}": log.cdc_options(keyspace, table) for keyspace, table in self._tables}
+        return {name: options.ttl_s for name, options in found.items() if options is not None}
+
+
+def _ring(log: ChangeLog, generation_ms: UnixMillis) -> Ring:
+    sets = log.stream_sets(generation_ms)
+    return Ring(generation_ms, tuple((one.range_end, len(one.streams)) for one in sets))

@@ -1,0 +1,137 @@
+"""Jobs as the status page may meet them: running, stalled, in error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from bridge.model.cursors import Cursor, Layout, Window
+from bridge.model.streams import MIN_TOKEN, Token
+from bridge.model.times import UnixMicros, UnixMillis
+from bridge.monitoring.figures import DURATION_BOUNDS_S, Histogram, LaneFigures
+from bridge.monitoring.view import (
+    Batches,
+    JobView,
+    LaneView,
+    Message,
+    Ring,
+    Sample,
+    TableState,
+    TableView,
+    Topology,
+)
+
+NOW_S = 1_790_000_000.0
+GENERATIONS = tuple(UnixMillis(int((NOW_S - ago_s) * 1000)) for ago_s in (900_000, 400_000, 90_000, 7_200, -45))
+
+
+def figures(changes: int, *, aborts: int = 0, fencings: int = 0, errors: int = 0) -> LaneFigures:
+    pages = Histogram()
+    for _ in range(40):
+        pages.observe(0.004)
+    return LaneFigures(
+        changes, changes * 310, changes // 3, changes // 800 + 9, aborts, fencings, pages, errors, changes, 18
+    )
+
+
+def lanes(count: int, lag_s: float, **wrong: int) -> tuple[LaneView, ...]:
+    at = Cursor(GENERATIONS[3], UnixMicros(int((NOW_S - lag_s) * 1e6)))
+    return tuple(LaneView(lane, at, figures(180_000 + 7_000 * lane, **wrong)) for lane in range(count))
+
+
+def table(
+    name: str, state: TableState = "running", *, count: int = 4, lag_s: float = 11.2, **more: object
+) -> TableView:
+    layout = Layout(count, Cursor(GENERATIONS[0], UnixMicros(0)))
+    start_us = int((NOW_S - lag_s - 0.5) * 1e6)
+    durations = Histogram(DURATION_BOUNDS_S)
+    durations.observe(0.42)
+    window = Window(GENERATIONS[3], UnixMicros(start_us), UnixMicros(start_us + 500_000))
+    values = {
+        "since_s": NOW_S - 5_000,
+        "starts": 1,
+        "layout": layout,
+        "lanes": lanes(count, lag_s),
+        "batches": Batches(4711, durations, {"addBatch": 0.3}, 0.42, window),
+        "advanced_s": NOW_S - 0.6,
+    }
+    return TableView(name, f"bridge.{name}", state, **(values | more))  # type: ignore[arg-type]
+
+
+def ring(sets: int = 96) -> Ring:
+    step = (1 << 64) // sets
+    return Ring(GENERATIONS[3], tuple((Token(MIN_TOKEN + step * (at + 1) - 1), 8) for at in range(sets)))
+
+
+def samples(*names: str, lag_s: float = 11.2, stalled_for_s: float = 0.0) -> tuple[Sample, ...]:
+    found, changes = [], dict.fromkeys(names, 0)
+    for at in range(181):
+        at_s = NOW_S - 5.0 * (180 - at)
+        still_s = max(0.0, at_s - (NOW_S - stalled_for_s)) if stalled_for_s else 0.0
+        for row, name in enumerate(names):
+            rate = 0.0 if still_s else (400 / (row + 1)) * (1.3 + math.sin(at / 14 + row) + 0.2 * math.sin(at * 1.7))
+            changes[name] += int(5 * rate)
+        lag = lag_s if not stalled_for_s else 11.2 + still_s
+        found.append(Sample(at_s, dict(changes), dict.fromkeys(names, lag + 0.6 * math.sin(at))))
+    return tuple(found)
+
+
+def running() -> JobView:
+    names = ("shop.orders", "shop.line_items", "crm.contacts")
+    tables = (table(names[0]), table(names[1], count=4, lag_s=10.9), table(names[2], count=2, lag_s=11.4))
+    return JobView(
+        name="orders-bridge",
+        version="0.1.0",
+        confidence_s=10.0,
+        leeway_s=5.0,
+        stalled_after_s=60.0,
+        dead_after_s=300.0,
+        started_s=NOW_S - 5_010,
+        now_s=NOW_S,
+        tick_s=NOW_S - 0.1,
+        tables=tables,
+        topology=Topology(GENERATIONS, ring(), dict.fromkeys(names, 86_400)),
+        message_counts={"warning": 0, "error": 0},
+        samples=samples(*names),
+    )
+
+
+def stalled() -> JobView:
+    names = ("shop.orders",)
+    one = table("shop.orders", lag_s=311.2, lanes=lanes(4, 311.2, errors=12), advanced_s=NOW_S - 300)
+    warning = Message(NOW_S - 20, "warning", "ScyllaDB at 10.0.0.7:9042 timed out reading for SELECT * FROM ...", 9)
+    return replace(
+        running(),
+        tables=(one,),
+        topology=replace(running().topology, problem="ScyllaDB at 10.0.0.7:9042 did not answer in time", failures=3),
+        messages=(warning,),
+        message_counts={"warning": 9, "error": 0},
+        samples=samples(*names, stalled_for_s=300),
+    )
+
+
+def failing() -> JobView:
+    lost = (
+        "shop.orders: the log keeps changes for 86400 s, but the reading stands at (generation 1789100000000, "
+        "1789910000000000 us): what was written between 2026-09-21 and 2026-09-22 may have expired <unread>"
+    )
+    tables = (
+        table("shop.orders", "stopped", reason=lost, lag_s=90_000.0, failures=1, advanced_s=None),
+        table(
+            "shop.line_items",
+            "retrying",
+            reason="Kafka at k1:9092: commit_transaction of b.shop.line_items.2 failed: _TIMED_OUT",
+            again_at_s=NOW_S + 8,
+            lag_s=64.0,
+            lanes=lanes(4, 64.0, aborts=3, fencings=1),
+            failures=4,
+            advanced_s=NOW_S - 50,
+        ),
+        table("crm.contacts", count=2, lag_s=11.4),
+    )
+    messages = (
+        Message(NOW_S - 3_000, "error", f"shop.orders stops: {lost}"),
+        Message(NOW_S - 12, "warning", "shop.line_items: Kafka at k1:9092 failed (failure 4; starting again in 8 s)"),
+        Message(NOW_S - 5, "error", f"shop.orders has stopped: {lost}", 50),
+    )
+    return replace(running(), tables=tables, messages=messages, message_counts={"warning": 1, "error": 51})
