@@ -9,6 +9,7 @@ from typing import Final
 from bridge.errors import PoisonError
 from bridge.model.changes import Group, LogLayout
 from bridge.model.times import UnixMillis, micros_of
+from bridge.poison import likely_cause
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError
 
@@ -54,6 +55,6 @@ def encode_group(
         except SchemaError as error:
             raise PoisonError(
                 f"stream 0x{group.stream_id.hex()}, {micros_of(group.timeuuid)} us, batch_seq_no "
-                f"{int.from_bytes(row[seq_at] or b'', 'big')}: {error}"
+                f"{int.from_bytes(row[seq_at] or b'', 'big')}: {error}{likely_cause(error)}"
             ) from error
         yield EncodedChange(key, value, place + (row[seq_at] or b""), change.last_in_group)
