@@ -11,13 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bridge.adapters.scylla import CqlSession, Prepared, timeuuid_parameter
-from bridge.errors import BridgeError, StartupError
+from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.model.changes import Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId, StreamSet, Token, TokenRange
 from bridge.model.times import UnixMillis
 from bridge.table_watch import CdcOptions, TableState
 from schemas.cql_types import CqlType, parse
+from schemas.errors import SchemaError
 from schemas.table_schema import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
 
 _GENERATIONS: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
@@ -82,6 +83,8 @@ class ChangeLog:
             schema = self.table_schema(keyspace, table)
         except StartupError:  # dropped between the queries
             return TableState(None, None, None)
+        except SchemaError as error:  # altered between the queries, so that they do not fit each other
+            raise RetriableError(f"table {keyspace}.{table}: {error}") from error
         return TableState(log[0]["id"], schema, None if blob is None else parse_options(blob))
 
     def cdc_options(self, keyspace: str, table: str) -> CdcOptions | None:
