@@ -23,7 +23,7 @@ def with_type(cql_type: CqlType) -> TableSchema:
     ("after", "words"),
     [
         (BEFORE, []),
-        (table({"pk": "int"}, {"ck": "int"}, {"v": "int", "w": "text", "x": "set<int>"}), ["column x set<int> was added"]),
+        (table({"pk": "int"}, {"ck": "int"}, {"v": "int", "w": "text", "x": "uuid"}), ["column x uuid was added"]),
         (table({"pk": "int"}, {"ck": "int"}, {"v": "int"}), ["column w text was dropped"]),
         (table({"pk": "int"}, {"ck": "int"}, {"v": "blob", "w": "text"}), ["column v was int and is blob"]),
         (
