@@ -2,7 +2,7 @@
 
 | column | what |
 |---|---|
-| `kind` | 0 a change, 1 the beginning of a lane, 2 its end, 3 another schema; 1 to 3 only with the option `control` |
+| `kind` | 0 a change, 1 the beginning of a lane, 2 its end, 4 another schema; these only with the option `control` |
 | `key` | the base partition key: an Avro body, or JSON text with `payload=json` |
 | `value` | the envelope, in the same form |
 | `position` | stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian) |
@@ -23,7 +23,7 @@ from bridge.encoding import EncodedChange
 CHANGE: Final = 0
 BEGIN: Final = 1
 END: Final = 2
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 """The changes behind it have other schemas than those before, see `bridge.control.Schemas`."""
 
 ROW_TYPE: Final = StructType(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from bridge.config import BridgeConfig
 from bridge.connections import asking_registry
 from bridge.control import Begin, Schemas
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import BridgeError, StartupError
+from bridge.errors import BridgeError
 from bridge.lane_publisher import LanePublisher
 from bridge.publishing import LaneTask
 from schemas import subjects, wire_format
@@ -101,9 +100,8 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
                     continue
                 if not key_header:
                     # With the first change: a lane that has none need not reach the registry.
-                    with _naming(task, schemas.change):
-                        key_header = self._header(subjects.key_subject(topic), schemas.key)
-                        value_header = self._header(subjects.value_subject(topic), schemas.value)
+                    key_header = self._header(subjects.key_subject(topic), schemas.key)
+                    value_header = self._header(subjects.value_subject(topic), schemas.value)
                 publisher.publish(
                     topic,
                     key_header + key,
@@ -118,15 +116,6 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     def _header(self, subject: Subject, avro_schema: str) -> bytes:
         schema_id = asking_registry(lambda: worker.registry(self._config).register(subject, avro_schema))
         return wire_format.header(schema_id)
-
-
-@contextmanager
-def _naming(task: LaneTask, change: str) -> Iterator[None]:
-    """Say in an error that can't be mended by trying again what was changed in the table, if that is known."""
-    try:
-        yield
-    except StartupError as error:
-        raise StartupError(f"{task.keyspace}.{task.table}{f' ({change})' if change else ''}: {error}") from error
 
 
 def _with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

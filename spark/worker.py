@@ -8,7 +8,7 @@ state unknown: `drop_*` is called and the next task opens anew.
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,6 @@ from bridge.lane_publisher import LanePublisher
 from bridge.model.streams import StreamSet, lane_range
 from bridge.model.times import UnixMillis
 from bridge.publishing import transactional_id
-from schemas.table_changes import changes_between
 
 if TYPE_CHECKING:
     from schemas.registry import Registry
@@ -84,13 +83,8 @@ def captured_table(settings: ScyllaSettings, keyspace: str, table: str, fingerpr
 
 def recaptured_table(settings: ScyllaSettings, keyspace: str, table: str, fingerprint: str) -> CapturedTable:
     """The same as it is now, whatever is known of it."""
-    name = (settings.model_dump_json(), keyspace, table)
-    known = _tables.get(name)
     found = capture(change_log(settings), keyspace, table)
-    if known is not None:
-        words = "; ".join(changes_between(known.table.schema, found.schema))
-        found = replace(found, change=words or known.table.change)
-    _tables[name] = _Known(found, fingerprint)
+    _tables[settings.model_dump_json(), keyspace, table] = _Known(found, fingerprint)
     return found
 
 

@@ -75,7 +75,7 @@ def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.Mo
         *change,
         *change,
         rows.control_batch(rows.SCHEMA, Schemas("kx:", "vx:").to_json()),  # nothing was written under these
-        rows.control_batch(rows.SCHEMA, Schemas("k1:", "v2:", "column v was dropped").to_json()),
+        rows.control_batch(rows.SCHEMA, Schemas("k1:", "v2:").to_json()),
         *change,
         rows.control_batch(rows.END, None),
     ]
