@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import uuid
@@ -62,19 +61,29 @@ class EnvelopeText:
             raise ValueError("not the schema of a change")
         self._key = {field["name"]: field for field in self._resolved(fields["key"])["fields"]}
         self._columns = {field["name"]: field for field in self._resolved(fields["columns"])["fields"]}
+        self._images = {name: fields[name] for name in ("before", "after") if name in fields}
 
     def json(self, change: Mapping[str, Any], position: Position) -> dict[str, Any]:
-        """A change as values that JSON has; `columns` holds only what was touched, null being "set to null"."""
+        """A change as values that JSON has; `columns` holds only what was touched, null being "set to null".
+
+        `range` is there for range deletes only, `before` and `after` for changes that have such an image.
+        """
         source = change["source"]
         return {
             "time": iso_of_micros(source["timestamp_us"]),
             "table": f"{source['keyspace']}.{source['table']}",
             "op": change["op"],
+            **({} if change.get("range") is None else {"range": self._range(change["range"])}),
             "key": {name: json_value(value) for name, value in self._key_values(change)},
             "columns": None
             if change["columns"] is None
             else {name: json_value(value) for name, value in self._column_values(change)},
             "empty_columns": list(change.get("empty_columns") or ()),
+            **{
+                name: json_value(self._value(change[name], avro_type))
+                for name, avro_type in self._images.items()
+                if change.get(name) is not None
+            },
             "ttl": change.get("ttl"),
             "generation": iso_of_millis(source["generation_ms"]),
             "last_in_group": source["last_in_group"],
@@ -82,10 +91,12 @@ class EnvelopeText:
         }
 
     def line(self, change: Mapping[str, Any], position: Position) -> str:
-        """A change as one line: time, table, operation, key, columns, ttl, position."""
+        """A change as one line: time, table, operation, key or range, columns, ttl, position."""
         source = change["source"]
         parts = [iso_of_micros(source["timestamp_us"]), f"{source['keyspace']}.{source['table']}", change["op"]]
         parts += [f"{_name(name)}={_plain(value)}" for name, value in self._key_values(change) if value is not None]
+        if change.get("range") is not None:
+            parts.append(self._range_text(change["range"]))
         empty = set(change.get("empty_columns") or ())
         columns = [
             f"{_name(name)}={'empty' if name in empty else _plain(value)}"
@@ -107,9 +118,55 @@ class EnvelopeText:
         for name, field in self._columns.items():
             cell = (change["columns"] or {}).get(name)
             if cell is not None:
-                record = self._resolved(field["type"])
-                touched.append((_cql_name(field), self._value(cell["value"], record["fields"][0]["type"])))
+                touched.append((_cql_name(field), self._cell(cell, field["type"])))
         return touched
+
+    def _cell(self, cell: Mapping[str, Any], avro_type: Any) -> object:
+        """What a change did to a column or to a field: the value that it has now, or what was added and removed."""
+        types = {field["name"]: field for field in self._resolved(avro_type)["fields"]}
+        if "cleared" not in types:
+            return self._value(cell["value"], types["value"]["type"])
+        if "fields" not in types:
+            added, removed = (self._value(cell[part], types[part]["type"]) for part in ("added", "removed"))
+            return _Delta(cleared=cell["cleared"], added=added, removed=removed)
+        fields = {
+            _cql_name(field): self._cell(cell["fields"][field["name"]], field["type"])
+            for field in self._resolved(types["fields"]["type"])["fields"]
+            if cell["fields"][field["name"]] is not None
+        }
+        return _Delta(cleared=cell["cleared"], fields=fields)
+
+    def _range(self, bounds: Mapping[str, Any]) -> dict[str, object]:
+        return {
+            side: None
+            if bounds[side] is None
+            else {
+                "inclusive": bounds[side]["inclusive"],
+                "key": {name: json_value(value) for name, value in self._bound_values(bounds[side])},
+            }
+            for side in ("start", "end")
+        }
+
+    def _range_text(self, bounds: Mapping[str, Any]) -> str:
+        """A range in the signs of an interval: `[ck=1 .. ck=5)`, without a bound where it is open."""
+        start, end = (
+            "" if one is None else ",".join(f"{_name(name)}={_plain(value)}" for name, value in self._bound_values(one))
+            for one in (bounds["start"], bounds["end"])
+        )
+        opening = "[" if bounds["start"] is not None and bounds["start"]["inclusive"] else "("
+        closing = "]" if bounds["end"] is not None and bounds["end"]["inclusive"] else ")"
+        return f"{opening}{start + ' ' if start else ''}..{' ' + end if end else ''}{closing}"
+
+    def _bound_values(self, bound: Mapping[str, Any]) -> list[tuple[str, object]]:
+        empty = set(bound["empty_columns"])
+        found = []
+        for name, value in bound["key"].items():
+            field = self._key[name]
+            if value is not None:
+                found.append((_cql_name(field), self._value(value, field["type"])))
+            elif _cql_name(field) in empty:
+                found.append((_cql_name(field), _Bare("empty")))
+        return found
 
     def _value(self, value: Any, avro_type: Any) -> object:
         """A decoded value as people know it; what has no better form stays as it is."""
@@ -117,17 +174,25 @@ class EnvelopeText:
             return None
         avro_type = self._resolved(avro_type)
         cql = avro_type.get("cqlType") if isinstance(avro_type, dict) else None
-        if cql in ("decimal", "varint"):
+        if cql in ("decimal", "varint") and isinstance(value, Mapping):
             return _number(value["value"], value["scale"])
         if cql == "duration":
             return _Bare(f"{value['months']}mo{value['days']}d{value['nanoseconds']}ns")
         if cql == "date":
             return _Bare(_date(value))
-        if cql == "time":
+        if cql == "time" and isinstance(value, int):
             return _Bare(_time(value))
         if isinstance(avro_type, dict) and avro_type.get("connect.name") == _CONNECT_TIMESTAMP:
-            return _Bare(iso_of_millis(value))
+            return _Bare(iso_of_millis(value)) if isinstance(value, int) else value
+        if isinstance(value, list):
+            return self._elements(value, avro_type)
+        if isinstance(value, Mapping):
+            return {_cql_name(field): self._value(value[field["name"]], field["type"]) for field in avro_type["fields"]}
         return _Bare(str(value)) if isinstance(value, uuid.UUID) else value
+
+    def _elements(self, values: list[Any], avro_type: Any) -> list[object]:
+        found = [self._value(one, avro_type["items"]) for one in values]
+        return _Entries(found) if str(avro_type.get("cqlType", "")).startswith("map<") else found
 
     def _resolved(self, avro_type: Any) -> Any:
         """The type behind a name, and of a nullable one what is not null."""
@@ -150,6 +215,18 @@ class EnvelopeText:
 
 class _Bare(str):
     """Text that needs no quotes on a line."""
+
+    __slots__ = ()
+
+
+class _Entries(list[Any]):
+    """A map's entries."""
+
+    __slots__ = ()
+
+
+class _Delta(dict[str, Any]):
+    """What was done to a column of many cells."""
 
     __slots__ = ()
 
@@ -215,7 +292,20 @@ def _plain(value: object) -> str:
             return str(value).lower()
         case bytes():
             return f"0x{value.hex()}"
-        case list() | tuple() | dict():
-            return json.dumps(json_value(value))
+        case _Delta():
+            added, removed, fields = value.get("added"), value.get("removed"), value.get("fields")
+            parts = [
+                "cleared" if value["cleared"] else "",
+                f"+{_plain(added)}" if added else "",
+                f"-{_plain(removed)}" if removed else "",
+                _plain(fields) if fields else "",
+            ]
+            return "".join(parts) or "unchanged"
+        case _Entries():
+            return "{" + ", ".join(f"{_plain(one['key'])}: {_plain(one['value'])}" for one in value) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(_plain, value)) + "]"
+        case dict():
+            return "{" + ", ".join(f"{_name(str(name))}={_plain(one)}" for name, one in value.items()) + "}"
         case _:
             return str(value)

@@ -1,8 +1,9 @@
 """Python source that turns a raw CQL cell into Avro bytes: the innermost part of a table's encoder.
 
-Each kind of type gives a few lines that work on one local variable: before them it holds the
+Each native type gives a few lines that work on one local variable: before them it holds the
 cell's bytes, after them the Avro bytes. ``schemas.row_code`` puts the lines of a table's columns
-into one function, which saves a call for every cell.
+into one function, which saves a call for every cell; ``schemas.container_code`` puts them into the
+loops over the elements of collections.
 
 The lines know well-formed cells only. For any other (a wrong length, no UTF-8, CQL's "empty") they
 raise one of `DECLINED`, and the row is encoded by ``schemas.reference``, which has the error
@@ -20,10 +21,11 @@ from functools import lru_cache
 from typing import Final, NoReturn, TypeAlias
 
 from schemas.avro_types import AvroTypes
-from schemas.cells import DATE_OF_EPOCH, SCALE_BYTES, decoder
 from schemas.codec import compile_writer
 from schemas.cql_types import CqlType, NativeType
-from schemas.errors import CellError
+from schemas.errors import CellError, EncodeError
+from schemas.output import DEFAULT_OUTPUT, OutputOptions
+from schemas.scalar_cells import DATE_OF_EPOCH, SCALE_BYTES, scalar_decoder
 from schemas.type_visitor import TypeVisitor, visit
 from schemas.varints import long_bytes, unsigned_bytes, varint_tables
 
@@ -59,7 +61,7 @@ class DeclinedError(Exception):
     """The fast path does not know this row; the reference encoder may."""
 
 
-DECLINED: Final = (DeclinedError, CellError, struct.error, KeyError, TypeError, ValueError, OverflowError)
+DECLINED: Final = (DeclinedError, CellError, EncodeError, struct.error, KeyError, TypeError, ValueError, OverflowError)
 """What code from here raises for a cell that it does not know."""
 
 
@@ -84,19 +86,20 @@ def shared_helpers() -> dict[str, object]:
     }
 
 
-class CellCode(TypeVisitor[Lines]):
-    """The lines for the cell in one local variable.
+class ScalarCode(TypeVisitor[Lines]):
+    """The lines for a scalar in one local variable.
 
     Attributes:
         helpers: what the lines use by name besides the shared helpers. A name means the same for
             every cell, so a function has all its cells' helpers together as globals.
     """
 
-    def __init__(self, variable: str, unions: int) -> None:
+    def __init__(self, variable: str, unions: int, output: OutputOptions = DEFAULT_OUTPUT) -> None:
         """Say which variable it is, and how many unions of null and the value are around the value."""
         self.helpers: dict[str, object] = {}
         self._cell = variable
         self._unions = unions
+        self._output = output
         self._prefix = SOME * unions
         self._tables = varint_tables(self._prefix)
 
@@ -111,6 +114,8 @@ class CellCode(TypeVisitor[Lines]):
     def native(self, cql_type: NativeType) -> Lines:
         """Return the lines for a scalar."""
         cell, name = self._cell, cql_type.name
+        if self._has_other_form(name):
+            return self._by_value(cql_type)
         if name in _INTEGERS:
             return self._integer(name)
         if name in _FLOATS:
@@ -135,6 +140,18 @@ class CellCode(TypeVisitor[Lines]):
                 return self._inet(cql_type)
             case _:
                 return self._by_value(cql_type)
+
+    def _has_other_form(self, name: str) -> bool:
+        """Whether the options want another form of the type than the usual one."""
+        output, usual = self._output, DEFAULT_OUTPUT
+        match name:
+            case "decimal" | "varint":
+                return output.decimals != usual.decimals
+            case "timestamp":
+                return output.timestamps != usual.timestamps
+            case "time":
+                return output.times != usual.times
+        return False
 
     def _helper(self, name: str, helper: object) -> str:
         """Take up a helper that depends on the prefix; return the name that tells the prefix too."""
@@ -188,15 +205,17 @@ class CellCode(TypeVisitor[Lines]):
             f"{cell} = {usual} if {is_usual} else {other}",
         ]
 
-    def _by_value(self, cql_type: CqlType) -> Lines:
+    def _by_value(self, cql_type: NativeType) -> Lines:
         """The way for types that are not worth more: decode the cell, and have fastavro write it."""
-        write = self._helper(f"write_{self._cell}", _by_value(cql_type, self._prefix))
+        write = self._helper(f"write_{self._cell}", _by_value(cql_type, self._prefix, self._output))
         return [f"{self._cell} = {write}({self._cell})"]
 
     def _inet(self, cql_type: NativeType) -> Lines:
         cell, sized = self._cell, self._helper("sized", _sized(self._prefix))
         # IPv6 has its rules of spelling, which take time.
-        long_form = self._helper("inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix)))
+        long_form = self._helper(
+            "inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix, self._output))
+        )
         short_form = f"{sized}(b'%d.%d.%d.%d' % (*{cell},))"
         return [f"{cell} = {short_form} if len({cell}) == 4 else {long_form}({cell})"]
 
@@ -218,11 +237,11 @@ def _sized(prefix: bytes) -> CellWriter:
     return write
 
 
-def _by_value(cql_type: CqlType, prefix: bytes) -> CellWriter:
+def _by_value(cql_type: NativeType, prefix: bytes, output: OutputOptions) -> CellWriter:
     """Return the writer that goes by way of the decoded value and fastavro, whatever the type."""
-    decode = decoder(cql_type)
+    decode = scalar_decoder(cql_type.name, output)
     # A record has no bytes of its own, and fastavro takes any type for its field.
-    field = {"name": "value", "type": AvroTypes().of(cql_type)}
+    field = {"name": "value", "type": AvroTypes(output).of(cql_type)}
     write_record = compile_writer({"type": "record", "name": "Cell", "fields": [field]})
 
     def write(raw: bytes) -> bytes:

@@ -1,214 +1,235 @@
-"""Raw CQL cells (native protocol v4 serialization) to the values that fastavro writes.
+"""Raw CQL cells of any type (native protocol v4 serialization) to the values that fastavro writes.
 
-Strict: a cell of the wrong length or content raises ``CellError``, it is never guessed at.
-Nothing passes through ``datetime`` or ``Decimal``, so nothing overflows or rounds at the
-limits. Source: CQL native protocol v4, section 6; checked with cells recorded from a
-ScyllaDB 5.2 node.
+Strict: counts and lengths must fill the cell exactly; whatever else raises ``CellError``. Nothing is
+allocated by a count that the cell only claims. Formats (native protocol v4, section 6; vectors as
+ScyllaDB and Cassandra write them):
 
-The zero-length cell is CQL's odd "empty" value for most types. Only text and blob have such a
-value in Avro; the decoders of all other types refuse it, and who wants to carry it
-(``schemas.envelope``) must ask before decoding.
+- list, set, map: 4 bytes count, then for each element (of a map: key, value) 4 bytes length and that
+  many bytes. A negative length would be null, which no element can be.
+- tuple, user-defined type: for each field 4 bytes length and that many bytes, -1 being null. Values
+  written before ALTER TYPE ADD end early: the fields that are missing are null.
+- vector: the elements one after the other, each behind its length as an unsigned vint unless the
+  element's type has one width for all (in the server's eyes: see `vector_width_bytes`).
+
+An element or a field may be CQL's zero-length "empty" only where that is a value (text, blob).
 """
 
 from __future__ import annotations
 
-import ipaddress
 import struct
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from collections.abc import Iterator
+from typing import Final
 
-from schemas.cql_types import CqlType, NativeType
-from schemas.errors import CellError, UnsupportedTypeError
+from schemas.avro_names import avro_name
+from schemas.avro_types import tuple_field, union_branch
+from schemas.cql_types import (
+    CqlType,
+    ListType,
+    MapType,
+    NativeType,
+    SetType,
+    TupleType,
+    UdtType,
+    VectorType,
+    unfrozen,
+)
+from schemas.errors import CellError
+from schemas.output import DEFAULT_OUTPUT, OutputOptions
+from schemas.scalar_cells import Decoder, scalar_decoder, unsigned_vint
 from schemas.type_visitor import TypeVisitor, visit
 
-Decoder: TypeAlias = Callable[[bytes], object]
-"""One cell's bytes, neither null nor "empty" -> the value; raises CellError without a column."""
+_INT: Final = struct.Struct(">i")
+_NULL_LENGTH: Final = -1
 
-DATE_OF_EPOCH: Final = 1 << 31
-"""CQL dates count days unsigned with 1970-01-01 in the middle of the range."""
+_VECTOR_WIDTHS: Final[dict[str, int]] = {
+    "bigint": 8,
+    "boolean": 1,
+    "double": 8,
+    "float": 4,
+    "int": 4,
+    "timestamp": 8,
+    "timeuuid": 16,
+    "uuid": 16,
+}
+"""The types whose values the servers take for fixed in width; tinyint, smallint, date and time are not among them."""
 
-SCALE_BYTES: Final = 4
-"""A decimal begins with its scale, a signed number; the rest is its unscaled value."""
 
-_DURATION_PARTS: Final = (("months", 32), ("days", 32), ("nanoseconds", 64))
-_MAPPED_IPV4: Final = bytes(10) + b"\xff\xff"
-_IPV4_BYTES: Final = 4
-_IPV6_BYTES: Final = 16
-
-
-def decoder(cql_type: CqlType) -> Decoder:
+def decoder(cql_type: CqlType, output: OutputOptions = DEFAULT_OUTPUT, namespace: str | None = None) -> Decoder:
     """Return the function that decodes cells of a type; resolve it once, not per cell.
 
+    Args:
+        cql_type: the type, its user-defined types resolved.
+        output: the forms of the values.
+        namespace: give the Avro namespace to have the fields of nested records as (union branch,
+            value), which spares fastavro the search; None for plain values.
+
     Raises:
-        UnsupportedTypeError: the type has no Avro form yet.
+        UnsupportedTypeError: the type has no Avro form.
     """
-    return visit(cql_type, _Decoders())
+    return visit(cql_type, _Decoders(output, namespace))
+
+
+def empty_is_value(cql_type: CqlType) -> bool:
+    """Whether zero bytes are an ordinary value of the type and not CQL's odd "empty".
+
+    So they are for text and blob, and for a tuple or user-defined type: all fields are missing.
+    """
+    cql_type = unfrozen(cql_type)
+    if isinstance(cql_type, NativeType):
+        return cql_type.empty_is_value
+    return isinstance(cql_type, TupleType | UdtType)
+
+
+def vector_width_bytes(element: CqlType) -> int | None:
+    """Return how many bytes an element takes in a vector; None if each has its length before it."""
+    element = unfrozen(element)
+    if isinstance(element, NativeType):
+        return _VECTOR_WIDTHS.get(element.name)
+    if isinstance(element, VectorType):
+        width = vector_width_bytes(element.element)
+        return None if width is None else width * element.dimension
+    return None
 
 
 class _Decoders(TypeVisitor[Decoder]):
     """Decoder of each kind of type."""
 
+    def __init__(self, output: OutputOptions, namespace: str | None) -> None:
+        self._output = output
+        self._namespace = namespace
+
+    def _of(self, cql_type: CqlType) -> Decoder:
+        return visit(cql_type, self)
+
     def native(self, cql_type: NativeType) -> Decoder:
-        """Return the decoder of a scalar."""
-        name = cql_type.name
-        if name in _STRUCTS:
-            return _fixed_width(name, _STRUCTS[name])
-        if name not in _OTHERS:
-            raise UnsupportedTypeError(name)
-        return _OTHERS[name](name)
+        return scalar_decoder(cql_type.name, self._output)
 
+    def list_(self, cql_type: ListType) -> Decoder:
+        return self._array(cql_type, cql_type.element)
 
-_STRUCTS: Final[dict[str, str]] = {
-    "bigint": ">q",
-    "counter": ">q",
-    "double": ">d",
-    "float": ">f",
-    "int": ">i",
-    "smallint": ">h",
-    "time": ">q",
-    "timestamp": ">q",
-    "tinyint": ">b",
-}
+    def set_(self, cql_type: SetType) -> Decoder:
+        return self._array(cql_type, cql_type.element)
 
+    def _array(self, cql_type: CqlType, element: CqlType) -> Decoder:
+        text, decode_element = str(cql_type), self._of(element)
 
-def _wrong_length(cql_type: str, wanted: str, raw: bytes) -> CellError:
-    return CellError(cql_type, f"must be {wanted} bytes long", raw)
-
-
-def _fixed_width(cql_type: str, layout: str) -> Decoder:
-    one = struct.Struct(layout)
-    unpack, width = one.unpack, one.size
-
-    def decode(raw: bytes) -> object:
-        if len(raw) != width:
-            raise _wrong_length(cql_type, str(width), raw)
-        (value,) = unpack(raw)
-        return value
-
-    return decode
-
-
-def _boolean(cql_type: str) -> Decoder:
-    def decode(raw: bytes) -> bool:
-        if len(raw) != 1:
-            raise _wrong_length(cql_type, "1", raw)
-        return raw != b"\x00"
-
-    return decode
-
-
-def _date(cql_type: str) -> Decoder:
-    def decode(raw: bytes) -> int:
-        if len(raw) != 4:
-            raise _wrong_length(cql_type, "4", raw)
-        return int.from_bytes(raw, "big") - DATE_OF_EPOCH
-
-    return decode
-
-
-def _string(encoding: str) -> Callable[[str], Decoder]:
-    def of(cql_type: str) -> Decoder:
-        def decode(raw: bytes) -> str:
-            try:
-                return raw.decode(encoding)
-            except UnicodeDecodeError as error:
-                raise CellError(cql_type, f"not valid {encoding} at byte {error.start}", raw) from error
+        def decode(raw: bytes) -> list[object]:
+            return [decode_element(one) for one in _counted(text, raw, 1)]
 
         return decode
 
-    return of
+    def map_(self, cql_type: MapType) -> Decoder:
+        text, decode_key, decode_value = str(cql_type), self._of(cql_type.key), self._of(cql_type.value)
+
+        def decode(raw: bytes) -> list[dict[str, object]]:
+            parts = _counted(text, raw, 2)
+            return [{"key": decode_key(key), "value": decode_value(next(parts))} for key in parts]
+
+        return decode
+
+    def vector(self, cql_type: VectorType) -> Decoder:
+        text, dimension = str(cql_type), cql_type.dimension
+        decode_element, width = self._of(cql_type.element), vector_width_bytes(cql_type.element)
+
+        def decode_fixed(raw: bytes) -> list[object]:
+            assert width is not None
+            if len(raw) != width * dimension:
+                raise CellError(text, f"must be {width * dimension} bytes long", raw)
+            return [decode_element(raw[at : at + width]) for at in range(0, len(raw), width)]
+
+        def decode_varying(raw: bytes) -> list[object]:
+            values, at = [], 0
+            for _ in range(dimension):
+                size, at = unsigned_vint(text, raw, at)
+                if size > len(raw) - at:
+                    raise CellError(text, f"an element of {size} bytes runs past the end", raw)
+                values.append(decode_element(raw[at : at + size]))
+                at += size
+            _require_end(text, raw, at)
+            return values
+
+        return decode_varying if width is None else decode_fixed
+
+    def tuple_(self, cql_type: TupleType) -> Decoder:
+        fields = [(tuple_field(at), one) for at, one in enumerate(cql_type.elements)]
+        return self._record(cql_type, fields)
+
+    def udt(self, cql_type: UdtType) -> Decoder:
+        return self._record(cql_type, [(avro_name(name), one) for name, one in cql_type.fields])
+
+    def _record(self, cql_type: CqlType, fields: list[tuple[str, CqlType]]) -> Decoder:
+        text, space = str(cql_type), self._namespace
+        known = [
+            (name, self._of(one), None if space is None else union_branch(one, space, self._output))
+            for name, one in fields
+        ]
+
+        def decode(raw: bytes) -> dict[str, object]:
+            record: dict[str, object] = {}
+            cells = field_cells(text, raw, len(known))
+            for (name, decode_field, branch), cell in zip(known, cells, strict=True):
+                value = None if cell is None else decode_field(cell)
+                record[name] = value if cell is None or branch is None else (branch, value)
+            return record
+
+        return decode
 
 
-def _blob(_cql_type: str) -> Decoder:
-    return bytes
+def field_cells(cql_type: str, raw: bytes, count: int) -> list[bytes | None]:
+    """Return the cells of the fields of a tuple or a user-defined type; None for null ones.
 
+    Args:
+        cql_type: the type's text, for errors.
+        raw: the value; it may have fewer fields than its type (the rest is null), not more.
+        count: how many fields the type has.
 
-def _uuid(cql_type: str) -> Decoder:
-    def decode(raw: bytes) -> str:
-        if len(raw) != 16:
-            raise _wrong_length(cql_type, "16", raw)
-        text = raw.hex()
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-    return decode
-
-
-def _inet(cql_type: str) -> Decoder:
-    def decode(raw: bytes) -> str:
-        if len(raw) == _IPV4_BYTES:
-            return str(ipaddress.IPv4Address(raw))
-        if len(raw) != _IPV6_BYTES:
-            raise _wrong_length(cql_type, "4 or 16", raw)
-        if raw.startswith(_MAPPED_IPV4):
-            # Spelled out, since Python 3.13 changed how it prints these addresses.
-            return f"::ffff:{ipaddress.IPv4Address(raw[12:])}"
-        return str(ipaddress.IPv6Address(raw))
-
-    return decode
-
-
-def _varint(cql_type: str) -> Decoder:
-    def decode(raw: bytes) -> dict[str, object]:
-        if not raw:
-            raise _wrong_length(cql_type, "1 or more", raw)
-        return {"scale": 0, "value": raw}
-
-    return decode
-
-
-def _decimal(cql_type: str) -> Decoder:
-    def decode(raw: bytes) -> dict[str, object]:
-        if len(raw) <= SCALE_BYTES:
-            raise _wrong_length(cql_type, "5 or more", raw)
-        scale = int.from_bytes(raw[:SCALE_BYTES], "big", signed=True)
-        return {"scale": scale, "value": raw[SCALE_BYTES:]}
-
-    return decode
-
-
-def _duration(cql_type: str) -> Decoder:
-    def decode(raw: bytes) -> dict[str, object]:
-        value: dict[str, object] = {}
-        at = 0
-        for part, bits in _DURATION_PARTS:
-            unsigned, at = _unsigned_vint(cql_type, raw, at)
-            if unsigned >> bits:
-                raise CellError(cql_type, f"{part} do not fit in {bits} bits", raw)
-            value[part] = (unsigned >> 1) ^ -(unsigned & 1)
-        if at != len(raw):
-            raise CellError(cql_type, f"{len(raw) - at} bytes after the end of the duration", raw)
-        return value
-
-    return decode
-
-
-def _unsigned_vint(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
-    """Read one of Cassandra's vints at `at`; return it and where the next one begins.
-
-    The number of leading one bits of the first byte is the number of bytes that follow; the
-    rest of the first byte and those bytes are the value, big-endian.
+    Raises:
+        CellError: of another form.
     """
-    if at < len(raw):
-        first = raw[at]
-        more = 8 - (first ^ 0xFF).bit_length()
-        end = at + 1 + more
-        if end <= len(raw):
-            head = first & (0xFF >> more)
-            return (head << (8 * more)) | int.from_bytes(raw[at + 1 : end], "big"), end
-    raise CellError(cql_type, "the duration ends too early", raw)
+    cells: list[bytes | None] = []
+    at = 0
+    while at < len(raw):
+        if len(cells) == count:
+            raise CellError(cql_type, f"{len(raw) - at} bytes after the last of its {count} fields", raw)
+        size, at = _length(cql_type, raw, at)
+        if size == _NULL_LENGTH:
+            cells.append(None)
+        else:
+            cells.append(_slice(cql_type, raw, at, size))
+            at += size
+    cells += [None] * (count - len(cells))
+    return cells
 
 
-_OTHERS: Final[dict[str, Callable[[str], Decoder]]] = {
-    "ascii": _string("ascii"),
-    "blob": _blob,
-    "boolean": _boolean,
-    "date": _date,
-    "decimal": _decimal,
-    "duration": _duration,
-    "inet": _inet,
-    "text": _string("utf-8"),
-    "timeuuid": _uuid,
-    "uuid": _uuid,
-    "varchar": _string("utf-8"),
-    "varint": _varint,
-}
+def _counted(cql_type: str, raw: bytes, parts: int) -> Iterator[bytes]:
+    """Yield the cells of a collection whose elements have so many parts, and check that they fill it."""
+    count, at = _length(cql_type, raw, 0)
+    # Each part takes the bytes of its length at least.
+    if not 0 <= count <= len(raw) // (parts * _INT.size):
+        raise CellError(cql_type, f"cannot have {count} elements in {len(raw)} bytes", raw)
+    for _ in range(parts * count):
+        size, at = _length(cql_type, raw, at)
+        yield _slice(cql_type, raw, at, size)
+        at += size
+    _require_end(cql_type, raw, at)
+
+
+def _length(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
+    """Read the count or the length at `at`; return it and where what follows begins."""
+    end = at + _INT.size
+    if end > len(raw):
+        raise CellError(cql_type, "the cell ends too early", raw)
+    return int.from_bytes(raw[at:end], "big", signed=True), end
+
+
+def _slice(cql_type: str, raw: bytes, at: int, size: int) -> bytes:
+    if size < 0:
+        raise CellError(cql_type, f"an element is null, or has the length {size}", raw)
+    if size > len(raw) - at:
+        raise CellError(cql_type, f"an element of {size} bytes runs past the end", raw)
+    return raw[at : at + size]
+
+
+def _require_end(cql_type: str, raw: bytes, at: int) -> None:
+    if at != len(raw):
+        raise CellError(cql_type, f"{len(raw) - at} bytes after the last element", raw)

@@ -1,6 +1,7 @@
 """CQL types as a frozen tree, and their text form in ``system_schema.columns.type``.
 
-Knows the grammar and a few facts about serialized values; must not know Avro.
+Knows the grammar and a few facts about serialized values; must not know Avro. A text gives the
+name of a user-defined type only: `resolve` fills in its fields from ``system_schema.types``.
 Example: ``parse("frozen<map<text, int>>")`` is
 ``FrozenType(MapType(NativeType("text"), NativeType("int")))`` and its ``str`` is the same text.
 """
@@ -8,6 +9,7 @@ Example: ``parse("frozen<map<text, int>>")`` is
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -40,6 +42,8 @@ NATIVE_TYPES: frozenset[str] = frozenset(FIXED_WIDTH_BYTES) | _VARIABLE_WIDTH | 
 _EMPTY_IS_A_VALUE = frozenset({"ascii", "blob", "text", "varchar"})
 _CONSTRUCTORS = frozenset({"frozen", "list", "map", "set", "tuple", "vector"})
 _MAX_DEPTH = 64
+_MAX_DIMENSION = 2**16 - 1
+"""More than any server takes."""
 
 _TOKEN = re.compile(r"""\s*(?:(?P<word>[A-Za-z0-9_]+)|(?P<quoted>"(?:[^"]|"")*")|(?P<sign>[<>,]))""")
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -173,6 +177,87 @@ def parse(text: str) -> CqlType:
     return cql_type
 
 
+def resolve(cql_type: CqlType, definitions: Mapping[str, Sequence[tuple[str, CqlType]]]) -> CqlType:
+    """Return the type with the fields of every user-defined type in it, at any depth.
+
+    Args:
+        cql_type: the type as its text has it; fields that it knows already are looked up anew.
+        definitions: name -> fields of the keyspace's types, in their order, themselves resolved or not.
+
+    Raises:
+        TypeTextError: a type has no definition, or contains itself; names it.
+    """
+    return _resolved(cql_type, definitions, ())
+
+
+def _resolved(
+    cql_type: CqlType, definitions: Mapping[str, Sequence[tuple[str, CqlType]]], around: tuple[str, ...]
+) -> CqlType:
+    def inner(one: CqlType) -> CqlType:
+        return _resolved(one, definitions, around)
+
+    match cql_type:
+        case NativeType():
+            return cql_type
+        case FrozenType():
+            return FrozenType(inner(cql_type.inner))
+        case ListType():
+            return ListType(inner(cql_type.element))
+        case SetType():
+            return SetType(inner(cql_type.element))
+        case MapType():
+            return MapType(inner(cql_type.key), inner(cql_type.value))
+        case VectorType():
+            return VectorType(inner(cql_type.element), cql_type.dimension)
+        case TupleType():
+            return TupleType(tuple(map(inner, cql_type.elements)))
+        case UdtType():
+            name = cql_type.name
+            if name in around or len(around) > _MAX_DEPTH:
+                raise TypeTextError(f"user-defined type {name!r} contains itself, or is nested too deep")
+            if not definitions.get(name):
+                raise TypeTextError(f"user-defined type {name!r} is not known in its keyspace, or has no fields")
+            within = (*around, name)
+            fields = tuple((field, _resolved(one, definitions, within)) for field, one in definitions[name])
+            return UdtType(name, fields)
+
+
+def unfrozen(cql_type: CqlType) -> CqlType:
+    """Return the type without ``frozen<...>`` around it; what is inside stays as it is."""
+    while isinstance(cql_type, FrozenType):
+        cql_type = cql_type.inner
+    return cql_type
+
+
+def is_multi_cell(cql_type: CqlType) -> bool:
+    """Whether a static or regular column of this type has a cell for each element, so that a change can be partial.
+
+    Those are the non-frozen collections and user-defined types; tuples and vectors never are (spec section 1.2).
+    """
+    return isinstance(cql_type, ListType | SetType | MapType | UdtType)
+
+
+def user_types(cql_type: CqlType) -> Iterator[UdtType]:
+    """Yield the user-defined types in a type, at any depth, inner ones first."""
+    match cql_type:
+        case NativeType():
+            inner: tuple[CqlType, ...] = ()
+        case FrozenType():
+            inner = (cql_type.inner,)
+        case ListType() | SetType() | VectorType():
+            inner = (cql_type.element,)
+        case MapType():
+            inner = (cql_type.key, cql_type.value)
+        case TupleType():
+            inner = cql_type.elements
+        case UdtType():
+            inner = tuple(one for _, one in cql_type.fields)
+    for one in inner:
+        yield from user_types(one)
+    if isinstance(cql_type, UdtType):
+        yield cql_type
+
+
 class _Parser:
     """Recursive descent over the tokens of one text."""
 
@@ -257,6 +342,11 @@ class _Parser:
 
     def _dimension(self) -> int:
         token = self._take()
-        if not (token.isascii() and token.isdigit()) or int(token) == 0:
-            raise self._error(f"a vector's dimension must be a positive number, not {token!r}")
+        if not (
+            token.isascii()
+            and token.isdigit()
+            and len(token) <= len(str(_MAX_DIMENSION))
+            and 0 < int(token) <= _MAX_DIMENSION
+        ):
+            raise self._error(f"a vector's dimension must be in 1..{_MAX_DIMENSION}, not {token!r}")
         return int(token)

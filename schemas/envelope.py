@@ -1,12 +1,11 @@
-"""From one row of a CDC log to the Avro key and value of one Kafka record.
+"""From the rows of a CDC log that make one change to the Avro key and value of one Kafka record.
 
 Knows which log column means what (spec sections 1.2, 2.1 and 2.3) and fills the records that
-``schemas.avro_schema`` describes. It must not know groups, images or ranges across rows
-(``bridge.assembly``), schema ids or Kafka.
+``schemas.avro_schema`` describes. It must not know groups (``bridge.assembly``), schema ids or Kafka.
 
 There are two encoders: code compiled for the table (``schemas.row_code``), and the reference
-(``schemas.reference``), which gets the rows that the other declines: those with a cell that is
-malformed or CQL's "empty", and calls with wrong arguments.
+(``schemas.reference``), which gets what the other does not know or declines: range deletes, other
+shapes than ``delta``, and rows with a cell that is malformed or CQL's "empty".
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ from schemas.cell_code import DECLINED
 from schemas.codec import compile_reader
 from schemas.log_cells import LogRow
 from schemas.log_columns import log_positions
+from schemas.log_records import LogChange
 from schemas.operations import OPERATION_SYMBOLS
+from schemas.output import DEFAULT_OUTPUT, OutputOptions
 from schemas.reference import ReferenceEncoder
 from schemas.row_code import compile_encoders
 from schemas.table_schema import TableSchema
@@ -45,6 +46,7 @@ class TableCodec:
     __slots__ = (
         "_encode",
         "_encode_key",
+        "_ignores_images",
         "_read_key",
         "_read_value",
         "_reference",
@@ -54,52 +56,79 @@ class TableCodec:
         "value_fingerprint",
     )
 
-    def __init__(self, table: TableSchema, log_columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        table: TableSchema,
+        log_columns: Sequence[str],
+        output: OutputOptions = DEFAULT_OUTPUT,
+        *,
+        keys_only: bool = False,
+    ) -> None:
         """Resolve everything that does not depend on a row.
 
         Args:
             table: the base table.
             log_columns: names of the log's columns in the order of the rows' cells. Unknown
                 ``cdc$`` columns are ignored.
+            output: the shape of the value and the forms of the values in it.
+            keys_only: whether the log holds keys only (cdc option ``'delta': 'keys'``). Then
+                ``columns`` is null where a row says nothing of any column, instead of saying that
+                all of them are untouched. Rows from before the option was set keep their columns.
 
         Raises:
-            UnsupportedTypeError: a column's type has no Avro form yet.
+            UnsupportedTypeError: a column's type has no Avro form.
+            OutputError: there is no such shape.
             TableSchemaError: the log lacks a column of the table, has one that the table
                 lacks, or names one twice.
         """
-        key, value = key_schema(table), value_schema(table)
+        key, value = key_schema(table, output), value_schema(table, output)
         self.key_avro_schema: str = schema_text(key)
         self.value_avro_schema: str = schema_text(value)
         self.key_fingerprint: str = _fingerprint(self.key_avro_schema)
         self.value_fingerprint: str = _fingerprint(self.value_avro_schema)
         self._read_key, self._read_value = compile_reader(key), compile_reader(value)
+        self._ignores_images = output.shape == "delta"
         positions = log_positions(table, log_columns)
-        self._reference = ReferenceEncoder(table, positions)
-        self._encode_key, self._encode = compile_encoders(table, positions)
+        self._reference = ReferenceEncoder(table, positions, output, keys_only=keys_only)
+        self._encode_key, self._encode = compile_encoders(table, positions, output, keys_only=keys_only)
 
-    def encode(self, row: LogRow, *, operation: int, generation_ms: int, last_in_group: bool) -> tuple[bytes, bytes]:
+    def encode(
+        self,
+        row: LogRow,
+        *,
+        operation: int,
+        generation_ms: int,
+        last_in_group: bool,
+        range_end: LogRow | None = None,
+        before: LogRow | None = None,
+        after: LogRow | None = None,
+    ) -> tuple[bytes, bytes]:
         """Return the unframed Avro bodies of the record's key and value, in that order.
 
-        The key holds the columns of the partition key, the value the change that the row describes.
+        The key holds the columns of the partition key, the value the change that the rows describe.
+        All rows are raw cells in the order of `log_columns`.
 
         Args:
-            row: raw cells; a range delete is described by its start row.
+            row: the delta; of a range delete its start (``cdc$operation`` 5 or 6).
             operation: the row's ``cdc$operation``; numbers not known become "unknown".
             generation_ms: start of the row's generation, ms since the Unix epoch.
-            last_in_group: whether the row ends its (stream, time) group.
+            last_in_group: whether the change ends its (stream, time) group.
+            range_end: the end row of a range delete (``cdc$operation`` 7 or 8).
+            before: the pre-image (0) of the same row in the group; the shape `delta` does not look at it.
+            after: the post-image (9), likewise.
 
         Raises:
-            CellError: a cell is malformed, or one of the partition key is null or "empty"; names its column.
-            OperationError: the row is a pre- or post-image.
+            CellError: a cell is malformed, contradicts another one of its column, or is one of the
+                partition key and null or "empty"; names its column.
+            OperationError: a row is not of the kind that is due, or its cells contradict its operation.
             EncodeError: an argument is of the wrong type.
         """
-        try:
-            return self._encode(row, operation, generation_ms, last_in_group)
-        except DECLINED:
-            pass  # And out of the handler, so that the reference's errors stand alone.
-        return self._reference.encode(
-            row, operation=operation, generation_ms=generation_ms, last_in_group=last_in_group
-        )
+        if range_end is None and (self._ignores_images or (before is None and after is None)):
+            try:
+                return self._encode(row, operation, generation_ms, last_in_group)
+            except DECLINED:
+                pass  # And out of the handler, so that the reference's errors stand alone.
+        return self._reference.encode(LogChange(row, operation, generation_ms, last_in_group, range_end, before, after))
 
     def encode_key(self, row: LogRow) -> bytes:
         """Return the key alone, see `encode`; not needed where the value is encoded as well."""
@@ -110,7 +139,7 @@ class TableCodec:
         return self._reference.encode_key(row)
 
     def encode_value(self, row: LogRow, *, operation: int, generation_ms: int, last_in_group: bool) -> bytes:
-        """Return the value alone, see `encode`."""
+        """Return the value of a change of one log row alone, see `encode`."""
         return self.encode(row, operation=operation, generation_ms=generation_ms, last_in_group=last_in_group)[1]
 
     def decode_key(self, body: bytes) -> dict[str, object]:

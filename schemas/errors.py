@@ -71,13 +71,18 @@ class CellError(SchemaError):
         where = "cell" if column is None else f"column {column!r}"
         super().__init__(f"{where} of type {cql_type}: {reason} ({_shown(raw)})")
 
-    def located(self, column: str) -> CellError:
-        """Return the same error with the column named."""
-        return CellError(self.cql_type, self.reason, self.raw, column=column)
+    def located(self, column: str, cql_type: str) -> CellError:
+        """Return the same error with the column and its type named; `raw` may be a part of its cell."""
+        inside = "" if cql_type == self.cql_type else f"inside it, {self.cql_type}: "
+        return CellError(cql_type, inside + self.reason, self.raw, column=column)
 
 
 class OperationError(SchemaError):
-    """A log row that is no change (a pre- or post-image) was given where a change is due."""
+    """A log row whose operation and cells contradict each other, or that is no change where one is due."""
+
+
+class OutputError(SchemaError):
+    """The wanted output is one that there is not."""
 
 
 class EncodeError(SchemaError):

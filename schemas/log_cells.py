@@ -1,6 +1,6 @@
 """The columns of one CDC log, resolved for encoding: where each cell is and how it is read.
 
-Made once for a table; ``schemas.envelope`` walks them for each row.
+Made once for a table; ``schemas.log_records`` walks them for each row.
 """
 
 from __future__ import annotations
@@ -10,17 +10,55 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from schemas.avro_names import avro_name
-from schemas.avro_types import cell_name, union_branch
-from schemas.cells import Decoder, decoder
-from schemas.cql_types import CqlType, NativeType
+from schemas.avro_types import union_branch
+from schemas.cells import decoder, empty_is_value
+from schemas.cql_types import CqlType
 from schemas.errors import CellError
-from schemas.log_columns import deleted_flag
+from schemas.output import OutputOptions
+from schemas.scalar_cells import Decoder
 from schemas.table_schema import Column
 
 LogRow: TypeAlias = Sequence[bytes | None]
 """Raw cells of one log row in the order of the codec's `log_columns`; None is CQL null."""
 
 _ID_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """What cells of one log have in common.
+
+    Attributes:
+        positions: where the log's columns are in a row.
+        namespace: the Avro namespace of the table.
+        output: the forms of the values.
+    """
+
+    positions: dict[str, int]
+    namespace: str
+    output: OutputOptions
+
+    def cell(self, column: str, cql_type: CqlType) -> LogCell:
+        """Resolve one column of the log."""
+        return LogCell(
+            column=column,
+            cql_type=str(cql_type),
+            index=self.positions[column],
+            decode=decoder(cql_type, self.output, self.namespace),
+            empty_is_value=empty_is_value(cql_type),
+        )
+
+    def branch(self, cql_type: CqlType) -> str:
+        """Return the name by which a union selects the type."""
+        return union_branch(cql_type, self.namespace, self.output)
+
+    def key(self, column: Column) -> KeyCell:
+        """Resolve a primary key column."""
+        return KeyCell(
+            field=avro_name(column.name),
+            cell=self.cell(column.name, column.type),
+            branch=self.branch(column.type),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +76,29 @@ class LogCell:
         try:
             return self.decode(raw)
         except CellError as error:
-            raise error.located(self.column) from error
+            raise error.located(self.column, self.cql_type) from error
 
     def required(self, row: LogRow) -> object:
         """Return the row's cell, which may be neither null nor of the wrong form."""
         raw = row[self.index]
         if raw is None:
-            raise CellError(self.cql_type, "is null where the log must have a value", raw, column=self.column)
+            raise self.error("is null where the log must have a value", raw)
         return self.value(raw)
 
     def sixteen_bytes(self, row: LogRow) -> bytes:
         """Return the row's cell as it is, which must be 16 bytes."""
         raw = row[self.index]
         if raw is None or len(raw) != _ID_BYTES:
-            raise CellError(self.cql_type, f"must be {_ID_BYTES} bytes long", raw, column=self.column)
+            raise self.error(f"must be {_ID_BYTES} bytes long", raw)
         return raw
+
+    def is_empty(self, raw: bytes) -> bool:
+        """Whether a cell is CQL's "empty", which the column's Avro type does not have."""
+        return not raw and not self.empty_is_value
+
+    def error(self, reason: str, raw: bytes | None) -> CellError:
+        """Return the error that names this column."""
+        return CellError(self.cql_type, reason, raw, column=self.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,48 +108,3 @@ class KeyCell:
     field: str
     cell: LogCell
     branch: str
-
-
-@dataclass(frozen=True, slots=True)
-class ValueCell:
-    """A static or regular column with its deletion flag and the ready-made "set to null"."""
-
-    field: str
-    cell: LogCell
-    deleted: LogCell
-    record: str
-    branch: str
-    set_to_null: tuple[str, dict[str, object]]
-
-
-def log_cell(column: str, cql_type: CqlType, positions: dict[str, int]) -> LogCell:
-    """Resolve one column of the log."""
-    return LogCell(
-        column=column,
-        cql_type=str(cql_type),
-        index=positions[column],
-        decode=decoder(cql_type),
-        empty_is_value=isinstance(cql_type, NativeType) and cql_type.empty_is_value,
-    )
-
-
-def key_cell(column: Column, positions: dict[str, int], space: str) -> KeyCell:
-    """Resolve a primary key column; `space` is the Avro namespace."""
-    return KeyCell(
-        field=avro_name(column.name),
-        cell=log_cell(column.name, column.type, positions),
-        branch=union_branch(column.type, space),
-    )
-
-
-def value_cell(column: Column, positions: dict[str, int], space: str) -> ValueCell:
-    """Resolve a static or regular column; `space` is the Avro namespace."""
-    record = f"{space}.{cell_name(column.type)}"
-    return ValueCell(
-        field=avro_name(column.name),
-        cell=log_cell(column.name, column.type, positions),
-        deleted=log_cell(deleted_flag(column.name), NativeType("boolean"), positions),
-        record=record,
-        branch=union_branch(column.type, space),
-        set_to_null=(record, {"value": None}),
-    )

@@ -1,4 +1,4 @@
-"""Names and places of the columns of a CDC log table (spec sections 1.1 and 1.2)."""
+"""Names, types and places of the columns of a CDC log table (spec sections 1.1 and 1.2)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from schemas.cql_types import (
+    CqlType,
+    FrozenType,
+    ListType,
+    MapType,
+    NativeType,
+    SetType,
+    UdtType,
+    is_multi_cell,
+)
 from schemas.errors import TableSchemaError
 from schemas.table_schema import TableSchema
 
@@ -19,12 +29,52 @@ END_OF_BATCH: Final = "cdc$end_of_batch"
 
 META_PREFIX: Final = "cdc$"
 _META: Final = frozenset({STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION, TTL, END_OF_BATCH})
-_NEEDED_META: Final = (STREAM_ID, TIME, BATCH_SEQ_NO, TTL)
+_NEEDED_META: Final = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION, TTL)
+_LIST_KEY: Final = NativeType("timeuuid")
+_UDT_INDEX: Final = NativeType("smallint")
 
 
 def deleted_flag(column: str) -> str:
     """Return the name of the log's boolean "this column was set to null"."""
     return f"cdc$deleted_{column}"
+
+
+def deleted_elements(column: str) -> str:
+    """Return the name of the log's set of the elements that were deleted; multi-cell columns only have it."""
+    return f"cdc$deleted_elements_{column}"
+
+
+def value_type(cql_type: CqlType) -> CqlType:
+    """Return the type that the log has for a base column of this type.
+
+    A multi-cell column's elements come as one frozen value, a list's with the keys of its cells.
+    """
+    match cql_type:
+        case ListType():
+            return FrozenType(MapType(_LIST_KEY, cql_type.element))
+        case SetType() | MapType() | UdtType():
+            return FrozenType(cql_type)
+    return cql_type
+
+
+def deleted_elements_type(cql_type: CqlType) -> CqlType:
+    """Return the type of the set of deleted elements of a base column of this multi-cell type.
+
+    Raises:
+        ValueError: the type has one cell.
+    """
+    match cql_type:
+        case ListType():
+            element: CqlType = _LIST_KEY
+        case SetType():
+            element = cql_type.element
+        case MapType():
+            element = cql_type.key
+        case UdtType():
+            element = _UDT_INDEX
+        case _:
+            raise ValueError(f"a column of type {cql_type} has one cell and no deleted elements")
+    return FrozenType(SetType(element))
 
 
 def log_positions(table: TableSchema, log_columns: Sequence[str]) -> dict[str, int]:
@@ -39,6 +89,7 @@ def log_positions(table: TableSchema, log_columns: Sequence[str]) -> dict[str, i
     _refuse(table, "columns named twice", (name for name, count in Counter(log_columns).items() if count > 1))
     base = {column.name for column in table.columns if not column.is_hidden}
     flags = {deleted_flag(column.name) for column in table.values}
+    flags |= {deleted_elements(column.name) for column in table.values if is_multi_cell(column.type)}
     _refuse(table, "columns of the base table that are named like the log's own", base & (_META | flags))
     positions = {name: index for index, name in enumerate(log_columns)}
     _refuse(table, "columns missing", {*_NEEDED_META, *base, *flags} - positions.keys())

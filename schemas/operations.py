@@ -1,39 +1,87 @@
-"""What ``cdc$operation`` means (spec section 2.1), and which changes carry columns."""
+"""What ``cdc$operation`` means (spec section 2.1), and which cells a row of it may have.
+
+A row whose operation and cells contradict each other is refused: what it did would be a guess.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from schemas.avro_schema import UNKNOWN_OPERATION
+from schemas.avro_records import UNKNOWN_OPERATION
 from schemas.errors import OperationError
 
+UPDATE: Final = 1
+STATIC_UPDATE: Final = "static_update"
+RANGE_DELETE: Final = "range_delete"
+
 OPERATION_SYMBOLS: Final[dict[int, str]] = {
-    1: "update",
+    UPDATE: "update",
     2: "insert",
     3: "row_delete",
     4: "partition_delete",
-    5: "range_delete",
-    6: "range_delete",
-    7: "range_delete",
-    8: "range_delete",
+    5: RANGE_DELETE,
+    6: RANGE_DELETE,
     -3: "row_expiry",
     -4: "partition_expiry",
 }
-"""``cdc$operation`` -> symbol of ``op``; the server's set is open, any other number is "unknown"."""
+"""``cdc$operation`` -> symbol of ``op`` (an update without clustering key is a `STATIC_UPDATE`).
+
+The server's set is open: any other number is "unknown", but for images and range ends, which are no changes.
+"""
 
 IMAGES: Final = frozenset({0, 9})
 """Pre- and post-image."""
 
-WITH_COLUMNS: Final = frozenset({"insert", "update", UNKNOWN_OPERATION})
+RANGE_STARTS: Final[dict[int, bool]] = {5: True, 6: False}
+"""Start of a range -> whether the bound is inside the range."""
+
+RANGE_ENDS: Final[dict[int, bool]] = {7: True, 8: False}
+"""End of a range -> whether the bound is inside the range."""
+
+NO_CHANGES: Final = IMAGES | RANGE_ENDS.keys()
+"""Operations of rows that only belong to a change."""
+
+WITH_COLUMNS: Final = frozenset({"insert", "update", STATIC_UPDATE, UNKNOWN_OPERATION})
 """Symbols of changes whose ``columns`` is not null."""
 
+WITH_ROW: Final = frozenset({"insert", "update", "row_delete", "row_expiry"})
+"""Symbols of changes of one row, which need the whole clustering key."""
 
-def symbol_of(operation: int) -> str:
-    """Return the symbol of ``op``.
+WITHOUT_ROW: Final = frozenset({"partition_delete", "partition_expiry"})
+"""Symbols of changes of a partition, which have no clustering key."""
+
+
+def symbol_of(operation: int, clustering: Sequence[bytes | None], *, has_statics: bool) -> str:
+    """Return the symbol of ``op`` for a row.
+
+    Args:
+        operation: the row's ``cdc$operation``.
+        clustering: the row's cells of the table's clustering columns, in order.
+        has_statics: whether the table has static columns.
 
     Raises:
-        OperationError: the number of a pre- or post-image.
+        OperationError: no change (an image, the end of a range), or the clustering key does not fit the operation.
     """
     if operation in IMAGES:
         raise OperationError(f"cdc$operation {operation} is an image of a row, not a change")
-    return OPERATION_SYMBOLS.get(operation, UNKNOWN_OPERATION)
+    if operation in RANGE_ENDS:
+        raise OperationError(f"cdc$operation {operation} is the end of a range without its start")
+    symbol = OPERATION_SYMBOLS.get(operation, UNKNOWN_OPERATION)
+    given = sum(cell is not None for cell in clustering)
+    if operation == UPDATE and clustering and not given:
+        if not has_statics:
+            raise OperationError(
+                "cdc$operation 1 (update) without a clustering key, in a table that has no static columns"
+            )
+        return STATIC_UPDATE
+    if symbol in WITH_ROW and given != len(clustering):
+        raise OperationError(
+            f"cdc$operation {operation} ({symbol}) needs the whole clustering key; "
+            f"the log row has {given} of its {len(clustering)} columns"
+        )
+    if symbol in WITHOUT_ROW and given:
+        raise OperationError(f"cdc$operation {operation} ({symbol}) with a clustering key")
+    if symbol == RANGE_DELETE and not clustering:
+        raise OperationError(f"cdc$operation {operation} ({symbol}) in a table without clustering columns")
+    return symbol

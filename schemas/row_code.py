@@ -5,42 +5,65 @@ the table already settles (measured: functions for each column take 1.4 to 2 tim
 function of ``ks.t (pk int, ck int, v text, primary key (pk, ck))`` reads, shortened::
 
     def encode(row, operation, generation_ms, last_in_group):
-        c0, c1, c2, c3, c4, _, _, c7, c8, c9, _ = row     # the log's columns in their order
+        c0, c1, c2, c3, _, _, c6, c7, c8, c9 = row        # the log's columns in their order
         if c8 is None or ...: decline()
+        op, kind, number = operations[operation]
         low, middle, high = unpack_time(c1)
+        ...
+        if kind == 0 and (c7 is None): decline()          # a row needs its clustering key
         ...
         (c8,) = unpack_int_0(c8)                          # the partition key
         c8 = c8 << 1 if c8 >= 0 else ~(c8 << 1)
         c8 = whole_0[c8] if c8 < 0x4000 else ...
         key = c8
         ...
-        if not with_columns:
-            return key, join((op, key, c7, b'\x00\x00', c4, source, c0, c1, ...))
+        if kind in without_columns:                       # range, columns: null
+            return key, join((op, key, c7, b'\x00', b'\x00', b'\x00', c6, source, c0, c1, ...))
         if c9 is None:                                    # a column: untouched, set to null, or set
             c9 = b'\x00' if c3 is None else deleted[c3]
         else:
             ...
-        return key, join((op, key, c7, b'\x02', c9, b'\x00', c4, source, c0, c1, ...))
+        return key, join((op, key, c7, b'\x00', b'\x02', c9, b'\x00', c6, source, c0, c1, ...))
 
 Nothing but numbers and names made here enters the source: columns are known by their place in the
-row. What the function does not know (bad cells and CQL's "empty" values, images, times before 1970)
-it declines, see ``schemas.cell_code``.
+row. What the function does not know (bad cells and CQL's "empty" values, contradictions, images,
+range deletes, times before 1970, other shapes) it declines, see ``schemas.cell_code``.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
-from schemas.avro_schema import ENVELOPE_VERSION, OPERATIONS, UNKNOWN_OPERATION
-from schemas.cell_code import SOME, CellCode, Lines, decline, shared_helpers
-from schemas.cql_types import CqlType, NativeType
+from schemas.avro_records import ENVELOPE_VERSION, OPERATIONS, UNKNOWN_OPERATION
+from schemas.cell_code import SOME, Lines, decline, shared_helpers
+from schemas.container_code import CellCode, array_writer, udt_change_writer
+from schemas.cql_types import CqlType, NativeType, UdtType, is_multi_cell
 from schemas.log_cells import LogRow
-from schemas.log_columns import BATCH_SEQ_NO, STREAM_ID, TIME, TTL, deleted_flag
-from schemas.operations import IMAGES, OPERATION_SYMBOLS, WITH_COLUMNS
-from schemas.reference import GREGORIAN_OFFSET_TICKS100NS
+from schemas.log_columns import (
+    BATCH_SEQ_NO,
+    STREAM_ID,
+    TIME,
+    TTL,
+    deleted_elements,
+    deleted_elements_type,
+    deleted_flag,
+    value_type,
+)
+from schemas.log_records import GREGORIAN_OFFSET_TICKS100NS
+from schemas.operations import (
+    NO_CHANGES,
+    OPERATION_SYMBOLS,
+    RANGE_DELETE,
+    STATIC_UPDATE,
+    UPDATE,
+    WITH_COLUMNS,
+    WITH_ROW,
+    WITHOUT_ROW,
+)
+from schemas.output import DEFAULT_OUTPUT, OutputOptions
 from schemas.table_schema import Column, TableSchema
 from schemas.varints import long_bytes
 
@@ -56,22 +79,34 @@ _EMPTY_ARRAY: Final = b"\x00"
 _INDENT: Final = "    "
 _ID_BYTES: Final = 16
 _CACHED_GENERATIONS: Final = 8
+_NO_IMAGES: Final = {"delta": b"", "full": _NULL + _EMPTY_ARRAY + _EMPTY_ARRAY + _NULL + _EMPTY_ARRAY}
+"""Shape -> the bytes of what it has behind the fields of ``delta``, in a change without images."""
+
+_ROW_CHANGE: Final = 0
+_ROW_DELETE: Final = 1
+_PARTITION_DELETE: Final = 2
+_UNKNOWN: Final = 3
+_OPERATION_NUMBERS: Final = range(-128, 128)
 
 
-def compile_encoders(table: TableSchema, positions: dict[str, int]) -> tuple[KeyEncoder, ChangeEncoder]:
+def compile_encoders(
+    table: TableSchema, positions: dict[str, int], output: OutputOptions = DEFAULT_OUTPUT, *, keys_only: bool = False
+) -> tuple[KeyEncoder, ChangeEncoder]:
     """Return the table's two functions.
 
     Args:
         table: the base table.
         positions: where the log's columns are in a row; a row has as many cells.
+        output: the forms of the values. In a shape other than `delta` and `full` every change is declined.
+        keys_only: see `schemas.envelope.TableCodec`.
 
     Raises:
-        UnsupportedTypeError: a column's type has no Avro form yet.
+        UnsupportedTypeError: a column's type has no Avro form.
     """
-    code = _RowCode(table, positions)
+    code = _RowCode(table, positions, output, keys_only=keys_only)
     source = "\n".join((*code.key_function(), *code.change_function()))
     scope = {**shared_helpers(), **_envelope_helpers(table), **code.helpers}
-    exec(source, scope)  # noqa: S102 - every word of it is from this module and schemas.cell_code
+    exec(source, scope)  # noqa: S102 - every word of it is from here, schemas.cell_code and schemas.container_code
     return cast("KeyEncoder", scope["encode_key"]), cast("ChangeEncoder", scope["encode"])
 
 
@@ -82,15 +117,20 @@ class _RowCode:
         helpers: what the source uses by name, so far.
     """
 
-    def __init__(self, table: TableSchema, positions: dict[str, int]) -> None:
+    def __init__(
+        self, table: TableSchema, positions: dict[str, int], output: OutputOptions, *, keys_only: bool
+    ) -> None:
         self.helpers: dict[str, object] = {}
         self._positions = positions
+        self._output = output
+        self._keys_only = keys_only
         self._partition_key, self._clustering, self._values = table.partition_key, table.clustering, table.values
+        self._statics = table.statics
         self._key_cells = [self._cell(column.name) for column in self._partition_key]
         self._meta = [self._cell(name) for name in (STREAM_ID, TIME, BATCH_SEQ_NO, TTL)]
         used = {*self._key_cells, *self._meta}
-        used |= {self._cell(column.name) for column in (*self._clustering, *self._values)}
-        used |= {self._cell(deleted_flag(column.name)) for column in self._values}
+        used |= {self._cell(column.name) for column in self._clustering}
+        used |= {cell for column in self._values for cell in self._cells_of(column)}
         cells = (f"c{place}" for place in range(len(positions)))
         self._unpack_row = f"{', '.join(cell if cell in used else '_' for cell in cells)}, = row"
 
@@ -98,48 +138,88 @@ class _RowCode:
         """``encode_key(row)``: the body of the record key."""
         reading = [f"{cell} = row[{cell[1:]}]" for cell in self._key_cells]
         return _block(
-            "def encode_key(row):", [*reading, self._refuse_null(self._key_cells), *self._key_lines(), "return key"]
+            "def encode_key(row):", [*reading, _refuse_null(self._key_cells), *self._key_lines(), "return key"]
         )
 
     def change_function(self) -> Lines:
         """``encode(row, operation, generation_ms, last_in_group)``: the bodies of record key and value."""
+        head = "def encode(row, operation, generation_ms, last_in_group):"
+        if self._output.shape not in _NO_IMAGES:
+            return _block(head, ["decline()"])
         stream_id, time, batch_seq_no, ttl = self._meta
         clustering = [self._cell(column.name) for column in self._clustering]
         values = [self._cell(column.name) for column in self._values]
-        before = ["op", "key", *clustering]
-        after = [ttl, "source", stream_id, time, *_TIMESTAMP_PARTS, batch_seq_no, "last"]
+        no_range = [repr(_NULL)] if clustering else []
+        before = ["op", "key", *clustering, *no_range]
+        images = repr(_NO_IMAGES[self._output.shape])
+        after = [ttl, "source", stream_id, time, *_TIMESTAMP_PARTS, batch_seq_no, "number", "last", images]
+        without_columns = [_returned([*before, repr(_NULL + _EMPTY_ARRAY), *after])]
         body = [
             self._unpack_row,
-            self._refuse_null([stream_id, time, batch_seq_no, *self._key_cells]),
+            _refuse_null([stream_id, time, batch_seq_no, *self._key_cells]),
             f"if len({stream_id}) != {_ID_BYTES}: decline()",
-            "if operation in images: decline()",
-            "op, with_columns = operations.get(operation, unknown)",
+            "op, kind, number = operations[operation]",
             "source = source_of(generation_ms)",
             "last = b'\\x01' if last_in_group is True else b'\\x00' if last_in_group is False else decline()",
             *_timestamp_lines(time),
             *self._code(batch_seq_no, NativeType("int"), unions=0),
+            *self._check_lines(clustering),
             *self._nullable(ttl, NativeType("bigint")),
             *self._key_lines(),
         ]
         for column, cell in zip(self._clustering, clustering, strict=True):
             body += self._nullable(cell, column.type)
-        body += _block("if not with_columns:", [_returned([*before, repr(_NULL + _EMPTY_ARRAY), *after])])
+        body += _block(f"if kind == {_ROW_DELETE} or kind == {_PARTITION_DELETE}:", without_columns)
+        if self._keys_only:
+            body += _block(f"if {self._all_null(self._values)}:", without_columns)
         for column in self._values:
             body += self._value(column)
         body.append(_returned([*before, repr(SOME), *values, repr(_EMPTY_ARRAY), *after]))
-        return _block("def encode(row, operation, generation_ms, last_in_group):", body)
+        return _block(head, body)
 
     def _cell(self, column: str) -> str:
         return f"c{self._positions[column]}"
 
+    def _cells_of(self, column: Column) -> list[str]:
+        """The cells of a static or regular column: value, flag, and deleted elements if it has them."""
+        names = [column.name, deleted_flag(column.name)]
+        if is_multi_cell(column.type):
+            names.append(deleted_elements(column.name))
+        return [self._cell(name) for name in names]
+
+    def _all_null(self, columns: Sequence[Column]) -> str:
+        """An expression: no cell of the columns is set (a flag that is false counts as set: the server has none)."""
+        cells = [cell for column in columns for cell in self._cells_of(column)]
+        return " and ".join(f"{cell} is None" for cell in cells) or "True"
+
+    def _check_lines(self, clustering: Lines) -> Lines:
+        """Decline rows whose cells do not fit their operation (`schemas.operations.symbol_of` says how)."""
+        row_kinds = f"kind == {_ROW_CHANGE} or kind == {_ROW_DELETE}"
+        lines: Lines = []
+        if clustering:
+            incomplete = " or ".join(f"{cell} is None" for cell in clustering)
+            no_key = " and ".join(f"{cell} is None" for cell in clustering)
+            given = [f"if not ({no_key}): decline()"]
+            static: Lines = ["decline()"]
+            if self._statics:
+                regulars = [column for column in self._values if column not in self._statics]
+                static = [
+                    f"if operation != {UPDATE} or not ({no_key} and {self._all_null(regulars)}): decline()",
+                    "op = static_update",
+                ]
+                row = _block(f"elif not ({self._all_null(self._statics)}):", ["decline()"])
+            else:
+                row = []
+            lines += _block(f"if {row_kinds}:", [*_block(f"if {incomplete}:", static), *row])
+            lines += _block(f"elif kind == {_PARTITION_DELETE}:", given)
+        nothing = f"if not ({self._all_null(self._values)}): decline()"
+        return [*lines, *_block(f"if kind == {_ROW_DELETE} or kind == {_PARTITION_DELETE}:", [nothing])]
+
     def _code(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
-        code = CellCode(cell, unions)
+        code = CellCode(cell, unions, self._output)
         lines = code.of(cql_type)
         self.helpers.update(code.helpers)
         return lines
-
-    def _refuse_null(self, cells: Lines) -> str:
-        return f"if {' or '.join(f'{cell} is None' for cell in cells)}: decline()"
 
     def _key_lines(self) -> Lines:
         lines: Lines = []
@@ -155,12 +235,39 @@ class _RowCode:
         ]
 
     def _value(self, column: Column) -> Lines:
-        """A static or regular column: untouched, set to null, or set."""
-        cell, flag = self._cell(column.name), self._cell(deleted_flag(column.name))
+        """A static or regular column."""
+        if is_multi_cell(column.type):
+            return self._multi_cell(column)
+        cell, flag = self._cells_of(column)
         return [
             *_block(f"if {cell} is None:", [f"{cell} = {_NULL!r} if {flag} is None else deleted[{flag}]"]),
-            *_block("else:", self._code(cell, column.type, unions=2)),
+            *_block("else:", [f"if {flag} is not None: decline()", *self._code(cell, column.type, unions=2)]),
         ]
+
+    def _multi_cell(self, column: Column) -> Lines:
+        """A column of many cells: untouched, or cleared, added to and removed from in any combination."""
+        cell, flag, removed = self._cells_of(column)
+        untouched = f"if {cell} is None and {removed} is None and not is_set[{flag}]:"
+        if isinstance(column.type, UdtType):
+            write = self._helper(f"change_{cell}", udt_change_writer(column.type, self._output))
+            change = f"{SOME!r} + cleared[{flag}] + {write}({cell}, {removed})"
+        else:
+            add = self._helper(f"added_{cell}", array_writer(value_type(column.type), self._output))
+            remove = self._helper(f"removed_{cell}", array_writer(deleted_elements_type(column.type), self._output))
+            change = f"{SOME!r} + cleared[{flag}] + {_array(add, cell)} + {_array(remove, removed)}"
+        return [*_block(untouched, [f"{cell} = {_NULL!r}"]), *_block("else:", [f"{cell} = {change}"])]
+
+    def _helper(self, name: str, helper: object) -> str:
+        self.helpers[name] = helper
+        return name
+
+
+def _array(writer: str, cell: str) -> str:
+    return f"({_EMPTY_ARRAY!r} if {cell} is None else {writer}({cell}))"
+
+
+def _refuse_null(cells: Lines) -> str:
+    return f"if {' or '.join(f'{cell} is None' for cell in cells)}: decline()"
 
 
 _TIMESTAMP_PARTS: Final = (
@@ -194,19 +301,32 @@ def _returned(parts: list[str]) -> str:
 
 def _envelope_helpers(table: TableSchema) -> dict[str, object]:
     """Return what the change function uses besides the code of cells."""
+    flags: dict[bytes | None, bool] = {None: False, **{bytes((flag,)): flag != 0 for flag in range(256)}}
     return {
-        "deleted": {bytes((flag,)): _SET_TO_NULL if flag else _NULL for flag in range(256)},
-        "images": IMAGES,
-        "operations": {number: _operation(symbol) for number, symbol in OPERATION_SYMBOLS.items()},
+        "cleared": {raw: bytes((flag,)) for raw, flag in flags.items()},
+        "deleted": {raw: _SET_TO_NULL if flag else _NULL for raw, flag in flags.items()},
+        "is_set": flags,
+        "operations": _operations(),
         "source_of": _source_writer(table),
-        "unknown": _operation(UNKNOWN_OPERATION),
+        "static_update": long_bytes(OPERATIONS.index(STATIC_UPDATE)),
         "unpack_time": struct.Struct(">IHH8x").unpack,
     }
 
 
-def _operation(symbol: str) -> tuple[bytes, bool]:
-    """Return the encoding of ``op``, and whether such a change carries columns."""
-    return long_bytes(OPERATIONS.index(symbol)), symbol in WITH_COLUMNS
+def _operations() -> dict[int, tuple[bytes, int, bytes]]:
+    """Return number -> encoding of ``op``, which cells go with it, encoding of the number; only what is known here."""
+    known = {}
+    for number in _OPERATION_NUMBERS:
+        symbol = OPERATION_SYMBOLS.get(number, UNKNOWN_OPERATION)
+        if number in NO_CHANGES or symbol == RANGE_DELETE:
+            continue
+        kind = _UNKNOWN
+        if symbol in WITH_ROW:
+            kind = _ROW_CHANGE if symbol in WITH_COLUMNS else _ROW_DELETE
+        elif symbol in WITHOUT_ROW:
+            kind = _PARTITION_DELETE
+        known[number] = (long_bytes(OPERATIONS.index(symbol)), kind, long_bytes(number))
+    return known
 
 
 def _source_writer(table: TableSchema) -> Callable[[int], bytes]:

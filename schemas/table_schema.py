@@ -4,22 +4,24 @@ Knows columns, their kinds and types; must not know where the description came f
 Avro. The JSON form is persisted; version 1 looks like::
 
     {"columns":[{"kind":"partition_key","name":"pk","position":0,"type":"int"},
-                {"kind":"regular","name":"v","position":-1,"type":"text"}],
-     "keyspace":"ks","name":"t","v":1}
+                {"descending":true,"kind":"clustering","name":"ck","position":0,"type":"int"},
+                {"kind":"regular","name":"v","position":-1,"type":"frozen<address>"}],
+     "keyspace":"ks","name":"t","types":{"address":[["street","text"],["zip","int"]]},"v":1}
 
-(on one line, keys sorted).
+(on one line, keys sorted; ``descending`` only where it is true).
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Final
 
-from schemas.cql_types import CqlType, NativeType, parse
+from schemas.cql_types import CqlType, NativeType, UdtType, parse, resolve, user_types
 from schemas.errors import TableSchemaError, TypeTextError
 
 LOG_TABLE_SUFFIX: Final = "_scylla_cdc_log"
@@ -46,16 +48,18 @@ class Column:
     """One column of a base table.
 
     `position` counts from 0 within the partition key and within the clustering key, and is
-    -1 for static and regular columns, as in ``system_schema.columns``.
+    -1 for static and regular columns, as in ``system_schema.columns``; `descending` is the order
+    of a clustering column.
 
     Raises:
-        TableSchemaError: empty name, or a position that does not fit the kind.
+        TableSchemaError: empty name, or a position or an order that does not fit the kind.
     """
 
     name: str
     type: CqlType
     kind: ColumnKind
     position: int = -1
+    descending: bool = False
 
     def __post_init__(self) -> None:
         """Check the name and the position."""
@@ -66,6 +70,8 @@ class Column:
             raise TableSchemaError(
                 f"column {self.name!r}: position of a {self.kind.value} column must be {wanted}, not {self.position}"
             )
+        if self.descending and self.kind is not ColumnKind.CLUSTERING:
+            raise TableSchemaError(f"column {self.name!r}: only a clustering column is descending")
 
     @property
     def is_hidden(self) -> bool:
@@ -85,8 +91,9 @@ class TableSchema:
     columns by name bytes.
 
     Raises:
-        TableSchemaError: no partition key, gaps in key positions, doubled names, or static
-            columns without clustering columns; the message names the table.
+        TableSchemaError: no partition key, gaps in key positions, doubled names, static columns
+            without clustering columns, or a user-defined type in two versions; the message names
+            the table.
     """
 
     keyspace: str
@@ -109,6 +116,14 @@ class TableSchema:
                 raise self._error(f"positions of the {kind.value} columns are {positions}, not 0, 1, 2, ...")
         if self.statics and not self.clustering:
             raise self._error(f"static column {self.statics[0].name!r} in a table without clustering columns")
+        known: dict[str, UdtType] = {}
+        for udt in self._user_types():
+            if known.setdefault(udt.name, udt) != udt:
+                raise self._error(f"the user-defined type {udt.name!r} has different fields in different columns")
+
+    def _user_types(self) -> Iterator[UdtType]:
+        for column in self.columns:
+            yield from user_types(column.type)
 
     def _error(self, reason: str) -> TableSchemaError:
         return TableSchemaError(f"table {self.keyspace}.{self.name}: {reason}")
@@ -155,10 +170,23 @@ class TableSchema:
     def to_json(self) -> str:
         """Return the canonical JSON text (format version 1): equal tables give equal text."""
         columns = [
-            {"name": column.name, "type": str(column.type), "kind": column.kind.value, "position": column.position}
+            {
+                "name": column.name,
+                "type": str(column.type),
+                "kind": column.kind.value,
+                "position": column.position,
+                **({"descending": True} if column.descending else {}),
+            }
             for column in self.columns
         ]
-        form = {"v": _FORMAT_VERSION, "keyspace": self.keyspace, "name": self.name, "columns": columns}
+        types = {udt.name: [(name, str(one)) for name, one in udt.fields] for udt in self._user_types() if udt.fields}
+        form = {
+            "v": _FORMAT_VERSION,
+            "keyspace": self.keyspace,
+            "name": self.name,
+            "columns": columns,
+            "types": types,
+        }
         return json.dumps(form, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -172,10 +200,23 @@ class TableSchema:
             form = json.loads(text)
             if form["v"] != _FORMAT_VERSION:
                 raise TableSchemaError(f"table schema of version {form['v']!r}, this code reads {_FORMAT_VERSION}")
+            types = {name: [(field, parse(text)) for field, text in fields] for name, fields in form["types"].items()}
             columns = tuple(
-                Column(column["name"], parse(column["type"]), ColumnKind(column["kind"]), column["position"])
+                Column(
+                    column["name"],
+                    _with_fields(parse(column["type"]), types),
+                    ColumnKind(column["kind"]),
+                    column["position"],
+                    column.get("descending", False),
+                )
                 for column in form["columns"]
             )
             return cls(form["keyspace"], form["name"], columns)
         except (KeyError, TypeError, ValueError, AttributeError, TypeTextError) as error:
             raise TableSchemaError(f"not a table schema: {error!r} in {text[:200]!r}") from error
+
+
+def _with_fields(cql_type: CqlType, types: Mapping[str, Sequence[tuple[str, CqlType]]]) -> CqlType:
+    """Return the type resolved, unless the table was described without the fields of its types."""
+    known = all(udt.name in types for udt in user_types(cql_type))
+    return resolve(cql_type, types) if known else cql_type

@@ -58,12 +58,17 @@ class TypeVisitor(Generic[T]):
         raise UnsupportedTypeError(str(cql_type))
 
     def frozen(self, cql_type: FrozenType) -> T:
-        """Handle a frozen type."""
-        raise UnsupportedTypeError(str(cql_type))
+        """Handle a frozen type: as what is inside, whose serialized value is the same."""
+        return visit(cql_type.inner, self)
 
 
 def visit(cql_type: CqlType, visitor: TypeVisitor[T]) -> T:
-    """Call the method of `visitor` that fits the root of `cql_type`; it descends by itself."""
+    """Call the method of `visitor` that fits the root of `cql_type`; it descends by itself.
+
+    Raises:
+        UnsupportedTypeError: the visitor does not handle the kind, or it is a user-defined type
+            whose fields were not looked up (`schemas.cql_types.resolve`).
+    """
     match cql_type:
         case NativeType():
             return visitor.native(cql_type)
@@ -78,6 +83,8 @@ def visit(cql_type: CqlType, visitor: TypeVisitor[T]) -> T:
         case VectorType():
             return visitor.vector(cql_type)
         case UdtType():
+            if not cql_type.fields:
+                raise UnsupportedTypeError(f"{cql_type} (its fields are not known)")
             return visitor.udt(cql_type)
         case FrozenType():
             return visitor.frozen(cql_type)

@@ -17,15 +17,17 @@ from bridge.model.cursors import Window
 from bridge.model.streams import StreamId, StreamSet, Token, TokenRange
 from bridge.model.times import UnixMillis
 from bridge.table_watch import CdcOptions, TableState
-from schemas.cql_types import CqlType, parse
+from schemas.cql_types import CqlType, parse, resolve, user_types
 from schemas.errors import SchemaError
 from schemas.table_schema import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
 
 _GENERATIONS: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
 _STREAMS: Final = "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
 _COLUMNS: Final = (
-    "SELECT column_name, kind, position, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
+    "SELECT column_name, kind, position, type, clustering_order FROM system_schema.columns "
+    "WHERE keyspace_name = ? AND table_name = ?"
 )
+_TYPES: Final = "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ?"
 _TABLE: Final = "SELECT id, extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _TABLETS: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 _KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"
@@ -51,26 +53,38 @@ class ChangeLog:
 
         Raises:
             StartupError: there is no such keyspace or table.
+            TypeTextError: a column's type is not known, or was altered just now.
         """
         rows = self.session.rows(_COLUMNS, (keyspace, table))
         if not rows:
             if not self.session.rows(_KEYSPACE, (keyspace,)):
                 raise StartupError(f"table {keyspace}.{table}: there is no keyspace {keyspace!r} at {self._address}")
             raise StartupError(f"table {keyspace}.{table}: there is no such table at {self._address}")
-        return TableSchema(
-            keyspace,
-            table,
-            tuple(
-                Column(row["column_name"], parse(row["type"]), ColumnKind(row["kind"]), row["position"]) for row in rows
-            ),
+        types = [parse(row["type"]) for row in rows]
+        if any(True for one in types for _ in user_types(one)):
+            definitions = self._user_types(keyspace)
+            types = [resolve(one, definitions) for one in types]
+        columns = (
+            Column(row["column_name"], one, ColumnKind(row["kind"]), row["position"], row["clustering_order"] == "desc")
+            for row, one in zip(rows, types, strict=True)
         )
+        return TableSchema(keyspace, table, tuple(columns))
+
+    def _user_types(self, keyspace: str) -> dict[str, list[tuple[str, CqlType]]]:
+        """Fields of the keyspace's user-defined types, by name."""
+        return {
+            row["type_name"]: list(zip(row["field_names"], map(parse, row["field_types"]), strict=True))
+            for row in self.session.rows(_TYPES, (keyspace,))
+        }
 
     def described(self, keyspace: str, table: str) -> TableSchema | None:
         """The base table as `system_schema` describes it now; None when it or its log does not exist."""
         if not self.session.rows(_TABLE, (keyspace, table + LOG_TABLE_SUFFIX)):
             return None
-        # A table of which there are no columns is one that was dropped just now.
-        return self.table_schema(keyspace, table) if self.session.rows(_TABLE, (keyspace, table)) else None
+        try:
+            return self.table_schema(keyspace, table)
+        except StartupError:
+            return None
 
     def table_state(self, keyspace: str, table: str) -> TableState:
         """What may change about a captured table while it is read; costs two or three small queries."""

@@ -19,12 +19,12 @@ from bridge.encoding import POSITION_BYTES, POSITION_HEADER
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
 from schemas.avro_names import avro_name
-from schemas.avro_schema import ENVELOPE_VERSION
+from schemas.avro_records import ENVELOPE_VERSION
 from schemas.cells import decoder
 from schemas.codec import Reader, compile_reader
 from schemas.cql_types import NativeType
-from schemas.envelope import OPERATION_SYMBOLS
 from schemas.errors import DecodeError, FramingError
+from schemas.operations import WITH_COLUMNS, symbol_of
 from schemas.registry import Registry
 from schemas.table_schema import Column, TableSchema
 from schemas.wire_format import unframe
@@ -214,6 +214,7 @@ class _TableReader:
         self._partition_key = _named(table.partition_key)
         self._clustering = _named(table.clustering)
         self._values = _named(table.values)
+        self._has_statics = bool(table.statics)
 
     def key_of(self, change: ExpectedChange) -> dict[str, object]:
         cells = zip(self._partition_key, change.partition_key, strict=True)
@@ -222,9 +223,9 @@ class _TableReader:
     def value_of(self, change: ExpectedChange) -> dict[str, object]:
         clustering = list(zip(self._clustering, change.clustering, strict=True))
         empty = [column.name for (_name, column), cell in clustering if _is_empty(column, cell)]
-        symbol = OPERATION_SYMBOLS[change.operation]
+        symbol = symbol_of(change.operation, change.clustering, has_statics=self._has_statics)
         columns: dict[str, object] | None = None
-        if symbol in ("insert", "update"):
+        if symbol in WITH_COLUMNS:
             columns = {}
             for name, column in self._values:
                 touched = column.name in change.columns
@@ -234,6 +235,7 @@ class _TableReader:
         return {
             "op": symbol,
             "key": self.key_of(change) | {name: _value(column, cell) for (name, column), cell in clustering},
+            **({"range": None} if clustering else {}),
             "columns": columns,
             "empty_columns": empty,
             "ttl": change.ttl_s,
@@ -246,6 +248,7 @@ class _TableReader:
                 "time": change.time,
                 "timestamp_us": change.timestamp_us,
                 "batch_seq_no": change.batch_seq_no,
+                "operation": change.operation,
                 "last_in_group": change.last_in_group,
             },
         }

@@ -13,9 +13,10 @@ from bridge.consume import ChangePrinter, Wanted, records
 from bridge.errors import RetriableError
 from schemas.envelope import TableCodec
 from schemas.errors import RegistryError
+from schemas.output import OutputOptions
 from schemas.table_schema import TableSchema
 from schemas.wire_format import frame
-from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, row, table
+from tests.unit.schemas.example_tables import STREAM, TIME, counted, log_columns, row, sized, table
 from tests.unit.schemas.recorded_cells import RECORDED
 
 ORDERS = table(
@@ -72,9 +73,7 @@ class TestLine:
         far = {"seen": ((1 << 63) - 1).to_bytes(8, "big"), "day": bytes(4)}
         assert " day=-2147483648 days seen=9223372036854775807 ms @" in _line({**KEY, **far})
 
-    @pytest.mark.parametrize(
-        ("operation", "name"), [(2, "insert"), (3, "row_delete"), (5, "range_delete"), (99, "unknown")]
-    )
+    @pytest.mark.parametrize(("operation", "name"), [(2, "insert"), (3, "row_delete"), (99, "unknown")])
     def test_operations(self, operation: int, name: str) -> None:
         """Each operation has its name."""
         assert f" shop.orders {name} pk=7 " in _line(KEY, operation)
@@ -86,6 +85,106 @@ class TestLine:
     def test_empty(self) -> None:
         """CQL's zero-length value is told apart from null."""
         assert "| day=empty @" in _line({**KEY, "day": b""})
+
+    def test_collections(self) -> None:
+        """What was cleared, added and removed is told apart, and nested values are shown as in CQL."""
+        uuid = bytes.fromhex("50554d6e29bb11e5b345feff819cdc9f")
+        cells = {
+            "s": counted(b"x"),
+            "cdc$deleted_s": TRUE,
+            "cdc$deleted_elements_m": counted(b"k"),
+            "l": counted(uuid, bytes(8), of=2),
+            "u": sized(None, bytes(4)),
+            "cdc$deleted_elements_u": counted(bytes(2)),
+            "f": counted(b"a", sized(bytes(4), None), of=2),
+        }
+        assert _rich_line(cells) == (
+            "static_update pk=7 | f={'a': {field_0=0, field_1=null}} "
+            "l=+[{key=50554d6e-29bb-11e5-b345-feff819cdc9f, value=1970-01-01T00:00:00.000Z}] "
+            "m=-['k'] s=cleared+['x'] u={'a b'=null, n=0}"
+        )
+        assert json.loads(_rich_line(cells, as_json=True))["columns"] == {
+            "s": {"cleared": True, "added": ["x"], "removed": []},
+            "m": {"cleared": False, "added": [], "removed": ["k"]},
+            "l": {
+                "cleared": False,
+                "added": [{"key": "50554d6e-29bb-11e5-b345-feff819cdc9f", "value": "1970-01-01T00:00:00.000Z"}],
+                "removed": [],
+            },
+            "u": {"cleared": False, "fields": {"a b": None, "n": 0}},
+            "f": [{"key": "a", "value": {"field_0": 0, "field_1": None}}],
+        }
+
+    @pytest.mark.parametrize(
+        ("start", "end", "operations", "text"),
+        [
+            ({}, {}, (5, 7), "(..)"),
+            ({"ck": b"a"}, {"ck": b"b"}, (5, 8), "[ck='a' .. ck='b')"),
+            ({"ck": b"a"}, {"ck": b"b", "c2": bytes(4)}, (6, 7), "(ck='a' .. ck='b',c2=0]"),
+            ({"ck": b"a", "c2": b""}, {}, (5, 7), "[ck='a',c2=empty ..)"),
+        ],
+    )
+    def test_range(
+        self,
+        start: dict[str, bytes | None],
+        end: dict[str, bytes | None],
+        operations: tuple[int, int],
+        text: str,
+    ) -> None:
+        """A range delete shows its bounds, prefixes and open sides included."""
+        last = row(RICH, {"pk": KEY["pk"], **end, "cdc$operation": bytes((operations[1],))})
+        assert _rich_line(start, operations[0], range_end=last) == f"range_delete pk=7 {text}"
+        found = json.loads(_rich_line(start, operations[0], range_end=last, as_json=True))["range"]
+        assert (found["start"] is None, found["end"] is None) == (not start, not end)
+
+    def test_images(self) -> None:
+        """Images are in the document of a change that has them."""
+        key = {"pk": KEY["pk"], "ck": b"x", "c2": bytes(4)}
+        before = row(RICH, {**key, "r": bytes(4), "cdc$operation": bytes(1)})
+        output = OutputOptions(shape="full", decimals="string", timestamps="timestamp-millis")
+        document = json.loads(_rich_line(key, 3, before=before, output=output, as_json=True))
+        assert document["before"] == {"f": None, "l": None, "m": None, "r": 0, "s": None, "u": None}
+        assert "after" not in document
+
+
+RICH = table(
+    {"pk": "int"},
+    {"ck": "text", "c2": "int"},
+    {"r": "int"},
+    {
+        "s": "set<text>",
+        "m": "map<text, int>",
+        "l": "list<timestamp>",
+        "u": "u",
+        "f": "frozen<map<text, frozen<tuple<int, int>>>>",
+    },
+    keyspace="shop",
+    name="orders",
+    types={"u": {"a b": "text", "n": "int"}},
+)
+
+
+def _rich_line(
+    cells: Mapping[str, bytes | None],
+    operation: int = 1,
+    *,
+    output: OutputOptions = OutputOptions(),  # noqa: B008
+    as_json: bool = False,
+    range_end: tuple[bytes | None, ...] | None = None,
+    before: tuple[bytes | None, ...] | None = None,
+) -> str:
+    """The middle of a line, or a document."""
+    codec = TableCodec(RICH, log_columns(RICH), output)
+    _, body = codec.encode(
+        row(RICH, {"pk": KEY["pk"], **cells}),
+        operation=operation,
+        generation_ms=1_700_000_000_000,
+        last_in_group=True,
+        range_end=range_end,
+        before=before,
+    )
+    text = ChangePrinter(lambda _: codec.value_avro_schema, as_json=as_json).line(_record(frame(9, body)))
+    return text if as_json else text.split("shop.orders ")[1].split(" @ ")[0]
 
 
 class TestJson:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.cql_types import parse
+from collections.abc import Collection, Mapping
+
+from schemas.cql_types import is_multi_cell, parse, resolve
 from schemas.table_schema import Column, ColumnKind, TableSchema
 
 NATIVE = [
@@ -25,10 +27,19 @@ def table(
     *,
     keyspace: str = "ks",
     name: str = "t",
+    types: Mapping[str, dict[str, str]] | None = None,
+    descending: Collection[str] = (),
 ) -> TableSchema:
-    """Make a table from column name -> type text."""
+    """Make a table from column name -> type text; `types` are the user-defined ones, field -> type text."""
+    known = {udt: [(field, parse(text)) for field, text in fields.items()] for udt, fields in (types or {}).items()}
     columns = [
-        Column(column, parse(text), kind, position if kind in KEYS else -1)
+        Column(
+            column,
+            resolve(parse(text), known) if types else parse(text),
+            kind,
+            position if kind in KEYS else -1,
+            column in descending,
+        )
         for kind, group in (
             (ColumnKind.PARTITION_KEY, partition),
             (ColumnKind.CLUSTERING, clustering or {}),
@@ -47,6 +58,7 @@ def log_columns(of: TableSchema) -> list[str]:
     """The columns of the table's log, in the server's order for everything after the keys."""
     regular = [column.name for column in of.columns if not column.is_hidden]
     regular += [f"cdc$deleted_{column.name}" for column in of.values]
+    regular += [f"cdc$deleted_elements_{column.name}" for column in of.values if is_multi_cell(column.type)]
     return META[:3] + sorted(regular + META[3:], key=str.encode)
 
 
@@ -66,4 +78,41 @@ def wide_table() -> TableSchema:
         {"s": "decimal"},
         keyspace="my ks",
         name="Wide",
+    )
+
+
+def counted(*parts: bytes, of: int = 1) -> bytes:
+    """A collection's cell: its elements, or the keys and values of its entries (then `of` is 2)."""
+    return (len(parts) // of).to_bytes(4, "big") + sized(*parts)
+
+
+def sized(*parts: bytes | None) -> bytes:
+    """A tuple's cell: each part behind its length, null ones without."""
+    return b"".join(b"\xff" * 4 if part is None else len(part).to_bytes(4, "big") + part for part in parts)
+
+
+ADDRESS = {"street": "text", "zip": "int", "tags": "frozen<set<text>>"}
+
+
+def rich_table() -> TableSchema:
+    """A table with every kind of column, awkward names among them."""
+    return table(
+        {"pk": "int"},
+        {"ck": "int", "when": "frozen<tuple<int, text>>"},
+        {
+            "atomic": "text",
+            "frozen list": "frozen<list<decimal>>",
+            "l": "list<duration>",
+            "m": "map<text, frozen<list<int>>>",
+            "nested": "frozen<map<uuid, frozen<tuple<int, frozen<address>, frozen<set<inet>>>>>>",
+            "s": "set<text>",
+            "u": "address",
+            "uf": 'frozen<"Odd Type">',
+            "vec": "vector<float, 3>",
+            "vec2": "vector<text, 2>",
+        },
+        {"st": "set<int>", "sv": "timestamp"},
+        name="rich",
+        types={"address": ADDRESS, "Odd Type": {"a b": "frozen<address>", "n": "varint"}},
+        descending=["when"],
     )

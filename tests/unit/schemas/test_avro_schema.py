@@ -10,18 +10,26 @@ from schemas.avro_schema import key_schema, schema_text, value_schema
 from schemas.codec import compile_reader
 from schemas.envelope import TableCodec
 from schemas.errors import UnsupportedTypeError
+from schemas.output import OutputOptions
 from schemas.table_schema import TableSchema
-from tests.unit.schemas.example_tables import NATIVE, log_columns, row, table, wide_table
+from tests.unit.schemas.example_tables import NATIVE, counted, log_columns, rich_table, row, sized, table, wide_table
 
+SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "text", "l": "list<int>"}, {"s": "int"}, descending=["ck"])
 GOLDEN = Path(__file__).parent / "golden"
 ONE = b"\x00\x00\x00\x01"
 
 
 @pytest.mark.parametrize(
-    ("file", "schema"), [("wide-key.avsc", key_schema(wide_table())), ("wide-value.avsc", value_schema(wide_table()))]
+    ("file", "schema"),
+    [
+        ("wide-key.avsc", key_schema(wide_table())),
+        ("wide-value.avsc", value_schema(wide_table())),
+        ("rich-value.avsc", value_schema(rich_table())),
+        ("small-value-full.avsc", value_schema(SMALL, OutputOptions(shape="full"))),
+    ],
 )
 def test_golden(file: str, schema: dict[str, object]) -> None:
-    """The schemas of a wide table are the reviewed ones, to the letter of their canonical text."""
+    """The schemas of a few tables are the reviewed ones, to the letter of their canonical text."""
     golden = json.loads((GOLDEN / file).read_text(encoding="utf-8"))
     assert schema_text(schema) == schema_text(golden)
 
@@ -84,6 +92,25 @@ def test_added_column() -> None:
         "n": None,
         "z": {"value": "x"},
     }
+
+
+def test_altered_type() -> None:
+    """After ALTER TYPE ADD, old records read with the new schema: in keys, values and deltas, the field null."""
+    columns = {"v": "u", "f": "frozen<u>", "l": "list<frozen<u>>"}
+    old, new = (
+        table({"pk": "frozen<u>"}, {"ck": "frozen<u>"}, columns, types={"u": fields})
+        for fields in ({"a": "int"}, {"a": "int", "b": "frozen<set<text>>"})
+    )
+    one = sized(ONE)
+    cells = row(old, {"pk": one, "ck": one, "v": one, "f": one, "l": counted(bytes(16), one, of=2)})
+    key, body = codec_of(old).encode(cells, operation=2, generation_ms=0, last_in_group=True)
+    seen = {"a": 1, "b": None}
+    assert compile_reader(key_schema(old), key_schema(new))(key) == {"pk": seen}
+    value = compile_reader(value_schema(old), value_schema(new))(body)
+    assert value["key"] == {"pk": seen, "ck": seen}
+    assert value["columns"]["v"] == {"cleared": False, "fields": {"a": {"value": 1}, "b": None}}  # type: ignore[index]
+    assert value["columns"]["f"] == {"value": seen}  # type: ignore[index]
+    assert [added["value"] for added in value["columns"]["l"]["added"]] == [seen]  # type: ignore[index]
 
 
 def test_dropped_column() -> None:

@@ -135,7 +135,7 @@ def test_decimal_parts(unscaled: int, scale: int) -> None:
     assert decode("varint", value) == {"scale": 0, "value": value}
 
 
-@pytest.mark.parametrize("cql_type", ["list<int>", "frozen<list<int>>", "udt", "vector<float, 3>", "empty"])
+@pytest.mark.parametrize("cql_type", ["frozen<list<empty>>", "frozen<udt>", "udt", "tuple<int, empty>", "empty"])
 def test_unsupported(cql_type: str) -> None:
     """A type without an Avro form has no decoder."""
     with pytest.raises(UnsupportedTypeError):

@@ -13,7 +13,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from schemas.envelope import TableCodec
 from schemas.wire_format import frame
-from tests.unit.schemas.example_tables import log_columns, row, table
+from tests.unit.schemas.example_tables import counted, log_columns, rich_table, row, sized, table
 from tests.unit.schemas.recorded_cells import RECORDED
 
 
@@ -52,3 +52,34 @@ def test_avro_deserializer(client: SchemaRegistryClient, cql_type: str, raw: str
         assert all(math.isnan(one) for one in found)
     else:
         assert [plain(one) for one in found] == [expected] * 4
+
+
+def test_rich_table(client: SchemaRegistryClient) -> None:
+    """AvroDeserializer reads collections, tuples, vectors and user-defined types, nested ones too."""
+    example = rich_table()
+    codec = TableCodec(example, log_columns(example))
+    one, uuid16 = b"\x00\x00\x00\x01", bytes(15) + b"\x01"
+    address = sized(b"street", None, counted(b"tag"))
+    cells = {
+        "pk": one,
+        "ck": one,
+        "when": sized(one, b"x"),
+        "m": counted(b"k", counted(one), of=2),
+        "l": counted(uuid16, b"\x01\x03\x05", of=2),
+        "nested": counted(uuid16, sized(one, address, counted(b"\x7f\x00\x00\x01")), of=2),
+        "u": sized(None, one, None),
+        "uf": sized(address, b"\x05"),
+        "vec": bytes(12),
+    }
+    body = codec.encode_value(row(example, cells), operation=2, generation_ms=1, last_in_group=True)
+    value = read(client, codec.value_avro_schema, MessageField.VALUE, body)
+    seen = {"street": "street", "zip": None, "tags": ["tag"]}
+    columns = value["columns"]
+    assert value["key"]["when"] == {"field_0": 1, "field_1": "x"}
+    assert columns["m"]["added"] == [{"key": "k", "value": [1]}]
+    assert columns["l"]["added"][0]["value"] == {"months": -1, "days": -2, "nanoseconds": -3}
+    assert columns["nested"]["value"][0]["value"] == {"field_0": 1, "field_1": seen, "field_2": ["127.0.0.1"]}
+    assert columns["u"] == {"cleared": False, "fields": {"street": None, "zip": {"value": 1}, "tags": None}}
+    assert columns["uf"] == {"value": {"a_u20_b": seen, "n": {"scale": 0, "value": b"\x05"}}}
+    assert columns["vec"] == {"value": [0.0, 0.0, 0.0]}
+    assert columns["s"] is columns["st"] is None

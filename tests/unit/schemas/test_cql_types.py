@@ -15,7 +15,11 @@ from schemas.cql_types import (
     TupleType,
     UdtType,
     VectorType,
+    is_multi_cell,
     parse,
+    resolve,
+    unfrozen,
+    user_types,
 )
 from schemas.errors import TypeTextError, UnsupportedTypeError
 from schemas.type_visitor import TypeVisitor, visit
@@ -88,6 +92,8 @@ def test_round_trip(cql_type: CqlType) -> None:
         "vector<float>",
         "vector<float, 0>",
         "vector<float, x>",
+        "vector<float, 65536>",
+        "vector<float, 99999999999999999999>",
         "tuple<>",
         "int text",
         '""',
@@ -113,9 +119,58 @@ def test_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["int", "list<int>", "set<int>", "map<int, int>", "tuple<int>", "vector<int, 2>", "udt", "frozen<udt>"]
+    "text", ["int", "list<int>", "set<int>", "map<int, int>", "tuple<int>", "vector<int, 2>", "udt"]
 )
 def test_visitor(text: str) -> None:
     """A visitor that handles nothing refuses every kind of type by its text."""
     with pytest.raises(UnsupportedTypeError, match=text):
         visit(parse(text), TypeVisitor[int]())
+    with pytest.raises(UnsupportedTypeError, match=text):
+        visit(FrozenType(parse(text)), TypeVisitor[int]())
+
+
+DEFINITIONS = {
+    "outer": [("i", parse("frozen<inner>")), ("l", parse("list<frozen<inner>>"))],
+    "inner": [("a", INT), ("B", TEXT)],
+    "self": [("s", parse("frozen<list<frozen<self>>>"))],
+    "none": [],
+}
+INNER = UdtType("inner", (("a", INT), ("B", TEXT)))
+
+
+def test_resolve() -> None:
+    """Every user-defined type in a type gets its fields, at any depth; the text stays the same."""
+    outer = UdtType("outer", (("i", FrozenType(INNER)), ("l", ListType(FrozenType(INNER)))))
+    text = "frozen<map<int, frozen<tuple<vector<frozen<outer>, 2>, set<frozen<inner>>>>>>"
+    resolved = resolve(parse(text), DEFINITIONS)
+    inside = TupleType((VectorType(FrozenType(outer), 2), SetType(FrozenType(INNER))))
+    assert resolved == FrozenType(MapType(INT, FrozenType(inside)))
+    assert str(resolved) == text
+    assert resolve(resolved, DEFINITIONS) == resolved
+    assert list(user_types(resolved)) == [INNER, INNER, outer, INNER]
+    assert outer != UdtType("outer")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("list<frozen<gone>>", "'gone' is not known"), ("self", "'self' contains itself"), ("none", "no fields")],
+)
+def test_unresolvable(text: str, reason: str) -> None:
+    """A type without a definition, or with an endless one, is refused by name."""
+    with pytest.raises(TypeTextError, match=reason):
+        resolve(parse(text), DEFINITIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "multi_cell"),
+    [
+        *((text, True) for text in ("list<int>", "set<int>", "map<int, int>", "inner")),
+        *((f"frozen<{text}>", False) for text in ("list<int>", "set<int>", "map<int, int>", "inner")),
+        *((text, False) for text in ("int", "tuple<int>", "vector<float, 3>")),
+    ],
+)
+def test_multi_cell(text: str, multi_cell: bool) -> None:
+    """Non-frozen collections and user-defined types have many cells, nothing else has."""
+    assert is_multi_cell(parse(text)) is multi_cell
+    assert not is_multi_cell(FrozenType(parse(text)))
+    assert unfrozen(FrozenType(FrozenType(parse(text)))) == unfrozen(parse(text))

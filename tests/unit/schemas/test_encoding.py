@@ -10,19 +10,68 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas.cell_code import CellCode
-from schemas.cql_types import parse
+from schemas.cell_code import DECLINED
+from schemas.container_code import CellCode
+from schemas.cql_types import (
+    CqlType,
+    ListType,
+    MapType,
+    NativeType,
+    SetType,
+    TupleType,
+    UdtType,
+    VectorType,
+    is_multi_cell,
+    parse,
+    unfrozen,
+)
 from schemas.envelope import TableCodec
 from schemas.errors import CellError, SchemaError, UnsupportedTypeError
-from schemas.log_columns import deleted_flag, log_positions
-from schemas.operations import IMAGES, OPERATION_SYMBOLS
+from schemas.log_columns import deleted_elements, deleted_elements_type, deleted_flag, log_positions, value_type
+from schemas.log_records import LogChange
+from schemas.operations import NO_CHANGES, OPERATION_SYMBOLS, WITH_ROW, WITHOUT_ROW
+from schemas.output import OutputOptions
 from schemas.reference import ReferenceEncoder
 from schemas.row_code import compile_encoders
-from schemas.table_schema import TableSchema
-from tests.unit.schemas.example_tables import NATIVE, log_columns, row, table, wide_table
+from schemas.table_schema import Column, TableSchema
+from tests.unit.schemas.example_tables import NATIVE, counted, log_columns, rich_table, row, sized, table, wide_table
 from tests.unit.schemas.recorded_cells import RECORDED
 
 TYPES = sorted(set(NATIVE) - {"counter"})
+UDTS = {
+    "flat": {"a": "int", "b c": "text", "d": "timestamp"},
+    "Deep One": {"f": "frozen<flat>", "l": "frozen<list<frozen<flat>>>", "t": "tuple<int, frozen<set<inet>>>"},
+}
+FROZEN = [
+    "frozen<list<int>>",
+    "frozen<set<text>>",
+    "frozen<map<uuid, decimal>>",
+    "frozen<list<frozen<map<int, frozen<set<boolean>>>>>>",
+    "frozen<list<duration>>",
+    "tuple<int, text>",
+    "tuple<frozen<tuple<smallint>>, frozen<list<date>>>",
+    "frozen<flat>",
+    'frozen<"Deep One">',
+    "vector<float, 3>",
+    "vector<double, 1>",
+    "vector<int, 2>",
+    "vector<smallint, 2>",
+    "vector<text, 2>",
+    "vector<frozen<set<int>>, 1>",
+]
+MULTI_CELL = [
+    "list<int>",
+    "list<text>",
+    "list<frozen<flat>>",
+    "set<text>",
+    "set<bigint>",
+    "set<frozen<tuple<int, text>>>",
+    "map<text, int>",
+    "map<int, duration>",
+    "map<timeuuid, frozen<list<text>>>",
+    "flat",
+    '"Deep One"',
+]
 GENERATION_MS = 1_700_000_000_000
 
 
@@ -82,6 +131,50 @@ GOOD: dict[str, st.SearchStrategy[bytes]] = {
 }
 """Well-formed cells of each type, the limits of the compiled code's short cuts among them."""
 
+
+def vint(size: int) -> bytes:
+    """The length of a vector's element, written from its definition for up to 2 bytes."""
+    return bytes((size,)) if size < 0x80 else (0x8000 | size).to_bytes(2, "big")
+
+
+VECTOR_WIDTHS = {"bigint", "boolean", "double", "float", "int", "timestamp", "timeuuid", "uuid"}
+
+
+def good(cql_type: CqlType) -> st.SearchStrategy[bytes]:
+    """Well-formed cells of any type."""
+    match unfrozen(cql_type):
+        case NativeType(name):
+            return GOOD[name]
+        case ListType(element) | SetType(element):
+            return st.lists(good(element), max_size=3).map(lambda parts: counted(*parts))
+        case MapType(key, value):
+            entries = st.lists(st.tuples(good(key), good(value)), max_size=2)
+            return entries.map(lambda all_of_them: counted(*(part for entry in all_of_them for part in entry), of=2))
+        case TupleType(elements):
+            return _fields(elements)
+        case UdtType(_, fields):
+            return _fields(tuple(one for _, one in fields))
+        case VectorType(element, dimension):
+            parts = st.lists(good(element), min_size=dimension, max_size=dimension)
+            if str(element) in VECTOR_WIDTHS:
+                return parts.map(b"".join)
+            return parts.map(lambda all_of_them: b"".join(vint(len(part)) + part for part in all_of_them))
+    raise AssertionError(cql_type)
+
+
+def _fields(types: tuple[CqlType, ...]) -> st.SearchStrategy[bytes]:
+    cells = st.tuples(*(st.none() | good(one) for one in types))
+    return st.builds(lambda given, count: sized(*given[:count]), cells, st.integers(0, len(types)))
+
+
+def good_removed(column: Column) -> st.SearchStrategy[bytes]:
+    """Deleted elements of a multi-cell column; of a user-defined type all fields, which fits a value of nulls only."""
+    if isinstance(column.type, UdtType):
+        indices = range(len(column.type.fields))
+        return st.just(counted(*(at.to_bytes(2, "big") for at in indices)))
+    return good(deleted_elements_type(column.type))
+
+
 NAMES = st.one_of(
     st.sampled_from(["a", "b", "row", "c0", "Größe", "x'y\n", '"""', "decline()", "op"]),
     st.text(min_size=1, max_size=5),
@@ -90,13 +183,14 @@ NAMES = st.one_of(
 
 @st.composite
 def tables(draw: st.DrawFn) -> TableSchema:
-    names = draw(st.lists(NAMES, min_size=1, max_size=12, unique=True))
-    names = [name for name in names if not name.startswith("cdc$")]
-    types = {name: draw(st.sampled_from(TYPES)) for name in names or ["pk"]}
-    columns = list(types.items())
-    partition = draw(st.integers(1, min(3, len(columns))))
-    clustering = partition + draw(st.integers(0, 3))
-    statics = clustering + (draw(st.integers(0, 2)) if columns[partition:clustering] else 0)
+    names = draw(st.lists(NAMES, min_size=1, max_size=10, unique=True))
+    names = [name for name in names if not name.startswith("cdc$")] or ["pk"]
+    partition = draw(st.integers(1, min(3, len(names))))
+    clustering = partition + draw(st.integers(0, 2))
+    statics = clustering + (draw(st.integers(0, 2)) if names[partition:clustering] else 0)
+    atomic = st.sampled_from(TYPES) | st.sampled_from(FROZEN)
+    any_type = atomic | st.sampled_from(MULTI_CELL)
+    columns = [(name, draw(atomic if at < clustering else any_type)) for at, name in enumerate(names)]
     return table(
         dict(columns[:partition]),
         dict(columns[partition:clustering]),
@@ -104,6 +198,7 @@ def tables(draw: st.DrawFn) -> TableSchema:
         dict(columns[clustering:statics]),
         keyspace=draw(NAMES),
         name=draw(NAMES),
+        types=UDTS,
     )
 
 
@@ -122,40 +217,63 @@ TICKS = st.one_of(
     st.integers(-(10**14), 10**14).map(lambda by: EPOCH_TICKS + by),
     st.sampled_from([EPOCH_TICKS + 10 * 2**power + by for power in (41, 48, 55) for by in (-1, 0)]),
 )
-OPERATIONS = st.one_of(st.sampled_from(sorted({*OPERATION_SYMBOLS, *IMAGES})), st.integers(-128, 127))
+OPERATIONS = st.one_of(st.sampled_from([1, 2]), st.integers(-5, 10), st.integers(-128, 127))
 GENERATIONS = st.one_of(st.just(GENERATION_MS), st.integers(-(2**63), 2**63 - 1))
 
 
-def good_row(of: TableSchema, ticks: st.SearchStrategy[int] = TICKS) -> st.SearchStrategy[tuple[bytes | None, ...]]:
-    """Rows as a server writes them, CQL's "empty" values apart."""
-    keys = {column.name: GOOD[str(column.type)] for column in of.partition_key}
-    others = {column.name: st.none() | GOOD[str(column.type)] for column in (*of.clustering, *of.values)}
-    flags = {deleted_flag(column.name): st.sampled_from([None, b"\x00", b"\x01"]) for column in of.values}
-    meta = {
-        "cdc$stream_id": WIDE,
-        "cdc$time": ticks.map(some_time),
-        "cdc$batch_seq_no": signed(4),
-        "cdc$ttl": st.none() | signed(8),
-    }
-    cells = st.fixed_dictionaries({**keys, **others, **flags, **meta})
-    return cells.map(lambda known: tuple(known.get(name) for name in log_columns(of)))
+@st.composite
+def good_row(
+    draw: st.DrawFn, of: TableSchema, operation: int, ticks: st.SearchStrategy[int] = TICKS
+) -> tuple[bytes | None, ...]:
+    """Rows as a server writes them for an operation, CQL's "empty" values apart."""
+    symbol = OPERATION_SYMBOLS.get(operation, "unknown")
+    static = operation == 1 and bool(of.statics) and draw(st.booleans())
+    cells: dict[str, bytes | None] = {column.name: draw(good(column.type)) for column in of.partition_key}
+    whole = symbol in WITH_ROW and not static
+    for column in of.clustering if symbol not in WITHOUT_ROW and not static else ():
+        cells[column.name] = draw(good(column.type) if whole else st.none() | good(column.type))
+    columns = of.statics if static else of.regulars if whole else of.values
+    for column in columns if symbol not in WITHOUT_ROW and "delete" not in symbol and "expiry" not in symbol else ():
+        cells.update(draw(good_change(column)))
+    cells["cdc$stream_id"] = draw(WIDE)
+    cells["cdc$time"] = draw(ticks.map(some_time))
+    cells["cdc$batch_seq_no"] = draw(signed(4))
+    cells["cdc$ttl"] = draw(st.none() | signed(8))
+    return tuple(cells.get(name) for name in log_columns(of))
+
+
+@st.composite
+def good_change(draw: st.DrawFn, column: Column) -> dict[str, bytes | None]:
+    """The cells of a static or regular column."""
+    value, flag = column.name, deleted_flag(column.name)
+    if not is_multi_cell(column.type):
+        return draw(st.sampled_from([{}, {flag: b"\x01"}]) | st.fixed_dictionaries({value: good(column.type)}))
+    removed = draw(st.none() | good_removed(column))
+    flags = {flag: draw(st.sampled_from([None, b"\x01"])), deleted_elements(column.name): removed}
+    if removed is not None and isinstance(column.type, UdtType):
+        return {**flags, value: sized(*[None] * len(column.type.fields))}
+    return {**flags, value: draw(st.none() | good(value_type(column.type)))}
 
 
 @st.composite
 def any_call(draw: st.DrawFn, of: TableSchema) -> Call:
     """Any call: well-formed for the most part, with up to two cells replaced by anything."""
-    cells = list(draw(good_row(of)))
+    operation = draw(OPERATIONS)
+    cells = list(draw(good_row(of, operation)))
     for at in draw(st.lists(st.integers(0, len(cells) - 1), max_size=2)):
         cells[at] = draw(st.none() | BAD)
     odd = draw(st.sampled_from([False] * 9 + [True]))
     generation_ms = draw(st.sampled_from([True, 1.5, 2.0, None, "1", [1], 2**63, -(2**63) - 1]) if odd else GENERATIONS)
     last_in_group = draw(st.sampled_from([None, 0, 1, "", 1.0]) if odd else st.booleans())
-    return Call(tuple(cells), draw(OPERATIONS), generation_ms, last_in_group)  # type: ignore[arg-type]
+    operation = draw(st.just(operation) | OPERATIONS)
+    return Call(tuple(cells), operation, generation_ms, last_in_group)  # type: ignore[arg-type]
 
 
 def outcome(encoder: TableCodec | ReferenceEncoder, call: Call) -> object:
     """What comes of a call: the bytes, or all there is to know of the error."""
     try:
+        if isinstance(encoder, ReferenceEncoder):
+            return encoder.encode(LogChange(*call))
         return encoder.encode(
             call.row, operation=call.operation, generation_ms=call.generation_ms, last_in_group=call.last_in_group
         )
@@ -163,7 +281,7 @@ def outcome(encoder: TableCodec | ReferenceEncoder, call: Call) -> object:
         return type(error), error.args, vars(error)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_same_as_reference(data: st.DataObject) -> None:
     """Whatever the table, the row and the arguments: the codec gives what the reference gives."""
@@ -179,7 +297,7 @@ def test_same_as_reference(data: st.DataObject) -> None:
             assert value == both[1]  # type: ignore[index]
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_good_rows_are_not_declined(data: st.DataObject) -> None:
     """The compiled code knows every row that a server writes between February 1970 and the year 3111."""
@@ -187,11 +305,14 @@ def test_good_rows_are_not_declined(data: st.DataObject) -> None:
     positions = log_positions(of, log_columns(of))
     encode_key, encode = compile_encoders(of, positions)
     reference = ReferenceEncoder(of, positions)
-    for cells in data.draw(st.lists(good_row(of, MODERN_TICKS), min_size=1, max_size=4)):
-        operation = data.draw(st.sampled_from(sorted({*OPERATION_SYMBOLS, 77})))
+    for operation in data.draw(st.lists(st.sampled_from(sorted(KNOWN)), min_size=1, max_size=4)):
+        cells = data.draw(good_row(of, operation, MODERN_TICKS))
         both = encode(cells, operation, GENERATION_MS, False)
-        assert both == reference.encode(cells, operation=operation, generation_ms=GENERATION_MS, last_in_group=False)
+        assert both == reference.encode(LogChange(cells, operation, GENERATION_MS, False))
         assert both[0] == encode_key(cells)
+
+
+KNOWN = {*OPERATION_SYMBOLS, 77} - NO_CHANGES - {5, 6}
 
 
 @pytest.mark.parametrize("cql_type", TYPES)
@@ -228,7 +349,7 @@ def test_every_small_number() -> None:
 
 def test_longer_row() -> None:
     """Cells beyond the log's columns are ignored, by the slow way."""
-    cells = row(SMALL, {"pk": b"\x00\x00\x00\x01"})
+    cells = row(SMALL, {"pk": b"\x00\x00\x00\x01", "ck": bytes(4)})
     codec = TableCodec(SMALL, log_columns(SMALL))
     arguments = {"operation": 2, "generation_ms": 0}
     assert codec.encode((*cells, b"more"), **arguments, last_in_group=True) == codec.encode(
@@ -244,7 +365,7 @@ def test_first_bad_cell_is_named() -> None:
     codec = TableCodec(SMALL, log_columns(SMALL))
     for cells, column in (({"pk": b"", "v": b"\xff"}, "pk"), ({"pk": bytes(4), "v": b"\xff"}, "v")):
         with pytest.raises(CellError) as caught:
-            codec.encode(row(SMALL, cells), operation=1, generation_ms=0, last_in_group=True)
+            codec.encode(row(SMALL, {"ck": bytes(4), **cells}), operation=1, generation_ms=0, last_in_group=True)
         assert caught.value.column == column
         assert isinstance(caught.value.__cause__, CellError)
         assert caught.value.__cause__.__context__ is None or column == "v"
@@ -256,7 +377,9 @@ def test_source_holds_no_names() -> None:
     of = table({evil: "int"}, {f"{evil}\n": "int"}, {f"'{evil}'": "int"}, keyspace=evil, name=f"\n{evil}")
     codec = TableCodec(of, log_columns(of))
     value = codec.decode_value(
-        codec.encode(row(of, {evil: bytes(4)}), operation=1, generation_ms=0, last_in_group=True)[1]
+        codec.encode(
+            row(of, {evil: bytes(4), f"{evil}\n": bytes(4)}), operation=1, generation_ms=0, last_in_group=True
+        )[1]
     )
     assert isinstance(value["source"], dict)
     assert value["source"]["keyspace"] == evil
@@ -265,7 +388,7 @@ def test_source_holds_no_names() -> None:
 def test_unsupported_type() -> None:
     """A type without an Avro form has no code."""
     with pytest.raises(UnsupportedTypeError):
-        CellCode("c0", 0).of(parse("frozen<list<int>>"))
+        CellCode("c0", 0).of(parse("frozen<list<empty>>"))
     with pytest.raises(UnsupportedTypeError):
         CellCode("c0", 0).of(parse("empty"))
 
@@ -274,8 +397,52 @@ def test_wide_table() -> None:
     """A row with every type at once is encoded by the compiled code, with the reference's bytes."""
     of = wide_table()
     recorded = {cql_type: bytes.fromhex(raw) for cql_type, raw, _ in RECORDED}
-    cells = row(of, {column.name: recorded[str(column.type)] for column in of.columns}, ttl=bytes(7) + b"\x09")
+    written = [column for column in of.columns if column not in of.statics]
+    cells = row(of, {column.name: recorded[str(column.type)] for column in written}, ttl=bytes(7) + b"\x09")
     positions = log_positions(of, log_columns(of))
     assert compile_encoders(of, positions)[1](cells, 2, GENERATION_MS, True) == ReferenceEncoder(of, positions).encode(
-        cells, operation=2, generation_ms=GENERATION_MS, last_in_group=True
+        LogChange(cells, 2, GENERATION_MS, True)
     )
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        OutputOptions(shape="full"),
+        OutputOptions(decimals="string", timestamps="timestamp-millis", times="time-micros"),
+        OutputOptions(decimals="double", timestamps="timestamp-micros"),
+    ],
+)
+@settings(deadline=None, max_examples=15)
+@given(data=st.data())
+def test_outputs(output: OutputOptions, data: st.DataObject) -> None:
+    """The compiled code and the reference agree in other forms as well."""
+    positions = log_positions(FORMS, log_columns(FORMS))
+    encode, reference = compile_encoders(FORMS, positions, output)[1], ReferenceEncoder(FORMS, positions, output)
+    codec = TableCodec(FORMS, log_columns(FORMS), output)
+    call = Call(data.draw(good_row(FORMS, 2, MODERN_TICKS)), 2, GENERATION_MS, False)
+    expected = outcome(reference, call)
+    assert outcome(codec, call) == expected
+    try:
+        assert encode(*call) == expected
+    except DECLINED:
+        assert expected[0] is CellError  # type: ignore[index]
+
+
+FORMS = table({"p": "decimal"}, {"c": "time"}, {"v": "varint", "w": "list<timestamp>", "x": "frozen<list<decimal>>"})
+
+
+def test_keys_only() -> None:
+    """Where the log holds keys only the two agree as well, whether a row shows something or not."""
+    of = rich_table()
+    positions = log_positions(of, log_columns(of))
+    encode = compile_encoders(of, positions, keys_only=True)[1]
+    reference = ReferenceEncoder(of, positions, keys_only=True)
+    for cells in ({}, {"atomic": b"x"}, {"cdc$deleted_elements_s": counted(b"x")}):
+        cells = row(of, {"pk": bytes(4), "ck": bytes(4), "when": sized(bytes(4), b""), **cells})
+        for operation in (1, 2, 3, 77):
+            call = Call(cells, operation, GENERATION_MS, True)
+            expected = outcome(reference, call)
+            assert outcome(TableCodec(of, log_columns(of), keys_only=True), call) == expected
+            if isinstance(expected[0], bytes):  # type: ignore[index]
+                assert encode(*call) == expected

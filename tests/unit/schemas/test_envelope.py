@@ -14,13 +14,15 @@ from tests.unit.schemas.recorded_cells import RECORDED
 
 INSERT, UPDATE = 2, 1
 ONE = b"\x00\x00\x00\x01"
+TWO = b"\x00\x00\x00\x02"
+STATIC = {"ck": None}
 SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "int", "w": "text"}, {"s": "boolean"})
 CODEC = TableCodec(SMALL, log_columns(SMALL))
 
 
 def encode(cells: dict[str, bytes | None], operation: int = UPDATE, ttl: bytes | None = None) -> dict[str, object]:
     body = CODEC.encode_value(
-        row(SMALL, {"pk": ONE, **cells}, ttl), operation=operation, generation_ms=1700, last_in_group=True
+        row(SMALL, {"pk": ONE, "ck": TWO, **cells}, ttl), operation=operation, generation_ms=1700, last_in_group=True
     )
     return CODEC.decode_value(body)
 
@@ -31,6 +33,7 @@ def test_whole_envelope() -> None:
     assert encode(cells, INSERT, ttl=bytes(6) + b"\x0e\x10") == {
         "op": "insert",
         "key": {"pk": 1, "ck": 2},
+        "range": None,
         "columns": {"s": None, "v": {"value": 3}, "w": {"value": None}},
         "empty_columns": [],
         "ttl": 3600,
@@ -43,6 +46,7 @@ def test_whole_envelope() -> None:
             "time": TIME,
             "timestamp_us": TIME_US,
             "batch_seq_no": 0,
+            "operation": 2,
             "last_in_group": True,
         },
     }
@@ -53,11 +57,11 @@ def test_whole_envelope() -> None:
     [
         ({}, {"s": None, "v": None, "w": None}),
         ({"w": b""}, {"s": None, "v": None, "w": {"value": ""}}),
-        ({"s": b"\x00"}, {"s": {"value": False}, "v": None, "w": None}),
-        ({"s": b"\x01"}, {"s": {"value": True}, "v": None, "w": None}),
-        ({"cdc$deleted_s": b"\x01"}, {"s": {"value": None}, "v": None, "w": None}),
+        ({"s": b"\x00", **STATIC}, {"s": {"value": False}, "v": None, "w": None}),
+        ({"s": b"\x01", **STATIC}, {"s": {"value": True}, "v": None, "w": None}),
+        ({"cdc$deleted_s": b"\x01", **STATIC}, {"s": {"value": None}, "v": None, "w": None}),
         ({"cdc$deleted_s": b"\x00"}, {"s": None, "v": None, "w": None}),
-        ({"v": ONE, "cdc$deleted_v": b"\x01"}, {"s": None, "v": {"value": 1}, "w": None}),
+        ({"v": ONE, "cdc$deleted_v": b"\x00"}, {"s": None, "v": {"value": 1}, "w": None}),
     ],
 )
 def test_three_states(cells: dict[str, bytes | None], columns: dict[str, object]) -> None:
@@ -72,10 +76,6 @@ def test_three_states(cells: dict[str, bytes | None], columns: dict[str, object]
         (2, "insert", True),
         (3, "row_delete", False),
         (4, "partition_delete", False),
-        (5, "range_delete", False),
-        (6, "range_delete", False),
-        (7, "range_delete", False),
-        (8, "range_delete", False),
         (-3, "row_expiry", False),
         (-4, "partition_expiry", False),
         (77, "unknown", True),
@@ -84,8 +84,10 @@ def test_three_states(cells: dict[str, bytes | None], columns: dict[str, object]
 )
 def test_operations(operation: int, symbol: str, has_columns: bool) -> None:
     """Each cdc$operation has its symbol, unknown ones too, and deletes carry no columns."""
-    value = encode({}, operation)
+    value = encode({"ck": None} if symbol.startswith("partition") else {}, operation)
     assert value["op"] == symbol
+    assert isinstance(value["source"], dict)
+    assert value["source"]["operation"] == operation
     assert (value["columns"] is not None) == has_columns
 
 
@@ -97,8 +99,8 @@ def test_images_are_no_changes(operation: int) -> None:
 
 
 def test_key_without_clustering() -> None:
-    """A static row or a partition delete has null clustering columns."""
-    assert encode({"s": b"\x01"})["key"] == {"pk": 1, "ck": None}
+    """A change of the static row has null clustering columns."""
+    assert encode({"s": b"\x01", **STATIC})["key"] == {"pk": 1, "ck": None}
 
 
 @pytest.mark.parametrize("name", sorted(set(NATIVE) - {"counter"}))
@@ -139,7 +141,7 @@ def test_null_partition_key() -> None:
         ({"v": b"\x00"}, "v"),
         ({"w": b"\xff"}, "w"),
         ({"ck": b"\x00"}, "ck"),
-        ({"s": b"\x00\x00"}, "s"),
+        ({"s": b"\x00\x00", **STATIC}, "s"),
         ({"cdc$deleted_v": b""}, "cdc$deleted_v"),
         ({"cdc$stream_id": b"\x00" * 15}, "cdc$stream_id"),
         ({"cdc$stream_id": None}, "cdc$stream_id"),
@@ -159,7 +161,7 @@ def test_malformed_cells(cells: dict[str, bytes | None], column: str) -> None:
 def test_arguments() -> None:
     """A null or non-boolean last_in_group is refused, never written as false."""
     with pytest.raises(EncodeError, match=r"source\.last_in_group"):
-        CODEC.encode_value(row(SMALL, {"pk": ONE}), operation=1, generation_ms=0, last_in_group=None)  # type: ignore[arg-type]
+        CODEC.encode_value(row(SMALL, {"pk": ONE, "ck": TWO}), operation=1, generation_ms=0, last_in_group=None)  # type: ignore[arg-type]
 
 
 def test_not_a_body() -> None:
@@ -236,7 +238,7 @@ def test_fixed_width_bits(data: st.DataObject) -> None:
 def test_old_and_new_logs() -> None:
     """A log without cdc$end_of_batch and one with an unknown cdc$ column are both read."""
     known = log_columns(SMALL)
-    cells = dict(zip(known, row(SMALL, {"pk": ONE, "v": ONE}), strict=True))
+    cells = dict(zip(known, row(SMALL, {"pk": ONE, "ck": TWO, "v": ONE}), strict=True))
     for names in ([name for name in known if name != "cdc$end_of_batch"], ["cdc$new_thing", *known]):
         codec = TableCodec(SMALL, names)
         assert codec.value_avro_schema == CODEC.value_avro_schema
@@ -282,19 +284,17 @@ def test_harmless_prefix() -> None:
 @pytest.mark.parametrize(
     ("example", "column"),
     [
-        (table({"pk": "int"}, regular={"v": "list<int>"}), "v"),
-        (table({"pk": "int"}, regular={"v": "frozen<set<int>>"}), "v"),
-        (table({"pk": "frozen<tuple<int, int>>"}), "pk"),
+        (table({"pk": "int"}, regular={"v": "list<frozen<list<empty>>>"}), "v"),
+        (table({"pk": "frozen<tuple<int, empty>>"}), "pk"),
         (table({"pk": "int"}, {"ck": "frozen<udt>"}), "ck"),
     ],
 )
 def test_unsupported_types(example: TableSchema, column: str) -> None:
     """A table with a type that has no Avro form is refused, naming table, column and type."""
-    kind = next(str(one.type) for one in example.columns if one.name == column)
     with pytest.raises(UnsupportedTypeError) as caught:
         TableCodec(example, log_columns(example))
-    assert (caught.value.table, caught.value.column, caught.value.cql_type) == ("ks.t", column, kind)
-    assert all(part in str(caught.value) for part in ("ks.t", repr(column), kind))
+    assert (caught.value.table, caught.value.column) == ("ks.t", column)
+    assert all(part in str(caught.value) for part in ("ks.t", repr(column), "udt" if column == "ck" else "empty"))
 
 
 def test_deterministic() -> None:

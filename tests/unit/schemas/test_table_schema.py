@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from schemas.cql_types import parse
+from schemas.cql_types import FrozenType, UdtType, parse
 from schemas.errors import TableSchemaError
 from schemas.table_schema import Column, ColumnKind, TableSchema
-from tests.unit.schemas.example_tables import table, wide_table
+from tests.unit.schemas.example_tables import rich_table, table, wide_table
 
 INT = parse("int")
 PK = Column("pk", INT, ColumnKind.PARTITION_KEY, 0)
@@ -43,10 +43,43 @@ def test_json() -> None:
     """The JSON form reads back and is the documented one."""
     example = wide_table()
     assert TableSchema.from_json(example.to_json()) == example
-    assert table({"pk": "int"}, regular={"v": "text"}).to_json() == (
+    types = {"address": {"street": "text", "zip": "int"}}
+    described = table({"pk": "int"}, {"ck": "int"}, {"v": "frozen<address>"}, types=types, descending=["ck"])
+    assert described.to_json() == (
         '{"columns":[{"kind":"partition_key","name":"pk","position":0,"type":"int"},'
-        '{"kind":"regular","name":"v","position":-1,"type":"text"}],"keyspace":"ks","name":"t","v":1}'
+        '{"descending":true,"kind":"clustering","name":"ck","position":0,"type":"int"},'
+        '{"kind":"regular","name":"v","position":-1,"type":"frozen<address>"}],'
+        '"keyspace":"ks","name":"t","types":{"address":[["street","text"],["zip","int"]]},"v":1}'
     )
+
+
+@pytest.mark.parametrize("example", [rich_table(), table({"pk": "int"}, {}, {"v": "frozen<unknown>"})])
+def test_json_types(example: TableSchema) -> None:
+    """User-defined types survive with their fields, or without where they were not looked up."""
+    again = TableSchema.from_json(example.to_json())
+    assert again == example
+    assert again.to_json() == example.to_json()
+
+
+def test_type_in_two_versions() -> None:
+    """A user-defined type is the same in all columns of a table, however deep."""
+    old, new = (UdtType("inner", fields) for fields in ((("a", INT),), (("a", INT), ("b", INT))))
+    one = Column("v", FrozenType(UdtType("outer", (("i", FrozenType(old)),))), ColumnKind.REGULAR)
+    with pytest.raises(TableSchemaError, match=r"table ks\.t: .*'inner' has different fields"):
+        TableSchema("ks", "t", (PK, one, Column("w", FrozenType(new), ColumnKind.REGULAR)))
+
+
+def test_altered_type() -> None:
+    """ALTER TYPE ADD makes another table schema."""
+    one, two = (table({"pk": "int"}, {}, {"v": "u"}, types={"u": fields}) for fields in ({"a": "int"}, {"a": "text"}))
+    assert one != two
+
+
+@pytest.mark.parametrize("kind", [ColumnKind.PARTITION_KEY, ColumnKind.REGULAR])
+def test_descending(kind: ColumnKind) -> None:
+    """Only a clustering column is descending."""
+    with pytest.raises(TableSchemaError, match="only a clustering column"):
+        Column("c", INT, kind, 0 if kind is ColumnKind.PARTITION_KEY else -1, descending=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,295 @@
+"""What a log row says of one static or regular column: what a change did to it, and what an image shows.
+
+Three kinds of column (spec sections 1.2 and 2.3): those of one cell, collections, and non-frozen
+user-defined types. The log has a value and a "deleted" flag for each of them, and for the last two
+the set of the elements that were deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from schemas.avro_names import avro_name
+from schemas.avro_types import cell_name, change_name, full_name
+from schemas.cells import decoder, field_cells
+from schemas.cql_types import ListType, NativeType, UdtType, is_multi_cell
+from schemas.errors import CellError
+from schemas.log_cells import LogCell, LogFormat, LogRow
+from schemas.log_columns import deleted_elements, deleted_elements_type, deleted_flag, value_type
+from schemas.scalar_cells import Decoder
+from schemas.table_schema import Column
+
+Branch: TypeAlias = tuple[str, object]
+"""A value with the name of its branch in a union."""
+
+
+class ColumnReader(Protocol):
+    """Reads one static or regular column of a log row. Every method may raise CellError, naming the column."""
+
+    @property
+    def column(self) -> str:
+        """The column's CQL name."""
+
+    @property
+    def field(self) -> str:
+        """The column's Avro name."""
+
+    def touched(self, row: LogRow) -> bool:
+        """Whether the row says anything of the column."""
+
+    def change(self, row: LogRow, empty: list[str]) -> Branch | None:
+        """Return what the change did; None if nothing. A column whose value is CQL's "empty" is added to `empty`."""
+
+    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
+        """Return whether an image says what the value is, and the value; `empty` as in `change`."""
+
+
+def column_reader(column: Column, log: LogFormat) -> ColumnReader:
+    """Resolve a static or regular column."""
+    if isinstance(column.type, UdtType):
+        return UdtColumn.of(column, column.type, log)
+    return CollectionColumn.of(column, log) if is_multi_cell(column.type) else CellColumn.of(column, log)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """The cells of one column that every kind has.
+
+    Attributes:
+        plain: union branch of the column's value in an image.
+        change: union branch of what a change does to the column.
+    """
+
+    field: str
+    value: LogCell
+    deleted: LogCell
+    plain: str
+    change: str
+
+    @classmethod
+    def of(cls, column: Column, log: LogFormat) -> _Cells:
+        return cls(
+            field=avro_name(column.name),
+            value=log.cell(column.name, value_type(column.type)),
+            deleted=log.cell(deleted_flag(column.name), NativeType("boolean")),
+            plain=log.branch(column.type),
+            change=full_name(log.namespace, change_name(column.type)),
+        )
+
+    def is_deleted(self, row: LogRow) -> bool:
+        """Whether the flag is set; the server never writes false."""
+        raw = row[self.deleted.index]
+        return raw is not None and bool(self.deleted.value(raw))
+
+    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, object]:
+        """Return whether an image says what the value is, and the value."""
+        raw, is_deleted = row[self.value.index], self.is_deleted(row)
+        if raw is None:
+            return is_deleted, None
+        if is_deleted:
+            raise self.contradiction(raw)
+        if self.value.is_empty(raw):
+            empty.append(self.value.column)
+            return True, None
+        return True, self.value.value(raw)
+
+    def contradiction(self, raw: bytes) -> CellError:
+        """Return the error for a value that is said to be deleted."""
+        return self.value.error(f"has a value although {self.deleted.column!r} is true", raw)
+
+
+@dataclass(frozen=True, slots=True)
+class CellColumn:
+    """A column of one cell: of a scalar or a frozen type, a tuple or a vector."""
+
+    cells: _Cells
+
+    @classmethod
+    def of(cls, column: Column, log: LogFormat) -> CellColumn:
+        """Resolve the column."""
+        return cls(_Cells.of(column, log))
+
+    @property
+    def column(self) -> str:
+        """The column's CQL name."""
+        return self.cells.value.column
+
+    @property
+    def field(self) -> str:
+        """The column's Avro name."""
+        return self.cells.field
+
+    def touched(self, row: LogRow) -> bool:
+        """See `ColumnReader`."""
+        return row[self.cells.value.index] is not None or self.cells.is_deleted(row)
+
+    def change(self, row: LogRow, empty: list[str]) -> Branch | None:
+        """See `ColumnReader`: set to null, or to a value."""
+        cells = self.cells
+        raw, is_deleted = row[cells.value.index], cells.is_deleted(row)
+        if raw is None:
+            return (cells.change, {"value": None}) if is_deleted else None
+        if is_deleted:
+            raise cells.contradiction(raw)
+        if cells.value.is_empty(raw):
+            empty.append(cells.value.column)
+            return cells.change, {"value": None}
+        return cells.change, {"value": (cells.plain, cells.value.value(raw))}
+
+    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
+        """See `ColumnReader`."""
+        known, value = self.cells.image(row, empty)
+        return known, None if value is None else (self.cells.plain, value)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionColumn:
+    """A non-frozen list, set or map."""
+
+    cells: _Cells
+    removed: LogCell
+    is_list: bool
+
+    @classmethod
+    def of(cls, column: Column, log: LogFormat) -> CollectionColumn:
+        """Resolve the column."""
+        removed = log.cell(deleted_elements(column.name), deleted_elements_type(column.type))
+        return cls(_Cells.of(column, log), removed, isinstance(column.type, ListType))
+
+    @property
+    def column(self) -> str:
+        """The column's CQL name."""
+        return self.cells.value.column
+
+    @property
+    def field(self) -> str:
+        """The column's Avro name."""
+        return self.cells.field
+
+    def touched(self, row: LogRow) -> bool:
+        """See `ColumnReader`."""
+        cells = self.cells
+        return row[cells.value.index] is not None or row[self.removed.index] is not None or cells.is_deleted(row)
+
+    def change(self, row: LogRow, empty: list[str]) -> Branch | None:
+        """See `ColumnReader`: whether it was cleared, and which elements were added and removed."""
+        del empty  # A collection with elements of its own is never "empty" in that sense.
+        if not self.touched(row):
+            return None
+        cells = self.cells
+        added, removed = row[cells.value.index], row[self.removed.index]
+        return cells.change, {
+            "cleared": cells.is_deleted(row),
+            "added": [] if added is None else cells.value.value(added),
+            "removed": [] if removed is None else self.removed.value(removed),
+        }
+
+    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
+        """See `ColumnReader`: a list is shown without its cells' keys."""
+        known, value = self.cells.image(row, empty)
+        if value is None:
+            return known, None
+        assert isinstance(value, list)
+        return known, (self.cells.plain, [one["value"] for one in value] if self.is_list else value)
+
+
+@dataclass(frozen=True, slots=True)
+class _UdtField:
+    """A field: its CQL and Avro names, the union branches of its cell record and its value, and how it is read."""
+
+    name: str
+    field: str
+    change: str
+    plain: str
+    decode: Decoder
+
+
+@dataclass(frozen=True, slots=True)
+class UdtColumn:
+    """A non-frozen user-defined type."""
+
+    cells: _Cells
+    removed: LogCell
+    fields: tuple[_UdtField, ...]
+
+    @classmethod
+    def of(cls, column: Column, cql_type: UdtType, log: LogFormat) -> UdtColumn:
+        """Resolve the column."""
+        cells = _Cells.of(column, log)
+        removed = log.cell(deleted_elements(column.name), deleted_elements_type(cql_type))
+        fields = tuple(
+            _UdtField(
+                name=name,
+                field=avro_name(name),
+                change=full_name(log.namespace, cell_name(one)),
+                plain=log.branch(one),
+                decode=decoder(one, log.output, log.namespace),
+            )
+            for name, one in cql_type.fields
+        )
+        return cls(cells, removed, fields)
+
+    @property
+    def column(self) -> str:
+        """The column's CQL name."""
+        return self.cells.value.column
+
+    @property
+    def field(self) -> str:
+        """The column's Avro name."""
+        return self.cells.field
+
+    def touched(self, row: LogRow) -> bool:
+        """See `ColumnReader`."""
+        cells = self.cells
+        return row[cells.value.index] is not None or row[self.removed.index] is not None or cells.is_deleted(row)
+
+    def change(self, row: LogRow, empty: list[str]) -> Branch | None:
+        """See `ColumnReader`: a null field in the value says nothing, only the deleted elements do (spec 2.3)."""
+        del empty  # The value is never "empty": it has a length for each field.
+        if not self.touched(row):
+            return None
+        cells = self.cells
+        raw = row[cells.value.index]
+        written = self._written(raw)
+        removed = self._removed(row)
+        fields: dict[str, object] = {}
+        for at, (one, value) in enumerate(zip(self.fields, written, strict=True)):
+            if value is None:
+                fields[one.field] = (one.change, {"value": None}) if at in removed else None
+            elif at in removed:
+                raise cells.value.error(f"field {one.name!r} has a value although {self.removed.column!r} has it", raw)
+            else:
+                fields[one.field] = one.change, {"value": (one.plain, self._value(one, value))}
+        return cells.change, {"cleared": cells.is_deleted(row), "fields": fields}
+
+    def _written(self, raw: bytes | None) -> list[bytes | None]:
+        """Return the cell of each field."""
+        try:
+            return field_cells(self.cells.value.cql_type, raw or b"", len(self.fields))
+        except CellError as error:
+            raise error.located(self.column, self.cells.value.cql_type) from error
+
+    def _value(self, field: _UdtField, raw: bytes) -> object:
+        try:
+            return field.decode(raw)
+        except CellError as error:
+            raise error.located(self.column, self.cells.value.cql_type) from error
+
+    def _removed(self, row: LogRow) -> frozenset[int]:
+        """Return the indices of the fields that were removed."""
+        raw = row[self.removed.index]
+        if raw is None:
+            return frozenset()
+        indices = self.removed.value(raw)
+        assert isinstance(indices, list)
+        for index in indices:
+            if not 0 <= index < len(self.fields):
+                raise self.removed.error(f"there is no field {index}; the type has {len(self.fields)}", raw)
+        return frozenset(indices)
+
+    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
+        """See `ColumnReader`."""
+        known, value = self.cells.image(row, empty)
+        return known, None if value is None else (self.cells.plain, value)
