@@ -65,22 +65,17 @@ class UnsettledSchemaError(RetriableError):
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """A table's reader and what was compiled for its columns.
-
-    Attributes:
-        change: what was changed in the table since this process used another schema, in words.
-    """
+    """A table's reader and what was compiled for its columns."""
 
     schema: TableSchema
     reader: LogPages
     layout: LogLayout
     codec: TableCodec
-    change: str = ""
 
     @property
     def schemas(self) -> Schemas:
         """What the sink must know of it."""
-        return Schemas(self.codec.key_avro_schema, self.codec.value_avro_schema, self.change)
+        return Schemas(self.codec.key_avro_schema, self.codec.value_avro_schema)
 
 
 def capture(

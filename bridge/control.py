@@ -27,12 +27,10 @@ class Schemas:
     Attributes:
         key: Avro schema of the keys, as JSON text.
         value: Avro schema of the values, as JSON text.
-        change: what was changed in the table since another schema was used in this process, in words; may be empty.
     """
 
     key: str
     value: str
-    change: str = ""
 
     def to_json(self) -> str:
         """The text of a schema row."""
@@ -40,14 +38,14 @@ class Schemas:
 
     def plain(self) -> dict[str, str]:
         """Plain values, ready for JSON."""
-        return {"key_schema": self.key, "value_schema": self.value, "change": self.change}
+        return {"key_schema": self.key, "value_schema": self.value}
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Raises BridgeError when the text is no schema row's."""
         match json.loads(text):
-            case {"v": 1, "key_schema": str(key), "value_schema": str(value), "change": str(change)}:
-                return cls(key, value, change)
+            case {"v": 1, "key_schema": str(key), "value_schema": str(value)}:
+                return cls(key, value)
         raise BridgeError(f"not a schema row: {text[:200]!r}")
 
 
@@ -89,11 +87,10 @@ class Begin:
                 "offset": offset,
                 "key_schema": str(key),
                 "value_schema": str(value),
-                "change": str(change),
             }:
                 batch = StreamOffset.from_json(offset).batch
                 if batch is not None:
-                    return cls(LaneTask(keyspace, table, lane, batch), Schemas(key, value, change))
+                    return cls(LaneTask(keyspace, table, lane, batch), Schemas(key, value))
         raise BridgeError(f"not a begin row: {text[:200]!r}")
 
 

@@ -12,6 +12,7 @@ from bridge.errors import PoisonError
 from bridge.model.changes import Cells, Change, Group, LogLayout, Operation
 from bridge.model.times import UnixMillis, micros_of
 from bridge.placement import placement
+from bridge.poison import likely_cause
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError
 
@@ -127,7 +128,7 @@ class GroupEncoder:
             except SchemaError as error:
                 poison = PoisonError(
                     f"{'.'.join(self._table)}: stream 0x{group.stream_id.hex()}, {micros_of(group.timeuuid)} us, "
-                    f"batch_seq_no {int.from_bytes(position[len(place) :], 'big')}: {error}"
+                    f"batch_seq_no {int.from_bytes(position[len(place) :], 'big')}: {error}{likely_cause(error)}"
                 )
                 if not self._form.dead_letters:
                     raise poison from error

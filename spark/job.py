@@ -168,6 +168,8 @@ class Job:
     def _met_failure(self, running: _Running, failure: Exception) -> None:
         words = _what_went_wrong(failure)
         if _is_hopeless(failure):
+            changes = running.table.changes()
+            words += f" (changed since the job began to read the table: {changes})" if changes else ""
             running.given_up, running.again_at_s = words, time.monotonic() + _REMIND_EVERY_S
             self._board.stopped(running.table.name, words)
             _log.error("%s stops: %s", running.table.name, words)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +19,7 @@ from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
 from bridge.control import Begin, Schemas, end_from_json
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import BridgeError, FencedError, RetriableError, StartupError
+from bridge.errors import BridgeError, FencedError, RetriableError
 from bridge.lane_publisher import LanePublisher
 from bridge.monitoring import mailbox
 from bridge.monitoring.figures import Counted, LaneFigures, tally
@@ -182,9 +181,8 @@ class _Lane:
 
     def _look_up(self) -> None:
         # With the first change: a lane that has none need not reach the registry.
-        with _naming(self._task, self._schemas.change):
-            self._key_header = self._header("key", self._schemas.key)
-            self._value_header = self._header("value", self._schemas.value)
+        self._key_header = self._header("key", self._schemas.key)
+        self._value_header = self._header("value", self._schemas.value)
 
     def _header(self, part: Part, avro_schema: str) -> bytes:
         settings, registry = self._config.registry, worker.registry(self._config)
@@ -205,15 +203,6 @@ class _Lane:
             if not self._partitions:
                 raise RetriableError(f"{self._task}: topic {self._topic} does not exist; was it deleted?")
         return placement % self._partitions
-
-
-@contextmanager
-def _naming(task: LaneTask, change: str) -> Iterator[None]:
-    """Say in an error that can't be mended by trying again what was changed in the table, if that is known."""
-    try:
-        yield
-    except StartupError as error:
-        raise StartupError(f"{task.keyspace}.{task.table}{f' ({change})' if change else ''}: {error}") from error
 
 
 def _table(task: LaneTask) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from bridge import assembly, planning, schema_switch
+from bridge import assembly, logs, planning, schema_switch
 from bridge.adapters.change_log import ChangeLog
 from bridge.captured import CapturedTable
 from bridge.change_text import json_value
@@ -164,6 +164,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         table = self._config.table
         self._state = worker.change_log(self._config.scylla).table_state(table.keyspace, table.table)
         self._looked_s = now_s
+        if not logging.getLogger().handlers:
+            # The planner's process is Spark's; what it says is to look like the rest of the job's log.
+            logs.setup()
         for notice in self._watch.see(self._state, _now_us(), reached):
             _log.log(notice.level, "%s", notice.text)
 

@@ -16,13 +16,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.captured import missing_in_words
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
-from bridge.errors import DataLossError, RetriableError, TableMissingError
+from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
 from bridge.instants import iso_of_micros
 from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
 from bridge.model.times import UnixMicros
 from bridge.monitoring.board import Board
 from bridge.publishing import LayoutDecision, decide_layout
 from bridge.table_watch import TableState, unread_in_words
+from schemas.table_changes import changes_between
+from schemas.table_schema import TableSchema
 from spark import sink, worker
 from spark.session import cores_of
 from spark.source import CONFIG_OPTION, CURSOR_OPTION, LAYOUT_OPTION, UNTIL_OPTION
@@ -66,6 +68,7 @@ class TableQuery:
         self.name = f"{table.keyspace}.{table.table}"
         self.lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
         self._log_id: UUID | None = None
+        self._first_schema: TableSchema | None = None
         self._source = SourceConfig(
             scylla=config.scylla,
             table=table,
@@ -107,10 +110,21 @@ class TableQuery:
             self._check_log(state, decision.start)
             self._check_expiry(decision.start)
         self._log_id = state.log_id
+        self._first_schema = self._first_schema or state.schema
         if decision.initialise:
             self._write_layout(decision.layout, progress)
         _log.info("%s: %d lanes, from %s", self.name, decision.layout.lanes, decision.start)
         return self._query(decision.layout, decision.start, None, once=once)
+
+    def changes(self) -> str:
+        """What became of the table since the job first read it, in words; empty when nothing did, or none can tell."""
+        if self._first_schema is None:
+            return ""
+        try:
+            schema = self._state().schema
+        except BridgeError:
+            return ""
+        return "" if schema is None else "; ".join(changes_between(self._first_schema, schema))
 
     def _settle(self, query: StreamingQuery) -> None:
         while not query.awaitTermination(_LOOK_EVERY_S):

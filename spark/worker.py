@@ -8,7 +8,7 @@ state unknown: `drop_*` is called and the next task opens anew.
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,7 +28,6 @@ from bridge.monitoring.figures import tally
 from bridge.publishing import transactional_id
 from bridge.shared_ids import SharedIds
 from schemas.output import OutputOptions
-from schemas.table_changes import changes_between
 
 if TYPE_CHECKING:
     from schemas.registry import Registry
@@ -96,13 +95,8 @@ def recaptured_table(
     settings: ScyllaSettings, keyspace: str, table: str, output: OutputOptions, fingerprint: str
 ) -> CapturedTable:
     """The same as it is now, whatever is known of it."""
-    name = (settings.model_dump_json(), keyspace, table, output)
-    known = _tables.get(name)
     found = capture(change_log(settings), keyspace, table, output)
-    if known is not None:
-        words = "; ".join(changes_between(known.table.schema, found.schema))
-        found = replace(found, change=words or known.table.change)
-    _tables[name] = _Known(found, fingerprint)
+    _tables[settings.model_dump_json(), keyspace, table, output] = _Known(found, fingerprint)
     return found
 
 

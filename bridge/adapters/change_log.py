@@ -11,13 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bridge.adapters.scylla import CqlSession, Prepared, timeuuid_parameter
-from bridge.errors import BridgeError, StartupError
+from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.model.changes import Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId, StreamSet, Token, TokenRange
 from bridge.model.times import UnixMillis
 from bridge.table_watch import CdcOptions, TableState
 from schemas.cql_types import CqlType, parse, resolve, user_types
+from schemas.errors import SchemaError
 from schemas.table_schema import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
 
 _GENERATIONS: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
@@ -80,8 +81,10 @@ class ChangeLog:
         """The base table as `system_schema` describes it now; None when it or its log does not exist."""
         if not self.session.rows(_TABLE, (keyspace, table + LOG_TABLE_SUFFIX)):
             return None
-        # A table of which there are no columns is one that was dropped just now.
-        return self.table_schema(keyspace, table) if self.session.rows(_TABLE, (keyspace, table)) else None
+        try:
+            return self.table_schema(keyspace, table)
+        except StartupError:
+            return None
 
     def table_state(self, keyspace: str, table: str) -> TableState:
         """What may change about a captured table while it is read; costs two or three small queries."""
@@ -94,6 +97,8 @@ class ChangeLog:
             schema = self.table_schema(keyspace, table)
         except StartupError:  # dropped between the queries
             return TableState(None, None, None)
+        except SchemaError as error:  # altered between the queries, so that they do not fit each other
+            raise RetriableError(f"table {keyspace}.{table}: {error}") from error
         return TableState(log[0]["id"], schema, None if blob is None else parse_options(blob))
 
     def cdc_options(self, keyspace: str, table: str) -> CdcOptions | None:

@@ -244,7 +244,7 @@ def test_a_table_changes_while_the_job_runs(
         wait("the warning about RENAME", lambda: says(job, f"{KEYSPACE}.t: key column ck was renamed to line"))
         wait(
             "the registry's refusal",
-            lambda: says(job, f"{KEYSPACE}.refused", "partition key column pk is now named id", "refused-", "stop"),
+            lambda: says(job, f"{KEYSPACE}.refused", "partition key column pk is now named id", "refused-key", "stop"),
         )
 
         written.options(enabled=False)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bridge import cli, commands, connections, preflight
+from bridge.adapters.change_log import CdcOffError
 from bridge.adapters.kafka import Record
 from bridge.config import BridgeConfig, RegistrySettings
 from bridge.connections import asking_registry, make_registry
@@ -344,8 +345,10 @@ class TestPreflight:
         monkeypatch.setattr(preflight, "open_registry", opening(answers.get("registry", registry)))
         captured = answers.get("captured", {})
 
-        def check_captured(keyspace: str, name: str) -> object:
+        def check_captured(keyspace: str, name: str, *, even_if_off: bool = False) -> object:
             found = captured.get(name) if isinstance(captured, dict) else None
+            if isinstance(found, CdcOffError) and even_if_off:
+                found = None
             if isinstance(found, Exception):
                 raise found
             return found or table({"pk": "int"}, keyspace=keyspace, name=name)
@@ -402,6 +405,23 @@ class TestPreflight:
         assert [line.partition(" ")[0] for line in str(caught.value).splitlines()] == ["shop.orders:"] * 2 + [
             "shop.lines:"
         ] * 2
+
+    @pytest.mark.parametrize(("resuming", "has_progress"), [(True, True), (True, False), (False, True)])
+    def test_cdc_off(
+        self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch, resuming: bool, has_progress: bool
+    ) -> None:
+        """A job that was reading a table reads on what its log holds; a first start, and validate, refuse."""
+        self._servers(monkeypatch, captured={"orders": CdcOffError("shop.orders: CDC is off")})
+        monkeypatch.setattr(preflight, "_has_progress", lambda *_: has_progress)
+        lines: list[str] = []
+        if resuming and has_progress:
+            found = preflight.check(settings, report=lines.append, resuming=True)
+            assert [one.full_name for one in found.tables] == ["shop.orders", "shop.lines"]
+            assert lines[-1] == "Schema registry at http://a answers"
+            assert "shop.orders: CDC is off. Going on with what its log holds" in lines
+        else:
+            with pytest.raises(StartupError, match=r"^shop.orders: CDC is off$"):
+                preflight.check(settings, report=lines.append, resuming=resuming)
 
     def test_one_patience_for_all(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
         """The servers share one patience, so that three that are down do not take three times as long."""

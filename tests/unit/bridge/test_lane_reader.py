@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from bridge.model.changes import Cells, LogLayout, Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
+from schemas.cql_types import CqlType, NativeType
 
 COLUMNS = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation")
 LAYOUT = LogLayout.of(COLUMNS, [])
@@ -126,6 +128,45 @@ def test_other_columns_are_noticed() -> None:
     rows = {stream(1): [log_row(stream(1), 1)]}
     with pytest.raises(ColumnsChangedError, match="columns changed"):
         list(read_lane(Log(rows, columns=(*COLUMNS[:3], "v")), list(rows), WINDOW, LAYOUT, page_rows=50, in_flight=1))
+
+
+@pytest.mark.parametrize("rows", [[], [log_row(stream(1), 1)]])
+def test_other_types_are_noticed(rows: list[Cells]) -> None:
+    """The same names with another type are other columns, also on a page without rows: values would be misread."""
+    known = replace(
+        LAYOUT, types=(NativeType("blob"), NativeType("timeuuid"), NativeType("int"), NativeType("tinyint"))
+    )
+
+    class Typed(Log):
+        def page(
+            self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+        ) -> Future[Page]:
+            future = super().page(stream, window, page_rows=page_rows, paging_state=paging_state)
+            future.set_result(replace(self.open[-1][1], types=types))
+            return future
+
+    def read() -> list[list[Cells]]:
+        log = Typed({stream(1): rows}, held=True)
+        return list(read_lane(log, [stream(1)], WINDOW, known, page_rows=50, in_flight=1))
+
+    types: tuple[CqlType, ...] = known.types
+    assert read() == ([rows] if rows else [])
+    types = (*known.types[:3], NativeType("text"))
+    with pytest.raises(ColumnsChangedError, match=f"stream {stream(1)}: the log's columns changed"):
+        read()
+
+
+def test_reading_that_ends_early_leaves_no_requests_behind() -> None:
+    """What was not sent yet is not sent any more: the lane is read again, and the load would double."""
+    rows = {stream(n): [log_row(stream(n), n)] for n in range(1, 10)}
+    log = Log(rows, columns=(*COLUMNS[:3], "v"), held=True)
+    gate = BoundedPages(log, 2)
+    for of in rows:
+        gate.page(of, WINDOW, page_rows=50)
+    gate.close()
+    for future, page in log.open:
+        future.set_result(page)
+    assert len(log.asked) == 2
 
 
 def test_failure_of_a_page_is_the_readers() -> None:

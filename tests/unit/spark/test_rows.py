@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from bridge.config import validate
+from bridge.control import Begin, Schemas
 from bridge.encoding import EncodedChange
 from bridge.errors import ConfigError
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, Window, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
+from bridge.publishing import LaneTask
 from schemas.envelope import TableCodec
 from spark import rows
+from spark.sink import KafkaLanesWriter
 from spark.source import ScyllaCdcSource, SourceOptions
 from spark.stream_reader import LanePartition
 from tests.unit.schemas.example_tables import log_columns, row, table
 
 SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "int"}, {})
+NEXT = Cursor(UnixMillis(5), UnixMicros(9_000))
+BATCH = PlannedBatch(
+    Window(UnixMillis(5), UnixMicros(6_000), UnixMicros(9_000)), Layout(2, Cursor.at_start_of(UnixMillis(5))), NEXT
+)
 OPTIONS = {"scylla.contact_points": "127.0.0.1:9042", "table": "shop.orders"}
 
 
@@ -38,6 +49,49 @@ def test_changes_become_batches_of_bounded_size() -> None:
     assert list(rows.change_batches([])) == []
 
 
+def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record goes out under the schemas that stand before it, wherever Spark cuts the batches."""
+    config = validate(
+        {
+            "name": "job",
+            "scylla": {"contact_points": ["a:1"]},
+            "kafka": {"bootstrap_servers": ["a:2"]},
+            "registry": {"url": "http://a:3"},
+            "tables": ["ks.t"],
+        }
+    )
+    asked: list[str] = []
+
+    def header(_self: KafkaLanesWriter, _subject: str, schema: str) -> bytes:
+        asked.append(schema)
+        return schema.encode()
+
+    published: list[tuple[bytes, bytes]] = []
+    publisher = SimpleNamespace(
+        publish=lambda _topic, key, value, _position, _headers: published.append((key, value)), finish=lambda: None
+    )
+    monkeypatch.setattr(KafkaLanesWriter, "_header", header)
+    task = LaneTask("ks", "t", 0, BATCH)
+    begin = Begin(task, Schemas("k1:", "v1:"))
+    change = list(rows.change_batches([EncodedChange(b"k", b"v", b"p" * 36, True)]))
+    parts = [
+        *change,
+        *change,
+        rows.control_batch(rows.SCHEMA, Schemas("kx:", "vx:").to_json()),  # nothing was written under these
+        rows.control_batch(rows.SCHEMA, Schemas("k1:", "v2:").to_json()),
+        *change,
+        rows.control_batch(rows.END, None),
+    ]
+    whole = pa.Table.from_batches(parts).combine_chunks().to_batches()
+    assert len(whole) == 1
+    for batches in (parts, whole):
+        published.clear()
+        asked.clear()
+        KafkaLanesWriter(config)._publish(publisher, begin, parts[0].slice(1), iter(batches))
+        assert published == [(b"k1:k", b"v1:v")] * 2 + [(b"k1:k", b"v2:v")]
+        assert asked == ["k1:", "v1:", "k1:", "v2:"]
+
+
 def test_options_by_themselves_make_a_source() -> None:
     """A user gives flat options; what is not given has its default."""
     options = SourceOptions.parse(OPTIONS | {"reading.confidence_ms": "0", "payload": "json", "lanes": "3"})
@@ -56,14 +110,8 @@ def test_wrong_options_are_named() -> None:
 
 def test_partition_carries_its_task() -> None:
     """What a task gets is the plan itself."""
-    next_cursor = Cursor(UnixMillis(5), UnixMicros(9_000))
-    batch = PlannedBatch(
-        Window(UnixMillis(5), UnixMicros(6_000), UnixMicros(9_000)),
-        Layout(2, Cursor.at_start_of(UnixMillis(5))),
-        next_cursor,
-    )
-    partition = LanePartition("ks", "t", 1, canonical_json(StreamOffset(next_cursor, batch).to_json()))
-    assert (partition.task.batch, partition.task.lane) == (batch, 1)
+    partition = LanePartition("ks", "t", 1, canonical_json(StreamOffset(NEXT, BATCH).to_json()))
+    assert (partition.task.batch, partition.task.lane) == (BATCH, 1)
 
 
 def test_operations_that_are_not_known_are_counted() -> None:

@@ -1,0 +1,40 @@
+"""What is said of records that can't be carried."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.encoding import encode_group
+from bridge.errors import PoisonError
+from bridge.model.changes import Change, Group, LogLayout
+from bridge.model.times import UnixMillis
+from bridge.poison import likely_cause
+from schemas.envelope import TableCodec
+from schemas.errors import CellError
+from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, row, table
+
+
+def test_lost_partition_key_names_the_rename() -> None:
+    """A row from before a RENAME has no key: the record, the column, the cause and the way out are named."""
+    of = table({"id": "int"}, regular={"v": "int"})
+    codec = TableCodec(of, log_columns(of))
+    change = Change(1, row(of, {"v": bytes(4)}), last_in_group=True)
+    with pytest.raises(PoisonError) as caught:
+        list(encode_group(Group(STREAM, TIME, (change,)), codec, LogLayout.of(log_columns(of)), UnixMillis(0)))
+    text = str(caught.value)
+    assert f"stream 0x{STREAM.hex()}, 1584969040910883 us, batch_seq_no 0: column 'id' of type int: is null" in text
+    assert "ALTER TABLE ... RENAME" in text
+    assert "delete the table's progress topic" in text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CellError("int", "must be 4 bytes", b"x", column="v"),
+        CellError("timeuuid", "must be 16 bytes long", None, column="cdc$time"),
+        CellError("int", "is null", None),
+    ],
+)
+def test_other_faults_are_not_explained_away(error: CellError) -> None:
+    """A malformed cell has nothing to do with a rename."""
+    assert likely_cause(error) == ""
