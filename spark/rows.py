@@ -2,7 +2,7 @@
 
 | column | what |
 |---|---|
-| `kind` | 0 a change, 3 a dead letter; on request also 1, the beginning of a lane, 2, its end, 4, another schema |
+| `kind` | 0 a change, 5 a dead letter; on request also 1, the beginning of a lane, 2, its end, 4, another schema |
 | `key` | the record's key: an Avro body, or JSON text with `payload=json`; empty in dead letters |
 | `value` | the value, in the same form; null in tombstones; JSON text in dead letters |
 | `position` | stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian) |
@@ -28,7 +28,7 @@ BEGIN: Final = 1
 END: Final = 2
 SCHEMA: Final = 4
 """The changes behind it have other schemas than those before, see `bridge.control.Schemas`."""
-DEAD_LETTER: Final = 3
+DEAD_LETTER: Final = 5
 
 ROW_TYPE: Final = StructType(
     [

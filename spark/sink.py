@@ -122,7 +122,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     def _publish(
         self, publisher: LanePublisher, begin: Begin, rest: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
     ) -> None:
-        lane = _Lane(self._config, begin, publisher)
+        lane = LaneRows(self._config, begin, publisher)
         ended = False
         for batch in _chain(rest, batches):
             kinds, *columns = (batch.column(index).to_pylist() for index in (0, 1, 2, 3, 5, 6))
@@ -141,7 +141,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         publisher.finish()
 
 
-class _Lane:
+class LaneRows:
     """Frames one lane's rows, and hands them to its publisher."""
 
     def __init__(self, config: BridgeConfig, begin: Begin, publisher: LanePublisher) -> None:

@@ -21,6 +21,7 @@ from bridge.errors import BridgeError, ConfigError, DataLossError, RetriableErro
 from bridge.model.cursors import Cursor, LaneProgress, Layout
 from bridge.model.times import UnixMillis
 from bridge.status import ProgressSource
+from bridge.table_watch import CdcOptions
 from schemas.errors import IncompatibleSchemaError, RegistryError, UnsupportedTypeError
 from schemas.registry import Registry
 from tests.unit.schemas.example_tables import table
@@ -353,7 +354,8 @@ class TestPreflight:
                 raise found
             return found or table({"pk": "int"}, keyspace=keyspace, name=name)
 
-        monkeypatch.setattr(preflight, "ChangeLog", lambda _: SimpleNamespace(check_captured=check_captured))
+        log = SimpleNamespace(check_captured=check_captured, cdc_options=lambda *_: answers.get("options"))
+        monkeypatch.setattr(preflight, "ChangeLog", lambda _: log)
         return patience
 
     def test_good(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,6 +367,38 @@ class TestPreflight:
         assert found.nodes == 3
         assert lines[0] == "ScyllaDB at a:1 answers (3 nodes known)"
         assert len(lines) == 3
+
+    @pytest.mark.parametrize(
+        ("shape", "preimage", "postimage", "delta", "words"),
+        [
+            ("delta", "false", False, "full", None),
+            ("delta", "false", False, "keys", "its log holds keys only"),
+            ("delta", "full", False, "full", "its log holds images, which the output shape delta leaves out"),
+            ("full", "false", False, "full", "its log holds no images"),
+            ("full", "true", False, "full", None),
+            ("flat", "true", False, "full", "its log holds no post-images"),
+            ("debezium", "false", True, "full", None),
+        ],
+    )
+    def test_log_and_output(
+        self,
+        settings: BridgeConfig,
+        monkeypatch: pytest.MonkeyPatch,
+        shape: str,
+        preimage: str,
+        postimage: bool,
+        delta: str,
+        words: str | None,
+    ) -> None:
+        """What the log lacks for the wanted output, or holds in vain, is told, and refuses nothing."""
+        options = CdcOptions(enabled=True, preimage=preimage, postimage=postimage, delta=delta, ttl_s=1)
+        self._servers(monkeypatch, options=options)
+        output = settings.output.model_copy(update={"shape": shape})
+        lines: list[str] = []
+        preflight.check(settings.model_copy(update={"output": output}), report=lines.append)
+        told = [line for line in lines if line.startswith("table ")]
+        assert len(told) == (0 if words is None else 2)
+        assert all(words is not None and words in line for line in told)
 
     def test_everything_wrong(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
         """Every table's and every server's problem is told at once."""

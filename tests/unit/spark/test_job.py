@@ -126,6 +126,9 @@ def run_job(
             del once
             return queries[self.name].pop(0)
 
+        def changes(self) -> str:
+            return "column v dropped" if self.name == "a.altered" else ""
+
     monkeypatch.setattr(job, "TableQuery", Table)
     monkeypatch.setattr(job, "_LOOK_EVERY_S", 0.001)
     session: Any = None
@@ -142,6 +145,15 @@ def test_table_that_can_not_go_on_is_told_and_fails_the_job(
     failing = Query(looks, RuntimeError("bridge.errors.DataLossError: the cursor lies before the window"))
     assert run_job(monkeypatch, {"a.b": [failing]}, once=True) == 1
     assert "a.b stops: the cursor lies before the window" in caplog.text
+
+
+def test_table_that_stops_after_it_was_altered_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was changed in the table is the likely cause."""
+    failing = Query(0, RuntimeError("bridge.errors.StartupError: the registry refuses subject a.altered-value"))
+    assert run_job(monkeypatch, {"a.altered": [failing]}, once=True) == 1
+    assert "(changed since the job began to read the table: column v dropped)" in caplog.text
 
 
 def test_other_tables_go_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from bridge.config import validate
-from bridge.control import Begin, Schemas
+from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange
 from bridge.errors import ConfigError
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, Window, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing import LaneTask
 from schemas.envelope import TableCodec
-from spark import rows
+from spark import rows, sink
 from spark.sink import KafkaLanesWriter
 from spark.source import ScyllaCdcSource, SourceOptions
 from spark.stream_reader import LanePartition
@@ -62,15 +62,15 @@ def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.Mo
     )
     asked: list[str] = []
 
-    def header(_self: KafkaLanesWriter, _subject: str, schema: str) -> bytes:
+    def header(_self: object, _part: str, schema: str) -> bytes:
         asked.append(schema)
         return schema.encode()
 
     published: list[tuple[bytes, bytes]] = []
     publisher = SimpleNamespace(
-        publish=lambda _topic, key, value, _position, _headers: published.append((key, value)), finish=lambda: None
+        publish=lambda _topic, key, value, *_: published.append((key, value)), finish=lambda: None
     )
-    monkeypatch.setattr(KafkaLanesWriter, "_header", header)
+    monkeypatch.setattr(sink.LaneRows, "_header", header)
     task = LaneTask("ks", "t", 0, BATCH)
     begin = Begin(task, Schemas("k1:", "v1:"))
     change = list(rows.change_batches([EncodedChange(b"k", b"v", b"p" * 36, True)]))
@@ -80,14 +80,14 @@ def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.Mo
         rows.control_batch(rows.SCHEMA, Schemas("kx:", "vx:").to_json()),  # nothing was written under these
         rows.control_batch(rows.SCHEMA, Schemas("k1:", "v2:").to_json()),
         *change,
-        rows.control_batch(rows.END, None),
+        rows.control_batch(rows.END, end_to_json([])),
     ]
     whole = pa.Table.from_batches(parts).combine_chunks().to_batches()
     assert len(whole) == 1
     for batches in (parts, whole):
         published.clear()
         asked.clear()
-        KafkaLanesWriter(config)._publish(publisher, begin, parts[0].slice(1), iter(batches))
+        KafkaLanesWriter(config, None)._publish(publisher, begin, parts[0].slice(1), iter(batches))
         assert published == [(b"k1:k", b"v1:v")] * 2 + [(b"k1:k", b"v2:v")]
         assert asked == ["k1:", "v1:", "k1:", "v2:"]
 
@@ -118,7 +118,7 @@ def test_operations_that_are_not_known_are_counted() -> None:
     """They are told by how their envelopes begin."""
     columns = log_columns(SMALL)
     codec = TableCodec(SMALL, columns)
-    cells = row(SMALL, {"pk": b"\x00\x00\x00\x01"}, None)
+    cells = row(SMALL, {"pk": b"\x00\x00\x00\x01", "ck": b"\x00\x00\x00\x02"}, None)
     bodies = [
         codec.encode(cells, operation=operation, generation_ms=1, last_in_group=True)[1]
         for operation in (1, 2, 42, 3, -9)
