@@ -123,6 +123,9 @@ def run_job(monkeypatch: pytest.MonkeyPatch, queries: dict[str, list[Query]], *,
             del once
             return queries[self.name].pop(0)
 
+        def changes(self) -> str:
+            return "column v int was dropped" if self.name.endswith("altered") else ""
+
     monkeypatch.setattr(job, "TableQuery", Table)
     monkeypatch.setattr(job, "_LOOK_EVERY_S", 0.001)
     session: Any = None
@@ -149,6 +152,18 @@ def test_other_tables_go_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     assert run_job(monkeypatch, queries, once=True) == 1
     assert good.looks < 0, "the good table's query was not awaited"
     assert "a.bad stops: column v" in caplog.text
+
+
+def test_what_was_changed_in_a_table_is_told_with_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A schema that the registry refuses comes from an ALTER TABLE, which the error names."""
+    failing = Query(1, RuntimeError("bridge.errors.StartupError: subject a.altered-value refuses the schema"))
+    assert run_job(monkeypatch, {"a.altered": [failing]}, once=True) == 1
+    assert (
+        "a.altered stops: subject a.altered-value refuses the schema "
+        "(changed since the job began to read the table: column v int was dropped)"
+    ) in caplog.text
 
 
 def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
