@@ -11,24 +11,31 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin, Record
 from bridge.adapters.scylla import CqlSession
+from bridge.captured import CapturedTable, UnsettledSchemaError, capture
 from bridge.config import ScyllaSettings
 from bridge.encoding import POSITION_HEADER
 from bridge.errors import RetriableError
 from bridge.local.checker import Checker
 from bridge.local.simulator.cluster import SimulatedCluster
+from bridge.local.simulator.log_table import CdcOptions, log_ddl_of
 from bridge.local.simulator.mutations import Insert, Mutation
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.local.simulator.pacing import system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
+from bridge.local.simulator.tables import SimulatedTable, create_keyspace
 from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
-from bridge.model.times import UnixMillis
+from bridge.model.changes import Page
+from bridge.model.cursors import Window
+from bridge.model.streams import StreamId
+from bridge.model.times import UnixMicros, UnixMillis
 from schemas.avro_schema import value_schema
 from schemas.cql_types import parse
 from schemas.registry import Registry
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from schemas.table_changes import changes_between
+from schemas.table_schema import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
 from schemas.wire_format import unframe
 from tests.integration.running import BridgeJob, wait_for
 
@@ -265,3 +272,59 @@ def test_a_table_changes_while_the_job_runs(
         assert set(used) == {0, 1, 2, 3, 4}
         assert len(records(job, f"alter.{KEYSPACE}.refused")) == refused.count
         assert job.stop() == 1  # for the table that was given up
+
+
+def test_pages_follow_alter_type_and_their_own_columns(session: CqlSession) -> None:
+    """A reader that was prepared before an ALTER gets pages that say what they are, and a new one fits the table."""
+    name = "typed"
+    SimulatedTable(table(name, v="int")).drop(session)
+    create_keyspace(session, KEYSPACE)
+    session.execute(f"DROP TYPE IF EXISTS {KEYSPACE}.point")
+    session.execute(f"CREATE TYPE {KEYSPACE}.point (x int)")
+    session.execute(
+        f"CREATE TABLE {KEYSPACE}.{name} (pk int PRIMARY KEY, l list<text>, m map<text, frozen<set<int>>>, "
+        "p frozen<point>, t tuple<int, text>, d duration, w vector<float, 3>, v varchar) WITH cdc = {'enabled': true}"
+    )
+    columns = {
+        "pk": "int",
+        "l": "frozen<map<timeuuid, text>>",
+        "m": "frozen<map<text, frozen<set<int>>>>",
+        "p": "frozen<point>",
+        "t": "tuple<int, text>",
+        "d": "duration",
+        "w": "vector<float, 3>",
+        "v": "text",
+        "cdc$operation": "tinyint",
+        "cdc$ttl": "bigint",
+        "cdc$end_of_batch": "boolean",
+        "cdc$deleted_elements_l": "frozen<set<timeuuid>>",
+        "cdc$deleted_elements_m": "frozen<set<text>>",
+        **{f"cdc$deleted_{column}": "boolean" for column in "lmptdwv"},
+    }
+    session.execute(log_ddl_of(KEYSPACE, name, sorted(columns.items()), CdcOptions()))
+    log = ChangeLog(session)
+    stream = StreamId(bytes(16))
+    window = Window(UnixMillis(0), UnixMicros(0), UnixMicros(1))
+
+    def page(captured: CapturedTable) -> Page:
+        return captured.reader.page(stream, window, page_rows=10).result(10)
+
+    first = capture(log, KEYSPACE, name)
+    assert (page(first).columns, page(first).types) == (first.layout.columns, first.layout.types)
+    session.execute(f"ALTER TYPE {KEYSPACE}.point ADD y text")
+    assert page(first).types != first.layout.types
+    second = capture(log, KEYSPACE, name)
+    assert page(second).types == second.layout.types == page(first).types
+    assert changes_between(first.schema, second.schema) == [
+        "column p was frozen<point(x int)> and is frozen<point(x int, y text)>"
+    ]
+    for suffix, clause in (("", "v"), (LOG_TABLE_SUFFIX, 'v, "cdc$deleted_v"')):
+        session.execute(f"ALTER TABLE {KEYSPACE}.{name}{suffix} DROP ({clause})")
+    session.execute(f"ALTER TABLE {KEYSPACE}.{name} ADD v blob")
+    with pytest.raises(UnsettledSchemaError, match="columns missing"):
+        capture(log, KEYSPACE, name, within_s=0)
+    session.execute(f'ALTER TABLE {KEYSPACE}.{name}{LOG_TABLE_SUFFIX} ADD (v blob, "cdc$deleted_v" boolean)')
+    again = page(second)
+    assert again.columns == second.layout.columns
+    assert again.types != second.layout.types, "the same names, but v is a blob now"
+    assert page(capture(log, KEYSPACE, name)).types == again.types

@@ -129,7 +129,7 @@ class TestErrors:
 
 
 def _raising(error: BaseException) -> Any:
-    def command(_arguments: argparse.Namespace) -> int:
+    def command(_arguments: argparse.Namespace, *_: object) -> int:
         raise error
 
     return command
@@ -451,7 +451,7 @@ class TestPreflight:
         if resuming and has_progress:
             found = preflight.check(settings, report=lines.append, resuming=True)
             assert [one.full_name for one in found.tables] == ["shop.orders", "shop.lines"]
-            assert lines[-1] == "Schema registry at http://a answers"
+            assert lines[-1] == "Schema registry at mock://preflight answers"
             assert "shop.orders: CDC is off. Going on with what its log holds" in lines
         else:
             with pytest.raises(StartupError, match=r"^shop.orders: CDC is off$"):
