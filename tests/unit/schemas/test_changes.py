@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from schemas.envelope import TableCodec
 from schemas.errors import CellError, OperationError, OutputError, SchemaError
-from schemas.output import OutputOptions
+from schemas.output import OutputOptions, ShapeName
 from tests.unit.schemas.example_tables import counted, log_columns, row, sized, table
 
 ONE, TWO, TRUE = b"\x00\x00\x00\x01", b"\x00\x00\x00\x02", b"\x01"
@@ -214,11 +216,21 @@ def test_no_images() -> None:
     assert (value["op"], value["before"], value["after"], value["before_unknown"]) == ("row_delete", None, None, [])
 
 
+@pytest.mark.parametrize("output", [OutputOptions(), FULL])
+@pytest.mark.parametrize(("operation", "symbol"), [(4, "row_delete"), (-4, "row_expiry")])
+def test_deletes_without_clustering(operation: int, symbol: str, output: OutputOptions) -> None:
+    """Where a partition is one row, its delete is that row's; the log's number is kept."""
+    value = change({"pk": ONE}, operation, of=NO_CLUSTERING, output=output)
+    assert (value["op"], value["columns"]) == (symbol, None)
+    assert isinstance(value["source"], dict)
+    assert value["source"]["operation"] == operation
+
+
 def test_image_of_delete_without_clustering() -> None:
     """Newer servers give the pre-image of a row that a partition delete removes."""
     before = row(NO_CLUSTERING, {"pk": ONE, "v": TWO, **operation_cell(0)})
     value = change({}, 4, of=NO_CLUSTERING, output=FULL, before=before)
-    assert (value["op"], value["before"]) == ("partition_delete", {"v": 2})
+    assert (value["op"], value["before"]) == ("row_delete", {"v": 2})
 
 
 @pytest.mark.parametrize(
@@ -244,5 +256,5 @@ def test_range_has_no_image() -> None:
 
 def test_unknown_shape() -> None:
     """A shape that there is not is refused by name."""
-    with pytest.raises(OutputError, match="'flat'"):
-        codec_of(OF, OutputOptions(shape="flat"))
+    with pytest.raises(OutputError, match="'round'"):
+        codec_of(OF, OutputOptions(shape=cast("ShapeName", "round")))
