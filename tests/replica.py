@@ -115,7 +115,7 @@ class Replica:
         self._clustering = [one["name"] for one in clustering]
         self._descending = frozenset(one["name"] for one in clustering if one.get("clusteringOrder") == "desc")
         self._cql_names = {one["name"]: one.get("cqlName", one["name"]) for one in columns}
-        self._sets = frozenset(one["name"] for one in columns if _cql_type(one).startswith("set<"))
+        self._sets = _sets(columns)
         self._compare = compare
         self._partitions: dict[Value, Partition] = {}
 
@@ -210,10 +210,20 @@ def _elements(change: Mapping[str, Any], *, is_set: bool) -> list[tuple[Value, V
     return added + [(frozen(one), None) for one in change["removed"]]
 
 
-def _cql_type(field: Mapping[str, Any]) -> str:
-    """What a nullable column's type says of itself; a type that is a name was described where it came first."""
-    _null, described = field["type"]
-    return described.get("cqlType", "") if isinstance(described, dict) else ""
+def _sets(columns: list[Mapping[str, Any]]) -> frozenset[str]:
+    """Names of the columns that are sets; a type that is used again stands there by its name."""
+    described: set[str] = set()
+    found: set[str] = set()
+    for column in columns:
+        _null, kind = column["type"]
+        if isinstance(kind, dict):
+            if not kind.get("cqlType", "").startswith("set<"):
+                continue
+            described.add(kind["name"])
+            kind = kind["name"]
+        if kind in described:
+            found.add(column["name"])
+    return frozenset(found)
 
 
 def _put(cells: dict[Any, Cell], name: Value, value: Value | None, written_us: int, ttl_s: int) -> None:

@@ -141,3 +141,11 @@ def test_unknown_operation_symbol() -> None:
     older["fields"][0]["type"]["symbols"].remove("insert")
     body = codec_of(example).encode_value(row(example, {"pk": ONE}), operation=2, generation_ms=0, last_in_group=True)
     assert compile_reader(value_schema(example), older)(body)["op"] == "unknown"
+
+
+@pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])
+@pytest.mark.parametrize("of", [wide_table(), rich_table()], ids=lambda of: of.name)
+def test_named_types_are_defined_where_they_are_used_first(of: TableSchema, shape: ShapeName) -> None:
+    """In every shape, also where a key column is of a type that other columns have."""
+    schema = value_schema(of, OutputOptions(shape=shape))
+    assert fastavro.parse_schema(json.loads(schema_text(schema)))["type"] == "record"
