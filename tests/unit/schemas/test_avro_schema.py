@@ -10,7 +10,7 @@ from schemas.avro_schema import key_schema, schema_text, value_schema
 from schemas.codec import compile_reader
 from schemas.envelope import TableCodec
 from schemas.errors import UnsupportedTypeError
-from schemas.output import OutputOptions
+from schemas.output import OutputOptions, ShapeName
 from schemas.table_schema import TableSchema
 from tests.unit.schemas.example_tables import NATIVE, counted, log_columns, rich_table, row, sized, table, wide_table
 
@@ -148,4 +148,4 @@ def test_unknown_operation_symbol() -> None:
 def test_named_types_are_defined_where_they_are_used_first(of: TableSchema, shape: ShapeName) -> None:
     """In every shape, also where a key column is of a type that other columns have."""
     schema = value_schema(of, OutputOptions(shape=shape))
-    assert fastavro.parse_schema(json.loads(schema_text(schema)))["type"] == "record"
+    assert parse_schema(json.loads(schema_text(schema)))["type"] == "record"
