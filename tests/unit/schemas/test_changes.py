@@ -164,7 +164,7 @@ def test_more_contradictions() -> None:
         change(KEY, 2, range_end=end({}))
     with pytest.raises(CellError, match=r"cdc\$operation"):
         change({"a": ONE}, 5, range_end=row(OF, {"pk": ONE, "a": ONE}))
-    with pytest.raises(CellError, match="'v' of type int: has a value although 'cdc.deleted_v' is true"):
+    with pytest.raises(CellError, match=r"'v' of type int: has a value although 'cdc.deleted_v' is true"):
         change({**KEY, "v": ONE, "cdc$deleted_v": TRUE}, 2)
 
 
