@@ -291,7 +291,7 @@ def outcome(encoder: TableCodec | ReferenceEncoder, call: Call) -> object:
         return type(error), error.args, vars(error)
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_same_as_reference(data: st.DataObject) -> None:
     """Whatever the table, the row and the arguments: the codec gives what the reference gives."""
@@ -326,7 +326,7 @@ KNOWN = {*OPERATION_SYMBOLS, 77} - NO_CHANGES - {5, 6}
 
 
 @pytest.mark.parametrize("cql_type", TYPES)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(data=st.data())
 def test_each_type(cql_type: str, data: st.DataObject) -> None:
     """A cell of each type is the same in every place; what is malformed names the same column."""
@@ -423,7 +423,7 @@ def test_wide_table() -> None:
         OutputOptions(decimals="double", timestamps="timestamp-micros"),
     ],
 )
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(data=st.data())
 def test_outputs(output: OutputOptions, data: st.DataObject) -> None:
     """The compiled code and the reference agree in other forms as well."""
