@@ -67,7 +67,7 @@ class _Column:
 
     def image(self, cell: bytes | None, empty: list[str]) -> Any:
         """The value that an image shows: of a list without the keys of its cells."""
-        if cell is not None and isinstance(self.type, ListType):
+        if cell and isinstance(self.type, ListType):
             element = reader(self.type.element)
             return [element(value) for _key, value in unpack_pairs(cell)]
         return self.value(cell, empty)
