@@ -24,6 +24,7 @@ from schemas.operations import (
     STATIC_UPDATE,
     WITH_COLUMNS,
     WITH_ROW,
+    WITHOUT_ROW,
     symbol_of,
 )
 from schemas.output import OutputOptions
@@ -253,9 +254,11 @@ class LogRecords:
         said = any(one.touched(row) for row in deltas for one in self._of_row(symbol))
         return said or (symbol == "insert" and not self._keys_only)
 
-    def unavailable(self, row: Image) -> list[str]:
-        """Return the CQL names of the columns that a row lacks although they may have a value."""
-        return [one.column for one in self._values] if row.row is None else [*row.unknown, *row.empty]
+    def unavailable(self, row: Image, symbol: str) -> list[str]:
+        """Return the CQL names of the columns that a row of the change's kind lacks although they may have a value."""
+        if row.row is not None:
+            return [*row.unknown, *row.empty]
+        return [one.column for one in (self._values if symbol in WITHOUT_ROW else self._of_row(symbol))]
 
     def _of_row(self, symbol: str) -> Sequence[ColumnReader]:
         """Return the columns that a row of the change's kind has."""

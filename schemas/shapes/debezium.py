@@ -76,11 +76,11 @@ def value(log: LogRecords, change: LogChange) -> dict[str, object]:
     before_unavailable: list[str] = []
     if before.row is not None or op == "d":
         earlier = log.whole_row("Value", key, before)
-        before_unavailable = [*empty, *log.unavailable(before)]
+        before_unavailable = [*empty, *log.unavailable(before, symbol)]
     if symbol in WITH_COLUMNS:
         outcome = log.outcome(change, symbol)
         after = log.whole_row("Value", key, outcome)
-        unavailable = [*empty, *log.unavailable(outcome)]
+        unavailable = [*empty, *log.unavailable(outcome, symbol)]
     source = _source_values(log, change)
     return {
         "before": earlier,

@@ -53,7 +53,7 @@ def value(log: LogRecords, change: LogChange) -> dict[str, object]:
     empty: list[str] = []
     key = log.primary_key(change, symbol, empty)
     row = log.outcome(change, symbol) if upsert else log.before(change, symbol)
-    unavailable = [*empty, *log.unavailable(row)]
+    unavailable = [*empty, *log.unavailable(row, symbol)]
     source = log.source(change)
     return {
         **key,
