@@ -346,8 +346,8 @@ class OutputSettings(_Model):
     )
     key: Literal["partition_key", "primary_key"] | None = Field(
         None,
-        description="Columns of the record's key; unset, partition_key with the shapes delta and full, primary_key with "
-        "debezium and flat. With either, all changes of a base partition go to one Kafka partition, in order.",
+        description="Columns of the record's key; unset, partition_key with the shapes delta and full, primary_key "
+        "with debezium and flat. With either, all changes of a base partition go to one Kafka partition, in order.",
     )
     tombstones: bool | None = Field(
         None,

@@ -220,7 +220,7 @@ class CollectionColumn:
 
 
 def _list_order(element: Mapping[str, Any]) -> tuple[int, bytes]:
-    """Where a list's element stands: by its timeuuid's time, then by the other bytes, which the server takes as signed."""
+    """Where a list's element stands: by its key's time, then by the other bytes, which the server takes as signed."""
     key = UUID(str(element["key"]))
     return key.time, bytes(byte ^ 0x80 for byte in key.bytes[8:])
 

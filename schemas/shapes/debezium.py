@@ -157,8 +157,8 @@ def _source() -> object:
 def _names(name: str, row: str) -> object:
     return {
         "name": name,
-        "doc": f"CQL names of columns that are null in `{row}` because the log does not tell their value, or because it "
-        "has zero length, which their Avro type lacks.",
+        "doc": f"CQL names of columns that are null in `{row}` because the log does not tell their value, or because "
+        "it has zero length, which their Avro type lacks.",
         "type": {"type": "array", "items": "string"},
         "default": [],
     }
