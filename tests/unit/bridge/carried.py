@@ -40,7 +40,7 @@ class Capture:
     def __init__(
         self,
         *ddl: str,
-        output: OutputOptions = OutputOptions(),
+        output: OutputOptions = OutputOptions(),  # noqa: B008
         form: RecordForm = RecordForm(),  # noqa: B008
     ) -> None:
         """Carry out the statements of which the last one makes the table."""
