@@ -7,7 +7,8 @@ A dead letter is a JSON document::
      "rows": [{"cdc$operation": "01", "pk": "00000007", ...}]}
 
 Cells are hex of CQL's serialized values, as the log has them; null cells are left out. `batch_seq_no` is null where the
-whole group is at fault.
+whole group is at fault. A change whose schema the registry refuses has, instead of `generation_ms` and `rows`, its Avro
+bodies in hex and their schemas: `key`, `value` (null in a tombstone), `key_schema`, `value_schema`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,39 @@ def dead_letter(
             "batch_seq_no": None if whole_group else seq,
             "error": error,
             "rows": [_cells(row, layout) for row in rows],
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def refused_change(
+    table: tuple[str, str], position: bytes, key: bytes, value: bytes | None, schemas: tuple[str, str], error: str
+) -> bytes:
+    """The document of a change whose schema is refused, as UTF-8.
+
+    Args:
+        table: keyspace and name of the base table.
+        position: stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes).
+        key: Avro body of the record's key.
+        value: Avro body of its value; None for a tombstone.
+        schemas: of key and value, as JSON text.
+        error: why the registry refuses one of them.
+    """
+    keyspace, name = table
+    key_schema, value_schema = schemas
+    return json.dumps(
+        {
+            "v": FORMAT_VERSION,
+            "keyspace": keyspace,
+            "table": name,
+            "stream_id": position[:16].hex(),
+            "time": str(UUID(bytes=position[16:32])),
+            "batch_seq_no": int.from_bytes(position[32:], "big"),
+            "error": error,
+            "key": key.hex(),
+            "value": None if value is None else value.hex(),
+            "key_schema": key_schema,
+            "value_schema": value_schema,
         },
         ensure_ascii=False,
     ).encode()

@@ -151,8 +151,9 @@ class _RowCode:
         values = [self._cell(column.name) for column in self._values]
         no_range = [repr(_NULL)] if clustering else []
         before = ["op", "key", *clustering, *no_range]
-        images = repr(_NO_IMAGES[self._output.shape])
-        after = [ttl, "source", stream_id, time, *_TIMESTAMP_PARTS, batch_seq_no, "number", "last", images]
+        no_images = _NO_IMAGES[self._output.shape]
+        after = [ttl, "source", stream_id, time, *_TIMESTAMP_PARTS, batch_seq_no, "number", "last"]
+        after += [repr(no_images)] if no_images else []
         without_columns = [_returned([*before, repr(_NULL + _EMPTY_ARRAY), *after])]
         body = [
             self._unpack_row,

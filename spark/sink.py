@@ -18,14 +18,16 @@ from bridge.adapters.kafka import KafkaAdmin
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
 from bridge.control import Begin, Schemas, end_from_json
+from bridge.dead_letters import refused_change
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import BridgeError, FencedError, RetriableError
+from bridge.errors import BridgeError, FencedError, RetriableError, StartupError
 from bridge.lane_publisher import LanePublisher
 from bridge.monitoring import mailbox
 from bridge.monitoring.figures import Counted, LaneFigures, tally
 from bridge.monitoring.mailbox import BatchReport, LaneReached
 from bridge.publishing import LaneTask
 from schemas import wire_format
+from schemas.errors import IncompatibleSchemaError
 from schemas.subjects import Part
 from spark import rows, worker
 
@@ -154,19 +156,25 @@ class LaneRows:
         self._dead_letters = config.dead_letter_topic_of(table)
         self._has_position = "position" in config.output_of(table).headers
         self._key_header = self._value_header = b""
+        self._refusal: str | None = None
         self._partitions = 0
 
     def switch(self, schemas: Schemas) -> None:
         """Go on under other schemas."""
         self._schemas = schemas
         self._key_header = self._value_header = b""
+        self._refusal = None
 
     def publish(
         self, key: bytes, value: bytes | None, position: bytes, text: str | None, placement: int | None
     ) -> None:
         """Publish a change or a tombstone."""
-        if not self._key_header:
+        if not self._key_header and self._refusal is None:
             self._look_up()
+        if self._refusal is not None:
+            table, schemas = (self._task.keyspace, self._task.table), (self._schemas.key, self._schemas.value)
+            self.bury(refused_change(table, position, key, value, schemas, self._refusal), position)
+            return
         headers = [(POSITION_HEADER, position)] if self._has_position else []
         if text is not None:
             headers += [(name, one.encode()) for name, one in json.loads(text).items()]
@@ -181,8 +189,13 @@ class LaneRows:
 
     def _look_up(self) -> None:
         # With the first change: a lane that has none need not reach the registry.
-        self._key_header = self._header("key", self._schemas.key)
-        self._value_header = self._header("value", self._schemas.value)
+        try:
+            self._key_header = self._header("key", self._schemas.key)
+            self._value_header = self._header("value", self._schemas.value)
+        except StartupError as error:
+            if self._dead_letters is None or not isinstance(error.__cause__, IncompatibleSchemaError):
+                raise
+            self._refusal = str(error)
 
     def _header(self, part: Part, avro_schema: str) -> bytes:
         settings, registry = self._config.registry, worker.registry(self._config)

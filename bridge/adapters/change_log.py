@@ -6,6 +6,7 @@ Knows the server's table names (spec sections 1, 5 and 7); knows no client libra
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -64,11 +65,7 @@ class ChangeLog:
         if any(True for one in types for _ in user_types(one)):
             definitions = self._user_types(keyspace)
             types = [resolve(one, definitions) for one in types]
-        columns = (
-            Column(row["column_name"], one, ColumnKind(row["kind"]), row["position"], row["clustering_order"] == "desc")
-            for row, one in zip(rows, types, strict=True)
-        )
-        return TableSchema(keyspace, table, tuple(columns))
+        return TableSchema(keyspace, table, tuple(map(_column, rows, types)))
 
     def _user_types(self, keyspace: str) -> dict[str, list[tuple[str, CqlType]]]:
         """Fields of the keyspace's user-defined types, by name."""
@@ -252,6 +249,12 @@ def parse_options(blob: bytes) -> CdcOptions:
         )
     except (struct.error, ValueError) as error:
         raise BridgeError(f"extensions['cdc'] is not as ScyllaDB writes it: 0x{blob.hex()}") from error
+
+
+def _column(row: Mapping[str, Any], cql_type: CqlType) -> Column:
+    # ScyllaDB spells the order in capitals, Cassandra does not.
+    descending = row["clustering_order"].lower() == "desc"
+    return Column(row["column_name"], cql_type, ColumnKind(row["kind"]), row["position"], descending)
 
 
 def _quoted(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.encoding import encode_group
+from bridge.encoding import GroupEncoder, RecordForm
 from bridge.errors import PoisonError
 from bridge.model.changes import Change, Group, LogLayout
 from bridge.model.times import UnixMillis
@@ -18,9 +18,10 @@ def test_lost_partition_key_names_the_rename() -> None:
     """A row from before a RENAME has no key: the record, the column, the cause and the way out are named."""
     of = table({"id": "int"}, regular={"v": "int"})
     codec = TableCodec(of, log_columns(of))
-    change = Change(1, row(of, {"v": bytes(4)}), last_in_group=True)
+    cells = row(of, {"v": bytes(4)})
+    encoder = GroupEncoder(codec, LogLayout.of(log_columns(of), ["id"]), (of.keyspace, of.name), RecordForm())
     with pytest.raises(PoisonError) as caught:
-        list(encode_group(Group(STREAM, TIME, (change,)), codec, LogLayout.of(log_columns(of)), UnixMillis(0)))
+        list(encoder.encode(Group(STREAM, TIME, (Change(1, cells, last_in_group=True),), [cells]), UnixMillis(0)))
     text = str(caught.value)
     assert f"stream 0x{STREAM.hex()}, 1584969040910883 us, batch_seq_no 0: column 'id' of type int: is null" in text
     assert "ALTER TABLE ... RENAME" in text

@@ -244,5 +244,5 @@ def test_range_has_no_image() -> None:
 
 def test_unknown_shape() -> None:
     """A shape that there is not is refused by name."""
-    with pytest.raises(OutputError, match="'round'"):
-        codec_of(OF, OutputOptions(shape="round"))  # type: ignore[arg-type]
+    with pytest.raises(OutputError, match="'xml'"):
+        codec_of(OF, OutputOptions(shape="xml"))  # type: ignore[arg-type]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,11 +13,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from bridge.config import validate
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange
-from bridge.errors import ConfigError
+from bridge.errors import ConfigError, StartupError
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, Window, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing import LaneTask
 from schemas.envelope import TableCodec
+from schemas.errors import IncompatibleSchemaError
 from spark import rows, sink
 from spark.sink import KafkaLanesWriter
 from spark.source import ScyllaCdcSource, SourceOptions
@@ -90,6 +93,59 @@ def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.Mo
         KafkaLanesWriter(config, None)._publish(publisher, begin, parts[0].slice(1), iter(batches))
         assert published == [(b"k1:k", b"v1:v")] * 2 + [(b"k1:k", b"v2:v")]
         assert asked == ["k1:", "v1:", "k1:", "v2:"]
+
+
+def test_changes_of_a_refused_schema_are_dead_letters_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a dead-letter topic a refusal by the registry stops nothing; without one it stops the table."""
+    settings: dict[str, Any] = {
+        "name": "job",
+        "scylla": {"contact_points": ["a:1"]},
+        "kafka": {"bootstrap_servers": ["a:2"]},
+        "registry": {"url": "http://a:3"},
+        "tables": ["ks.t"],
+    }
+    asked: list[str] = []
+
+    def header(_self: object, _part: str, schema: str) -> bytes:
+        asked.append(schema)
+        if schema == "v2:":
+            refusal = IncompatibleSchemaError("no", subject="ks.t-value", rule="FULL", reason="no")
+            raise StartupError("subject ks.t-value refuses it") from refusal
+        return schema.encode()
+
+    published: list[tuple[str, bytes | None, bytes]] = []
+    publisher = SimpleNamespace(
+        publish=lambda topic, key, value, *_: published.append((topic, key, value)), finish=lambda: None
+    )
+    monkeypatch.setattr(sink.LaneRows, "_header", header)
+    position = bytes(16) + bytes(range(16)) + bytes(4)
+    change = list(rows.change_batches([EncodedChange(b"k", b"v", position, True)]))
+    parts = [
+        *change,
+        rows.control_batch(rows.SCHEMA, Schemas("k1:", "v2:").to_json()),
+        *change,
+        *change,
+        rows.control_batch(rows.SCHEMA, Schemas("k1:", "v3:").to_json()),
+        *change,
+        rows.control_batch(rows.END, end_to_json([])),
+    ]
+    begin = Begin(LaneTask("ks", "t", 0, BATCH), Schemas("k1:", "v1:"))
+    with pytest.raises(StartupError, match="refuses it"):
+        KafkaLanesWriter(validate(settings), None)._publish(publisher, begin, parts[0].slice(1), iter(parts))
+    published.clear()
+    asked.clear()
+    config = validate(settings | {"publishing": {"dead_letter_topic": "{name}.dead.{table}"}})
+    KafkaLanesWriter(config, None)._publish(publisher, begin, parts[0].slice(1), iter(parts))
+    assert [(topic, key) for topic, key, _ in published] == [
+        ("ks.t", b"k1:k"),
+        ("job.dead.t", None),
+        ("job.dead.t", None),
+        ("ks.t", b"k1:k"),
+    ]
+    letter = json.loads(published[1][2])
+    assert (letter["error"], letter["key"], letter["value"]) == ("subject ks.t-value refuses it", "6b", "76")
+    assert (letter["value_schema"], letter["batch_seq_no"]) == ("v2:", 0)
+    assert asked.count("v2:") == 1
 
 
 def test_options_by_themselves_make_a_source() -> None:

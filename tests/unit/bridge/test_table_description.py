@@ -1,0 +1,73 @@
+"""A table as the system tables describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bridge.adapters.change_log import ChangeLog
+from bridge.adapters.scylla import CqlSession
+from schemas.errors import TypeTextError
+from schemas.table_schema import TableSchema
+from tests.unit.schemas.example_tables import table
+
+TYPES = [
+    {"type_name": "address", "field_names": ["street", "Odd"], "field_types": ["text", 'frozen<list<frozen<"Odd">>>']},
+    {"type_name": "Odd", "field_names": ["n"], "field_types": ["int"]},
+]
+
+
+class System:
+    """Answers the queries of system_schema, and remembers which tables were asked."""
+
+    settings = SimpleNamespace(metadata_consistency=None)
+
+    def __init__(self, columns: Sequence[tuple[str, str, int, str, str]], types: Sequence[dict[str, Any]]) -> None:
+        names = ("column_name", "kind", "position", "type", "clustering_order")
+        self._rows = {"columns": [dict(zip(names, column, strict=True)) for column in columns], "types": list(types)}
+        self.asked: list[str] = []
+
+    def rows(self, cql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
+        name = cql.partition("system_schema.")[2].split()[0]
+        assert parameters[0] == "ks"
+        self.asked.append(name)
+        return self._rows[name]
+
+
+def described(system: System) -> TableSchema:
+    return ChangeLog(cast("CqlSession", system)).table_schema("ks", "t")
+
+
+@pytest.mark.parametrize("desc", ["DESC", "desc"])
+def test_types_and_order(desc: str) -> None:
+    """User-defined types come with their fields, and the clustering order as either server spells it."""
+    columns = [
+        ("pk", "partition_key", 0, "int", "NONE"),
+        ("a", "clustering", 0, "int", "ASC"),
+        ("b", "clustering", 1, "frozen<address>", desc),
+        ("v", "regular", -1, "list<frozen<address>>", "NONE"),
+    ]
+    expected = table(
+        {"pk": "int"},
+        {"a": "int", "b": "frozen<address>"},
+        {"v": "list<frozen<address>>"},
+        types={"address": {"street": "text", "Odd": 'frozen<list<frozen<"Odd">>>'}, "Odd": {"n": "int"}},
+        descending=["b"],
+    )
+    assert described(System(columns, TYPES)) == expected
+
+
+def test_no_user_types() -> None:
+    """The keyspace's types are not asked for where no column has one."""
+    system = System([("pk", "partition_key", 0, "frozen<map<int, text>>", "NONE")], TYPES)
+    assert described(system) == table({"pk": "frozen<map<int, text>>"})
+    assert system.asked == ["columns"]
+
+
+def test_unknown_type() -> None:
+    """A type that the keyspace does not have (any more) is named."""
+    with pytest.raises(TypeTextError, match="'gone'"):
+        described(System([("pk", "partition_key", 0, "frozen<gone>", "NONE")], TYPES))
