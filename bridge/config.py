@@ -344,15 +344,15 @@ class OutputSettings(_Model):
     times: Literal["nanos", "time-micros"] = Field(
         "nanos", description="time as a plain long of ns, or with Avro's logical type in us (rounded down)."
     )
-    key: Literal["partition_key", "primary_key"] = Field(
-        "partition_key",
-        description="Columns of the record's key. With either, all changes of a base partition go to one Kafka "
-        "partition, in order.",
+    key: Literal["partition_key", "primary_key"] | None = Field(
+        None,
+        description="Columns of the record's key; unset, partition_key with the shapes delta and full, primary_key "
+        "with debezium and flat. With either, all changes of a base partition go to one Kafka partition, in order.",
     )
-    tombstones: bool = Field(
-        False,
+    tombstones: bool | None = Field(
+        None,
         description="Follow the delete of all that a record key stands for by a record without a value, for "
-        "compacted topics.",
+        "compacted topics; unset, true with the shape debezium only.",
     )
     headers: tuple[Literal["position", "operation", "timestamp", "table"], ...] = Field(
         ("position",),
@@ -362,13 +362,20 @@ class OutputSettings(_Model):
 
     def options(self, name: str) -> OutputOptions:
         """What the encoder takes; `name` is the job's."""
-        return OutputOptions(self.shape, self.decimals, self.timestamps, self.times, self.key, name)
+        return OutputOptions(self.shape, self.decimals, self.timestamps, self.times, self.record_key, name)
+
+    @property
+    def record_key(self) -> Literal["partition_key", "primary_key"]:
+        """The columns of the record's key."""
+        if self.key is not None:
+            return self.key
+        return "primary_key" if self.shape in ("debezium", "flat") else "partition_key"
 
     def record_form(self, *, dead_letters: bool) -> RecordForm:
         """What records have besides their values."""
         return RecordForm(
-            primary_key=self.key == "primary_key",
-            tombstones=self.tombstones,
+            primary_key=self.record_key == "primary_key",
+            tombstones=self.shape == "debezium" if self.tombstones is None else self.tombstones,
             operation="operation" in self.headers,
             timestamp="timestamp" in self.headers,
             table="table" in self.headers,
@@ -582,7 +589,12 @@ class SourceConfig(_Model):
     @property
     def output_options(self) -> OutputOptions:
         """What the encoder takes."""
-        return _shaped(self.output, self.table).options(self.name)
+        return self.table_output.options(self.name)
+
+    @property
+    def table_output(self) -> OutputSettings:
+        """What the table's changes look like."""
+        return _shaped(self.output, self.table)
 
 
 def _shaped(output: OutputSettings, table: TableSettings) -> OutputSettings:

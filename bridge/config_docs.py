@@ -48,6 +48,8 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "tables[].start": "latest",
     "tables[].lanes": "4",
     "tables[].shape": "full",
+    "output.key": "primary_key",
+    "output.tombstones": "true",
     "publishing.dead_letter_topic": '"{name}.dead-letters"',
     "spark.lanes": "8",
 }

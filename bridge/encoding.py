@@ -93,8 +93,10 @@ class GroupEncoder:
         self._form = form
         self._is_plain = form.is_plain
         # What a delete must reach so that nothing is left under its record key.
-        by_row = form.primary_key and bool(layout.clustering)
-        self._clears_key = _DELETES_OF_ROWS if by_row else _DELETES_OF_PARTITIONS
+        if not layout.clustering:
+            self._clears_key = _DELETES_OF_ROWS | _DELETES_OF_PARTITIONS
+        else:
+            self._clears_key = _DELETES_OF_ROWS if form.primary_key else _DELETES_OF_PARTITIONS
 
     def encode(self, group: Group, generation_ms: UnixMillis) -> Iterator[EncodedChange]:
         """The changes of a group as records.

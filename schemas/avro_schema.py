@@ -3,8 +3,8 @@
 Knows the shape of the records; must not know how they are filled (``schemas.reference``).
 Both schemas live in the namespace ``<keyspace>.<table>``.
 
-Key: record ``Key`` with the partition key columns. Value: record ``Envelope``, in the shape
-``delta``::
+Key: record ``Key`` with the partition key columns, or with the primary key's. Value: record
+``Envelope`` (``Value`` in the shape ``flat``), in the shape ``delta``::
 
     op             what happened, an enum that may grow (unknown symbols read as "unknown")
     key            PrimaryKey: partition key columns, then clustering columns (null where the
@@ -41,7 +41,7 @@ from typing import Final
 from schemas.avro_names import namespace
 from schemas.avro_records import Records
 from schemas.output import DEFAULT_OUTPUT, OutputOptions
-from schemas.shapes import shape_fields
+from schemas.shapes import shape_fields, shape_of
 from schemas.table_schema import TableSchema
 
 _ATTRIBUTE_ORDER: Final = {
@@ -79,7 +79,7 @@ def value_schema(table: TableSchema, output: OutputOptions = DEFAULT_OUTPUT) -> 
         OutputError: the shape does not exist.
     """
     return {
-        "name": "Envelope",
+        "name": shape_of(output).NAME,
         "namespace": namespace(table.keyspace, table.name),
         "doc": f"A change of the ScyllaDB table {table.full_name}, from its CDC log.",
         "type": "record",

@@ -7,9 +7,10 @@ the set of the elements that were deleted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
+from uuid import UUID
 
 from schemas.avro_names import avro_name
 from schemas.avro_types import cell_name, change_name, full_name
@@ -206,14 +207,22 @@ class CollectionColumn:
         cells = self.cells
         if not cells.is_deleted(rows[0]) or any(row[self.removed.index] is not None for row in rows):
             return False, None
-        added: list[object] = []
+        added: list[Any] = []
         for row in rows:
             raw = row[cells.value.index]
             if raw is not None:
                 found = cells.value.value(raw)
                 assert isinstance(found, list)
-                added += [one["value"] for one in found] if self.is_list else found
+                added += found
+        if self.is_list:
+            added = [one["value"] for one in sorted(added, key=_list_order)]
         return True, (cells.plain, added) if added else None
+
+
+def _list_order(element: Mapping[str, Any]) -> tuple[int, bytes]:
+    """Where a list's element stands: by its key's time, then by the other bytes, which the server takes as signed."""
+    key = UUID(str(element["key"]))
+    return key.time, bytes(byte ^ 0x80 for byte in key.bytes[8:])
 
 
 @dataclass(frozen=True, slots=True)

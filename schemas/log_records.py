@@ -24,6 +24,7 @@ from schemas.operations import (
     STATIC_UPDATE,
     WITH_COLUMNS,
     WITH_ROW,
+    WITHOUT_ROW,
     symbol_of,
 )
 from schemas.output import OutputOptions
@@ -57,6 +58,11 @@ class LogChange:
     after: LogRow | None = None
     more: Sequence[LogRow] = ()
 
+    @property
+    def deltas(self) -> Sequence[LogRow]:
+        """All rows that say what the change did."""
+        return (self.row, *self.more)
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -64,7 +70,8 @@ class Image:
 
     Attributes:
         row: the row's columns, for a union.
-        unknown: CQL names of the columns of its kind (static or regular) that it says nothing of.
+        unknown: CQL names of the columns of its kind (static or regular) that it says nothing of; none in a
+            post-image, where a column without a value is null (spec section 2.6).
         empty: CQL names of the columns whose value is CQL's "empty"; they are null in `row`.
     """
 
@@ -116,14 +123,13 @@ class LogRecords:
 
     def symbol(self, change: LogChange) -> str:
         """Return the symbol of ``op``, after checking that the change's rows fit it and each other."""
-        row = change.row
-        clustering = [row[key.cell.index] for key in self._clustering]
+        clustering = [change.row[key.cell.index] for key in self._clustering]
         symbol = symbol_of(change.operation, clustering, has_statics=bool(self._statics))
         if (symbol == RANGE_DELETE) != (change.range_end is not None):
             what = "without the end of its range" if symbol == RANGE_DELETE else "with the end of a range"
             raise OperationError(f"cdc$operation {change.operation} ({symbol}) {what}")
         foreign = self._foreign(symbol)
-        touched = next((one.column for one in foreign if one.touched(row)), None)
+        touched = next((one.column for row in change.deltas for one in foreign if one.touched(row)), None)
         if touched is not None:
             raise OperationError(f"cdc$operation {change.operation} ({symbol}) says something of column {touched!r}")
         return symbol
@@ -216,15 +222,15 @@ class LogRecords:
                 record[one.field] = value
             if not known and value is None:
                 unknown.append(one.column)
-        return Image((self._row_branch, record), unknown, empty)
+        return Image((self._row_branch, record), [] if change.after is row else unknown, empty)
 
     def outcome(self, change: LogChange, symbol: str) -> Image:
         """Return what is known of the row after the change: its post-image, or what pre-image and deltas give."""
         if change.after is not None:
             return self.after(change, symbol)
-        before = self.before(change, symbol)
+        deltas = change.deltas
+        before = self.before(change, symbol) if self._says_all(deltas, symbol) else NO_IMAGE
         earlier = self.columns_of(before)
-        deltas = (change.row, *change.more)
         record: dict[str, object] = {}
         unknown: list[str] = []
         empty: list[str] = []
@@ -239,6 +245,20 @@ class LogRecords:
             elif not known and one.column not in empty:
                 unknown.append(one.column)
         return Image((self._row_branch, record), unknown, empty)
+
+    def _says_all(self, deltas: Sequence[LogRow], symbol: str) -> bool:
+        """Whether the columns that the deltas do not touch are those that were not changed.
+
+        Those of a log that holds keys only touch none. Nor do those of an INSERT of the key alone, but no other update.
+        """
+        said = any(one.touched(row) for row in deltas for one in self._of_row(symbol))
+        return said or (symbol == "insert" and not self._keys_only)
+
+    def unavailable(self, row: Image, symbol: str) -> list[str]:
+        """Return the CQL names of the columns that a row of the change's kind lacks although they may have a value."""
+        if row.row is not None:
+            return [*row.unknown, *row.empty]
+        return [one.column for one in (self._values if symbol in WITHOUT_ROW else self._of_row(symbol))]
 
     def _of_row(self, symbol: str) -> Sequence[ColumnReader]:
         """Return the columns that a row of the change's kind has."""
@@ -257,7 +277,7 @@ class LogRecords:
 
     def ttl_of(self, change: LogChange) -> Branch | None:
         """Return the TTL that all of the change's deltas have; None where they differ or have none."""
-        found = [self.ttl(row) for row in (change.row, *change.more)]
+        found = [self.ttl(row) for row in change.deltas]
         return found[0] if all(one == found[0] for one in found) else None
 
     def whole_row(self, name: str, key: dict[str, object], row: Image) -> Branch:

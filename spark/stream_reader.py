@@ -229,7 +229,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             in_flight=scylla.requests_in_flight,
         )
         log_rows: Iterator[Cells] = (row for chunk in chunks for row in chunk)
-        output, layout = self._config.output, captured.layout
+        output, layout = self._config.table_output, captured.layout
         found = assembly.groups(
             log_rows,
             layout,

@@ -215,8 +215,14 @@ def verify(folder: Path, lock: Mapping[str, str]) -> None:
         raise LocalStackError(message)
 
 
-def resolve(folder: Path, java: Java, report: Callable[[str], None]) -> None:
-    """Fetch all jars into `<folder>/<server>/` by Ivy, reporting progress every ten seconds.
+def resolve(folder: Path, java: Java, report: Callable[[str], None], ivy_module: str = _IVY_MODULE) -> None:
+    """Fetch all jars of an Ivy file into `<folder>/<configuration>/`, reporting progress every ten seconds.
+
+    Args:
+        folder: is made if it is missing.
+        java: runs Ivy.
+        report: takes a line for people.
+        ivy_module: the Ivy file; of its own, the local stack's, whose configurations are the servers.
 
     Raises:
         LocalStackError: Ivy isn't there, failed, or took more than 15 minutes.
@@ -226,7 +232,7 @@ def resolve(folder: Path, java: Java, report: Callable[[str], None]) -> None:
         scratch = Path(scratch_name)
         settings, module, log = scratch / "settings.xml", scratch / "ivy.xml", folder / "resolve.log"
         settings.write_text(_IVY_SETTINGS, encoding="utf-8")
-        module.write_text(_IVY_MODULE, encoding="utf-8")
+        module.write_text(ivy_module, encoding="utf-8")
         # Naming types or configurations here makes Ivy fetch nothing and succeed, so it gets neither.
         command = [
             *(java.command, "-cp", _ivy_class_path(), "org.apache.ivy.Main"),

@@ -20,6 +20,10 @@ from schemas.table_schema import TableSchema
 class Shape(Protocol):
     """What a shape's module has."""
 
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of the module
+        """Of the value's record."""
+
     def fields(self, records: Records) -> list[object]:
         """Return the fields of the value's schema, in order."""
 

@@ -2,8 +2,9 @@
 
 Each change of a row is ``{before, after, source, op, ts_ms, ...}``. `before` and `after` are whole rows, keys
 included. They come from the log's images: the post-image is the row after the change; without one, `after` is what
-pre-image and change tell, and ``source.unavailable`` names the columns that nobody told, which read as null. `before`
-is null without a pre-image, but for deletes, where it holds the key.
+pre-image and change tell. `before` is null without a pre-image, but for deletes, where it holds the key, as that of a
+PostgreSQL table with the default replica identity does. ``source.unavailable`` and ``source.before_unavailable`` name
+the columns that read as null in `after` and `before` because nobody told them.
 
 | ScyllaDB | op |
 |---|---|
@@ -11,6 +12,7 @@ is null without a pre-image, but for deletes, where it holds the key.
 | update, static update | u |
 | delete or expiry of a row, a partition or a range | d |
 
+The records' names end in ``.Envelope``, ``.Value`` and ``.Key``, by which Debezium's transforms know them.
 `ts_ms` is the write's time, as ``source.ts_ms`` is: the bridge has no clock where it encodes, so that a replay gives
 the same bytes.
 """
@@ -25,6 +27,9 @@ from schemas.errors import OperationError
 from schemas.log_records import LogChange, LogRecords
 from schemas.operations import RANGE_DELETE, WITH_COLUMNS
 
+NAME: Final = "Envelope"
+"""Of the value's record."""
+
 _OPS: Final = {
     "insert": "c",
     "update": "u",
@@ -36,6 +41,8 @@ _OPS: Final = {
     "partition_expiry": "d",
 }
 _CONNECTOR: Final = "scylla"
+_END_OF_NS_US: Final = 2**63 // 1000
+"""From then on a long does not hold nanoseconds."""
 
 
 def fields(records: Records) -> list[object]:
@@ -64,31 +71,32 @@ def value(log: LogRecords, change: LogChange) -> dict[str, object]:
         )
     empty: list[str] = []
     key = log.primary_key(change, symbol, empty)
-    before, after, unavailable = log.before(change, symbol), None, empty
+    before, earlier, after = log.before(change, symbol), None, None
+    unavailable: list[str] = []
+    before_unavailable: list[str] = []
+    if before.row is not None or op == "d":
+        earlier = log.whole_row("Value", key, before)
+        before_unavailable = [*empty, *log.unavailable(before, symbol)]
     if symbol in WITH_COLUMNS:
         outcome = log.outcome(change, symbol)
         after = log.whole_row("Value", key, outcome)
-        unavailable = [*empty, *outcome.unknown, *outcome.empty]
-    earlier = log.whole_row("Value", key, before) if before.row is not None or op == "d" else None
-    source = log.source(change)
-    timestamp_us = source["timestamp_us"]
-    assert isinstance(timestamp_us, int)
+        unavailable = [*empty, *log.unavailable(outcome, symbol)]
+    source = _source_values(log, change)
     return {
         "before": earlier,
         "after": after,
-        "source": _source_values(log, change, source, unavailable),
+        "source": {**source, "unavailable": unavailable, "before_unavailable": before_unavailable},
         "transaction": None,
         "op": op,
-        "ts_ms": ("long", timestamp_us // 1000),
-        "ts_us": ("long", timestamp_us),
-        "ts_ns": ("long", timestamp_us * 1000),
+        "ts_ms": ("long", source["ts_ms"]),
+        "ts_us": source["ts_us"],
+        "ts_ns": source["ts_ns"],
         **log.range(change),
     }
 
 
-def _source_values(
-    log: LogRecords, change: LogChange, source: dict[str, object], unavailable: list[str]
-) -> dict[str, object]:
+def _source_values(log: LogRecords, change: LogChange) -> dict[str, object]:
+    source = log.source(change)
     timestamp_us, stream_id, time = source["timestamp_us"], source["stream_id"], source["time"]
     assert isinstance(timestamp_us, int)
     assert isinstance(stream_id, bytes)
@@ -98,8 +106,8 @@ def _source_values(
         "connector": _CONNECTOR,
         "name": log.job,
         "ts_ms": timestamp_us // 1000,
-        "ts_us": timestamp_us,
-        "ts_ns": timestamp_us * 1000,
+        "ts_us": ("long", timestamp_us),
+        "ts_ns": ("long", timestamp_us * 1000) if timestamp_us < _END_OF_NS_US else None,
         "snapshot": ("string", "false"),
         "db": source["keyspace"],
         "sequence": None,
@@ -112,7 +120,6 @@ def _source_values(
         "operation": source["operation"],
         "last_in_group": source["last_in_group"],
         "ttl": log.ttl_of(change),
-        "unavailable": unavailable,
     }
 
 
@@ -122,11 +129,11 @@ def _source() -> object:
         {"name": "connector", "type": "string"},
         {"name": "name", "doc": "The job's name.", "type": "string"},
         {"name": "ts_ms", "doc": "The write timestamp in milliseconds since the Unix epoch.", "type": "long"},
-        {"name": "ts_us", "type": "long"},
-        {"name": "ts_ns", "type": "long"},
         {"name": "snapshot", "type": ["null", "string"], "default": None},
         {"name": "db", "doc": "CQL name of the keyspace.", "type": "string"},
         {"name": "sequence", "type": ["null", "string"], "default": None},
+        {"name": "ts_us", "type": ["null", "long"], "default": None},
+        {"name": "ts_ns", "doc": "Null from the year 2262 on.", "type": ["null", "long"], "default": None},
         {"name": "keyspace", "doc": "CQL name of the keyspace.", "type": "string"},
         {"name": "table", "doc": "CQL name of the base table.", "type": "string"},
         {"name": "generation_ms", "doc": "Start of the CDC generation, ms since the Unix epoch.", "type": "long"},
@@ -141,15 +148,20 @@ def _source() -> object:
             "type": ["null", "long"],
             "default": None,
         },
-        {
-            "name": "unavailable",
-            "doc": "CQL names of columns that read as null because the log does not tell their value, or "
-            "because it has zero length, which their Avro type lacks.",
-            "type": {"type": "array", "items": "string"},
-            "default": [],
-        },
+        _names("unavailable", "after"),
+        _names("before_unavailable", "before"),
     ]
     return {"name": "Source", "type": "record", "fields": fields}
+
+
+def _names(name: str, row: str) -> object:
+    return {
+        "name": name,
+        "doc": f"CQL names of columns that are null in `{row}` because the log does not tell their value, or because "
+        "it has zero length, which their Avro type lacks.",
+        "type": {"type": "array", "items": "string"},
+        "default": [],
+    }
 
 
 def _transaction() -> object:

@@ -2,6 +2,7 @@
 
 Columns hold the row after the change as far as the log tells it: from the post-image; without one, from pre-image and
 change. ``__unavailable`` names the others. In deletes they hold the row before, if there is a pre-image, else the key.
+The record is not named ``Envelope``: by that name Debezium's sinks know what is not flat.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from schemas.avro_records import Records
 from schemas.log_changes import Branch
 from schemas.log_records import LogChange, LogRecords
 from schemas.operations import WITH_COLUMNS
+
+NAME: Final = "Value"
+"""Of the value's record."""
 
 _FIELDS: Final[tuple[tuple[str, object, str], ...]] = (
     ("__op", "string", "What happened: insert, update, static_update, row_delete, ..."),
@@ -49,7 +53,7 @@ def value(log: LogRecords, change: LogChange) -> dict[str, object]:
     empty: list[str] = []
     key = log.primary_key(change, symbol, empty)
     row = log.outcome(change, symbol) if upsert else log.before(change, symbol)
-    unavailable = [*empty, *row.unknown, *row.empty]
+    unavailable = [*empty, *log.unavailable(row, symbol)]
     source = log.source(change)
     return {
         **key,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from schemas.avro_records import Records
 from schemas.log_records import LogChange, LogRecords
 from schemas.shapes import delta
+
+NAME: Final = "Envelope"
+"""Of the value's record."""
 
 
 def fields(records: Records) -> list[object]:

@@ -44,7 +44,7 @@ class JavaReader:
         """Compile; the jars must be there, as they are once a stack was up."""
         self._java = find_java()
         jars = Jars(jars_folder, self._java)
-        libraries = [jars.class_path("kafka"), str(_avro_jar())]
+        libraries = [jars.class_path("kafka"), str(avro_jar())]
         jars.compile(_SOURCE, os.pathsep.join(libraries), folder)
         self._class_path = os.pathsep.join([str(folder), *libraries])
 
@@ -69,7 +69,8 @@ class JavaReader:
         return found
 
 
-def _avro_jar() -> Path:
+def avro_jar() -> Path:
+    """Apache Avro, as it comes with the package pyspark."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None

@@ -26,6 +26,9 @@ ONE = b"\x00\x00\x00\x01"
         ("wide-value.avsc", value_schema(wide_table())),
         ("rich-value.avsc", value_schema(rich_table())),
         ("small-value-full.avsc", value_schema(SMALL, OutputOptions(shape="full"))),
+        ("small-value-debezium.avsc", value_schema(SMALL, OutputOptions(shape="debezium", decimals="double"))),
+        ("small-value-flat.avsc", value_schema(SMALL, OutputOptions(shape="flat"))),
+        ("small-key-primary.avsc", key_schema(SMALL, OutputOptions(key="primary_key"))),
     ],
 )
 def test_golden(file: str, schema: dict[str, object]) -> None:

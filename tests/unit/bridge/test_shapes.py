@@ -1,0 +1,359 @@
+"""The shapes that describe rows, `debezium` and `flat`: what each statement becomes, with and without images."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bridge.encoding import RecordForm
+from bridge.model.times import UnixMicros, timeuuid_of
+from schemas.errors import OperationError, OutputError
+from schemas.output import OutputOptions
+from tests.unit.bridge.carried import START_US, STREAM, Capture
+from tests.unit.schemas.example_tables import row
+
+HOME = "CREATE TYPE shop.home (street text, zip int)"
+COLUMNS = (
+    "customer int, line int, note text, tags set<text>, log list<text>, home home, vip boolean static, "
+    "PRIMARY KEY (customer, line)"
+)
+IMAGES = {"none": "", "true": ", 'preimage': true", "full": ", 'preimage': 'full'"}
+POST = ", 'postimage': true"
+DEBEZIUM = OutputOptions(shape="debezium", name="orders-job")
+FLAT = OutputOptions(shape="flat")
+ROW = "WHERE customer = 7 AND line = 1"
+FIRST = "INSERT INTO shop.orders (customer, line, note, tags) VALUES (7, 1, 'first', {'a'})"
+
+
+def orders(images: str = "", output: OutputOptions = DEBEZIUM) -> Capture:
+    return Capture(HOME, f"CREATE TABLE shop.orders ({COLUMNS}) WITH cdc = {{'enabled': true{images}}}", output=output)
+
+
+def after(line: int | None = 1, **columns: Any) -> dict[str, Any]:
+    names = ("note", "tags", "log", "home", "vip")
+    return {"customer": 7, "line": line, **dict.fromkeys(names), **columns}
+
+
+def event(capture: Capture, statement: str) -> Any:
+    (found,) = capture.run(statement)
+    return found.value
+
+
+def test_insert() -> None:
+    """An insert is `c`, with where it stands as Debezium's connectors say it; what it does not name may be there."""
+    value = event(orders(), FIRST + " USING TTL 60")
+    assert {name: value[name] for name in value if name != "source"} == {
+        "before": None,
+        "after": after(note="first", tags=["a"]),
+        "transaction": None,
+        "op": "c",
+        "ts_ms": START_US // 1000,
+        "ts_us": START_US,
+        "ts_ns": START_US * 1000,
+        "range": None,
+    }
+    assert value["source"] == {
+        "version": "1",
+        "connector": "scylla",
+        "name": "orders-job",
+        "ts_ms": START_US // 1000,
+        "snapshot": "false",
+        "db": "shop",
+        "sequence": None,
+        "ts_us": START_US,
+        "ts_ns": START_US * 1000,
+        "keyspace": "shop",
+        "table": "orders",
+        "generation_ms": 1_769_860_000_000,
+        "stream_id": STREAM.hex(),
+        "time": "5e5d2000-fe9c-11f0-8000-000000000001",
+        "batch_seq_no": 0,
+        "operation": 2,
+        "last_in_group": True,
+        # The collection's old content has no TTL: the deltas differ.
+        "ttl": None,
+        "unavailable": ["home", "log"],
+        "before_unavailable": [],
+    }
+
+
+UPDATE = f"UPDATE shop.orders SET note = 'second', tags = tags + {{'b'}} {ROW}"
+
+
+@pytest.mark.parametrize(
+    ("images", "before", "now", "unavailable", "before_unavailable"),
+    [
+        ("none", None, {"note": "second"}, {"tags", "log", "home"}, set()),
+        ("true", {"note": "first", "tags": ["a"]}, {"note": "second"}, {"tags", "log", "home"}, {"log", "home"}),
+        ("full", {"note": "first", "tags": ["a"]}, {"note": "second"}, {"tags"}, set()),
+    ],
+)
+def test_update(
+    images: str, before: Any, now: dict[str, Any], unavailable: set[str], before_unavailable: set[str]
+) -> None:
+    """Without a post-image, the row is what pre-image and change tell; a collection that was added to is not known."""
+    capture = orders(IMAGES[images])
+    capture.run(FIRST)
+    value = event(capture, UPDATE)
+    assert value["op"] == "u"
+    assert value["before"] == (None if before is None else after(**before))
+    assert value["after"] == after(**now)
+    assert set(value["source"]["unavailable"]) == unavailable
+    assert set(value["source"]["before_unavailable"]) == before_unavailable
+
+
+@pytest.mark.parametrize("images", IMAGES)
+def test_update_with_postimage(images: str) -> None:
+    """A post-image tells the whole row, what is null in it included."""
+    capture = orders(IMAGES[images] + POST)
+    capture.run(FIRST)
+    value = event(capture, UPDATE)
+    assert value["after"] == after(note="second", tags=["a", "b"])
+    assert value["source"]["unavailable"] == []
+
+
+def test_untouched_columns_of_the_preimage_stand() -> None:
+    """What the full pre-image shows and the change leaves alone is still so."""
+    capture = orders(IMAGES["full"])
+    capture.run(FIRST)
+    value = event(capture, f"UPDATE shop.orders SET home = {{street: 'x'}} {ROW}")
+    assert value["after"] == after(note="first", tags=["a"], home={"street": "x", "zip": None})
+    assert value["source"]["unavailable"] == []
+
+
+@pytest.mark.parametrize("delta", ["UPDATE shop.orders SET note = 'x' " + ROW, "DELETE note FROM shop.orders " + ROW])
+def test_keys_only(delta: str) -> None:
+    """A log of keys alone tells no columns: the pre-image is not taken for the row after the change."""
+    capture = orders(", 'delta': 'keys', 'preimage': 'full'")
+    capture.run(FIRST)
+    value = event(capture, delta)
+    assert (value["before"], value["after"]) == (after(note="first", tags=["a"]), after())
+    assert set(value["source"]["unavailable"]) == {"note", "tags", "log", "home"}
+
+
+def test_keys_only_with_postimage() -> None:
+    """With post-images such a log tells the row all the same."""
+    value = event(orders(", 'delta': 'keys'" + POST), FIRST)
+    assert value["after"] == after(note="first", tags=["a"])
+    assert value["source"]["unavailable"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "value"),
+    [
+        ("tags = {'x', 'y'}", "tags", ["x", "y"]),
+        ("tags = {}", "tags", None),
+        ("log = ['b', 'a']", "log", ["b", "a"]),
+        ("home = {zip: 3}", "home", {"street": None, "zip": 3}),
+        ("home = null", "home", None),
+    ],
+)
+def test_replaced_collections_are_known(change: str, column: str, value: Any) -> None:
+    """What is cleared and written anew is known without images."""
+    found = event(orders(), f"UPDATE shop.orders SET {change} {ROW}")
+    assert found["after"] == after(**{column: value})
+    assert column not in found["source"]["unavailable"]
+
+
+@pytest.mark.parametrize(
+    "change", ["tags = tags + {'x'}", "tags = tags - {'x'}", "log = log + ['x']", "log = ['x'] + log", "home.zip = 1"]
+)
+def test_changed_collections_are_not_known(change: str) -> None:
+    """What is added to and taken from is not known without a post-image, and said to be so."""
+    capture = orders(IMAGES["full"])
+    capture.run(FIRST)
+    found = event(capture, f"UPDATE shop.orders SET {change} {ROW}")
+    column = change[:4].strip()
+    assert found["source"]["unavailable"] == [column]
+    assert found["after"][column] is None
+
+
+def test_several_ttls_are_one_event() -> None:
+    """All deltas of a row in one group are one event, a list in its own order; of another row, another."""
+    statements = (
+        "INSERT INTO shop.orders (customer, line, log) VALUES (7, 1, ['a']) USING TTL 9",
+        f"UPDATE shop.orders USING TTL 5 SET log = log + ['b'], note = 'x' {ROW}",
+        f"UPDATE shop.orders SET log = log + ['c'] {ROW}",
+        "UPDATE shop.orders SET note = 'y' WHERE customer = 7 AND line = 2",
+    )
+    batch = f"BEGIN BATCH {'; '.join(statements)}; APPLY BATCH"
+    first, second = (one.value for one in orders().run(batch))
+    assert first is not None
+    assert second is not None
+    assert (first["op"], first["after"]) == ("c", after(note="x", log=["a", "b", "c"]))
+    assert (first["source"]["ttl"], first["source"]["last_in_group"]) == (None, False)
+    assert (second["op"], second["after"], second["source"]["last_in_group"]) == ("u", after(2, note="y"), True)
+
+
+def test_one_ttl() -> None:
+    """The TTL is told where all of the row's deltas have it."""
+    assert event(orders(), f"UPDATE shop.orders USING TTL 5 SET note = 'x' {ROW}")["source"]["ttl"] == 5
+
+
+@pytest.mark.parametrize("images", ["", IMAGES["full"] + POST])
+def test_static_row(images: str) -> None:
+    """The static row is one of its own, without a clustering key."""
+    capture = orders(images)
+    value = event(capture, "UPDATE shop.orders SET vip = true WHERE customer = 7")
+    assert (value["op"], value["after"]) == ("u", after(None, vip=True))
+    assert value["source"]["unavailable"] == []
+
+
+REGULAR = {"note", "tags", "log", "home"}
+
+
+@pytest.mark.parametrize("images", ["none", "true", "full"])
+def test_row_delete(images: str) -> None:
+    """`before` of a delete is the row, or its key."""
+    capture = orders(IMAGES[images])
+    capture.run(FIRST)
+    value = event(capture, f"DELETE FROM shop.orders {ROW}")
+    assert (value["op"], value["after"]) == ("d", None)
+    assert value["before"] == (after() if images == "none" else after(note="first", tags=["a"]))
+    assert set(value["source"]["before_unavailable"]) == (REGULAR if images == "none" else set())
+
+
+def test_partition_and_range_delete() -> None:
+    """Deletes of more than a row have the key that they have."""
+    capture = orders(IMAGES["full"] + POST)
+    value = event(capture, "DELETE FROM shop.orders WHERE customer = 7")
+    assert (value["op"], value["before"], value["after"], value["range"]) == ("d", after(None), None, None)
+    assert set(value["source"]["before_unavailable"]) == {*REGULAR, "vip"}
+    value = event(capture, "DELETE FROM shop.orders WHERE customer = 7 AND line > 3")
+    assert (value["op"], value["before"]) == ("d", after(None))
+    bound = {"inclusive": False, "key": {"line": 3}, "empty_columns": []}
+    assert value["range"] == {"start": bound, "end": None}
+
+
+def test_expiry_and_empties() -> None:
+    """A row that the server let expire is a delete; a value of zero length reads as null and is named."""
+    capture = Capture("CREATE TABLE shop.t (pk int, ck int, v int, PRIMARY KEY (pk, ck))", output=DEBEZIUM)
+    one = b"\0\0\0\x01"
+    key = {"pk": one, "ck": one, "cdc$end_of_batch": b"\x01"}
+    (expired,) = capture.records([row(capture.schema, {**key, "cdc$operation": b"\xfd"})])
+    assert expired.value is not None
+    assert (expired.value["op"], expired.value["source"]["operation"]) == ("d", -3)
+    (empty,) = capture.records([row(capture.schema, {**key, "ck": b"", "v": b"", "cdc$operation": b"\x01"})])
+    assert empty.value is not None
+    assert empty.value["after"] == {"pk": 1, "ck": None, "v": None}
+    assert empty.value["source"]["unavailable"] == ["ck", "v"]
+
+
+def test_unknown_operation_has_no_debezium_form() -> None:
+    """A number that is not known has no letter, and is refused."""
+    capture = orders()
+    cells = row(capture.schema, {"customer": bytes(4), "line": bytes(4)})
+    with pytest.raises(OperationError, match=r"cdc\$operation 42 has no form in the shape debezium"):
+        capture.codec.encode(cells, operation=42, generation_ms=0, last_in_group=True)
+
+
+def test_nanoseconds_end() -> None:
+    """A write timestamp beyond the year 2262 has no nanoseconds in a long; all else is told."""
+    capture = orders()
+    (cells,) = capture.rows(f"UPDATE shop.orders SET note = 'x' {ROW}")
+    time = timeuuid_of(UnixMicros(9_300_000_000_000_000), bytes(8))
+    (late,) = capture.records([tuple(time if at == capture.layout.time else one for at, one in enumerate(cells))])
+    assert late.value is not None
+    assert (late.value["ts_ns"], late.value["ts_us"]) == (None, 9_300_000_000_000_000)
+    assert (late.value["source"]["ts_ns"], late.value["source"]["ts_ms"]) == (None, 9_300_000_000_000)
+
+
+def test_forms_of_values() -> None:
+    """The chosen forms hold in `before`, `after` and keys."""
+    output = OutputOptions(
+        shape="debezium", decimals="string", timestamps="timestamp-millis", times="time-micros", key="primary_key"
+    )
+    capture = Capture(
+        "CREATE TABLE shop.t (pk decimal, ck timestamp, d decimal, t time, PRIMARY KEY (pk, ck)) "
+        "WITH cdc = {'enabled': true, 'postimage': true}",
+        output=output,
+    )
+    (found,) = capture.run("INSERT INTO shop.t (pk, ck, d, t) VALUES (1.50, 1000, -2, '00:00:01.000002999')")
+    assert found.value is not None
+    assert found.value["after"] == {
+        "pk": "1.50",
+        "d": "-2",
+        "ck": found.key["ck"],
+        "t": found.value["after"]["t"],
+    }
+    assert (found.value["after"]["t"].microsecond, found.key["ck"].isoformat()) == (2, "1970-01-01T00:00:01+00:00")
+
+
+@pytest.mark.parametrize("images", [*IMAGES.values(), POST])
+def test_flat_is_the_same_row(images: str) -> None:
+    """`flat` has the columns of `after`, or in deletes of `before`, and the rest in a few fields of its own."""
+    statements = (
+        FIRST,
+        UPDATE,
+        "UPDATE shop.orders SET vip = true WHERE customer = 7",
+        f"DELETE FROM shop.orders {ROW}",
+        "DELETE FROM shop.orders WHERE customer = 7 AND line < 3",
+        "DELETE FROM shop.orders WHERE customer = 7",
+    )
+    ops = ["insert", "update", "static_update", "row_delete", "range_delete", "partition_delete"]
+    events, rows = orders(images).run(*statements), orders(images, FLAT).run(*statements)
+    for name, one, flat in zip(ops, events, rows, strict=True):
+        assert one.value is not None
+        assert flat.value is not None
+        deleted = name.endswith("delete")
+        source = one.value["source"]
+        unavailable = source["before_unavailable" if deleted else "unavailable"]
+        found = one.value["range"]
+        assert flat.value == {
+            **one.value["before" if deleted else "after"],
+            "__op": name,
+            "__deleted": deleted,
+            "__timestamp_us": source["ts_us"],
+            "__batch_seq_no": source["batch_seq_no"],
+            "__ttl": None,
+            "__range": None if found is None else json.dumps(found),
+            "__unavailable": json.dumps(unavailable) if unavailable else None,
+        }
+
+
+def test_flat_refuses_its_own_names() -> None:
+    """A column that is named like one of its fields is refused by name."""
+    with pytest.raises(OutputError, match=r"ks\.t: column '__op' is named like a field"):
+        Capture('CREATE TABLE ks.t (pk int PRIMARY KEY, "__op" int)', output=FLAT)
+
+
+@pytest.mark.parametrize(("output", "name"), [(DEBEZIUM, "shop.orders.Envelope"), (FLAT, "shop.orders.Value")])
+def test_record_names(output: OutputOptions, name: str) -> None:
+    """Debezium's transforms and sinks know an envelope by the end of its name, and what is flat by its absence."""
+    codec = orders(output=output).codec
+    schema, key = json.loads(codec.value_avro_schema), json.loads(codec.key_avro_schema)
+    assert f"{schema['namespace']}.{schema['name']}" == name
+    assert f"{key['namespace']}.{key['name']}" == "shop.orders.Key"
+
+
+def test_full_gives_each_delta_the_images_of_its_row() -> None:
+    """`full` keeps the deltas apart, each with the row before and after the group."""
+    capture = orders(IMAGES["full"] + POST, OutputOptions(shape="full"))
+    capture.run(FIRST)
+    found = capture.run(
+        f"BEGIN BATCH UPDATE shop.orders USING TTL 5 SET note = 'x' {ROW}; "
+        f"UPDATE shop.orders SET tags = tags - {{'a'}} {ROW}; APPLY BATCH"
+    )
+    images = {"log": None, "home": None, "vip": None}
+    for one, ttl in zip(found, (None, 5), strict=True):
+        assert one.value is not None
+        assert one.value["ttl"] == ttl
+        assert one.value["before"] == {**images, "note": "first", "tags": ["a"]}
+        assert one.value["after"] == {**images, "note": "x", "tags": []}
+        assert (one.value["before_unknown"], one.value["before_empty"], one.value["after_empty"]) == ([], [], [])
+
+
+def test_form_needs_no_columns() -> None:
+    """A table of nothing but a key has a row all the same."""
+    capture = Capture(
+        "CREATE TABLE shop.k (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
+        output=DEBEZIUM,
+        form=RecordForm(tombstones=True),
+    )
+    insert, delete, tombstone = capture.run("INSERT INTO shop.k (pk) VALUES (1)", "DELETE FROM shop.k WHERE pk = 1")
+    assert insert.value is not None
+    assert delete.value is not None
+    assert (insert.value["after"], delete.value["before"], delete.value["op"]) == ({"pk": 1}, {"pk": 1}, "d")
+    assert (tombstone.key, tombstone.value) == (delete.key, None)
