@@ -2,7 +2,7 @@
 
 | column | what |
 |---|---|
-| `kind` | 0 a change, 1 the beginning of a lane, 2 its end; 1 and 2 only with the option `control` |
+| `kind` | 0 a change; with the option `control` also 1 and 2, a lane's beginning and end, and 3, its next part's |
 | `key` | the base partition key: an Avro body, or JSON text with `payload=json` |
 | `value` | the envelope, in the same form |
 | `position` | stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian) |
@@ -23,6 +23,7 @@ from bridge.encoding import EncodedChange
 CHANGE: Final = 0
 BEGIN: Final = 1
 END: Final = 2
+PART: Final = 3
 
 ROW_TYPE: Final = StructType(
     [

@@ -86,12 +86,17 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         topic = self._config.topic_of(self._config.table(task.keyspace, task.table))
         key_header = value_header = b""
         ended = False
+        part = 0
         for batch in _chain(rest, batches):
             kinds = batch.column(0).to_pylist()
             keys, values, positions = (batch.column(index).to_pylist() for index in (1, 2, 3))
             for kind, key, value, position in zip(kinds, keys, values, positions, strict=True):
                 if kind == rows.END:
                     ended = True
+                    continue
+                if kind == rows.PART:
+                    part += 1
+                    publisher.enter(part)
                     continue
                 if not key_header:
                     # With the first change: a lane that has none need not reach the registry.

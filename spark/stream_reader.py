@@ -25,9 +25,10 @@ from bridge.encoding import EncodedChange, encode_group
 from bridge.errors import DataLossError, RetriableError
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
-from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
-from bridge.model.times import UnixMicros, UnixMillis
-from bridge.publishing import LaneTask
+from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffset, canonical_json
+from bridge.model.times import UnixMicros
+from bridge.planning import GenerationStart
+from bridge.publishing import LaneTask, Plans, TableStart
 from schemas.envelope import TableCodec
 from spark import rows, worker
 
@@ -58,63 +59,62 @@ class LanePartition(InputPartition):
 class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans in the query's planner process, reads in its tasks; what it keeps between calls only paces the planner."""
 
-    def __init__(
-        self, config: SourceConfig, layout: Layout | None, cursor: Cursor | None, until: Cursor | None, *, control: bool
-    ) -> None:
+    def __init__(self, config: SourceConfig, start: TableStart | None, *, control: bool) -> None:
         self._config = config
-        self._layout = layout
-        self._cursor = cursor
-        self._until = until
+        self._start = start
+        self._plans = Plans(start)
         self._control = control
         self._frozen_now_us: UnixMicros | None = None
         self._window_us = min(_FIRST_WINDOW_US, config.reading.max_window_ms * 1000)
         self._planned: tuple[float, PlannedBatch] | None = None
-        self._generations: list[UnixMillis] = []
+        self._generations: list[GenerationStart] = []
         self._generations_read_s = float("-inf")
 
     # -- planner process ------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
-        cursor = self._cursor or wait_for_first_cursor(self._config)
+        cursor = wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
         return _plain(StreamOffset(cursor, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next micro-batch's offset, or `start` itself when nothing may be read yet."""
-        reached = StreamOffset.from_json(start)
+        offset = StreamOffset.from_json(start)
         self._pace()
+        at = self._plans.go_on_from(offset)
+        batch = at if isinstance(at, PlannedBatch) else self._plan(at)
+        if batch is None:
+            self._planned = None
+            return start
+        self._planned = (time.monotonic(), batch)
+        return _plain(self._plans.planned(batch, offset))
+
+    def _plan(self, cursor: Cursor) -> PlannedBatch | None:
+        if self._start is not None and self._start.settle:
+            return None
         generations = self._known_generations()
-        if reached.next.generation_ms not in generations:
-            raise DataLossError(
-                f"{self._config.table.name}: the reading stands in generation {reached.next.generation_ms}, which the "
-                f"cluster does not know (it knows {', '.join(map(str, generations)) or 'none'}). Is this another "
-                "cluster, or was it restored? To begin anew, delete the progress topic and the checkpoint"
-            )
-        batch = planning.plan(
-            reached.next,
+        check_known(self._config.table.name, cursor, generations)
+        return planning.plan(
+            cursor,
             self._frozen_now_us or _now_us(),
             generations,
             planning.Limits(
                 self._config.reading.confidence_ms * 1000, self._config.reading.leeway_ms * 1000, self._window_us
             ),
-            self._layout or Layout(self._config.lanes, reached.next),
+            Layout(self._config.lanes, cursor) if self._start is None else self._start.layout,
         )
-        if batch is not None and self._until is not None:
-            batch = planning.clip(batch, self._until)
-        if batch is None:
-            self._planned = None
-            return start
-        self._planned = (time.monotonic(), batch)
-        return _plain(StreamOffset(batch.next, batch))
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing that becomes readable after this moment belongs to the run."""
         self._frozen_now_us = _now_us()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LanePartition]:
-        """One input partition for each lane of the micro-batch, exactly as it was planned."""
+        """One input partition for each lane of the micro-batch, exactly as it was planned.
+
+        None for one that a checkpoint has kept and that is not what Kafka says is to be done.
+        """
         offset = StreamOffset.from_json(end)
-        if offset.batch is None or start == end:
+        if offset.batch is None or start == end or not self._plans.counts(offset):
             return []
         table = self._config.table
         text = canonical_json(offset.to_json())
@@ -128,8 +128,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._planned is None:
             return
         planned_s, batch = self._planned
-        window = batch.window
-        full = window.end_us is not None and window.end_us - window.start_us >= self._window_us
+        full = batch.longest_us >= self._window_us
         self._window_us = planning.next_window_us(
             self._window_us,
             (time.monotonic() - planned_s) * 1000,
@@ -138,10 +137,12 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._config.reading.max_window_ms * 1000,
         )
 
-    def _known_generations(self) -> list[UnixMillis]:
+    def _known_generations(self) -> list[GenerationStart]:
         now_s = time.monotonic()
         if now_s - self._generations_read_s >= _GENERATIONS_EVERY_S:
-            self._generations = worker.change_log(self._config.scylla).generations()
+            table = self._config.table
+            metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
+            self._generations = metadata.generations()
             self._generations_read_s = now_s
         return self._generations
 
@@ -159,7 +160,10 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 codec = captured.codec
                 begin = Begin(task, codec.key_avro_schema, codec.value_avro_schema)
                 yield rows.control_batch(rows.BEGIN, begin.to_json())
-            yield from rows.change_batches(self._changes(task, captured))
+            for number, part in enumerate(task.batch.parts):
+                if number and self._control:
+                    yield rows.control_batch(rows.PART, None)
+                yield from rows.change_batches(self._changes(task, part, captured))
             if self._control:
                 yield rows.control_batch(rows.END, None)
         except RetriableError:
@@ -167,22 +171,22 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             worker.drop_cluster(scylla)
             raise
 
-    def _changes(self, task: LaneTask, captured: worker.CapturedTable) -> Iterator[EncodedChange]:
+    def _changes(self, task: LaneTask, part: Part, captured: worker.CapturedTable) -> Iterator[EncodedChange]:
         reading: ReadingSettings = self._config.reading
         scylla = self._config.scylla
-        window = task.batch.window
-        sets = worker.lane_stream_sets(scylla, window.generation_ms, task.lane, task.batch.layout.lanes)
+        streams = worker.lane_streams(scylla, task, part.selection)
+        opened = {stream.raw: opened_ms for stream, opened_ms in streams.items()}
         chunks = read_lane(
             captured.reader,
-            [stream for stream_set in sets for stream in stream_set.streams],
-            window,
+            list(streams),
+            part.window,
             captured.layout,
             page_rows=scylla.page_rows,
             in_flight=scylla.requests_in_flight,
         )
         log_rows: Iterator[Cells] = (row for chunk in chunks for row in chunk)
         for group in assembly.groups(log_rows, captured.layout, incomplete=reading.on_incomplete_group):
-            changes = encode_group(group, captured.codec, captured.layout, window.generation_ms)
+            changes = encode_group(group, captured.codec, captured.layout, opened[group.stream_id])
             yield from changes if self._config.payload == "avro" else _as_json(changes, captured.codec)
 
 
@@ -202,9 +206,10 @@ def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = l
         RetriableError: `stopping` said so while there was none.
     """
     log = worker.change_log(config.scylla)
+    metadata = worker.stream_metadata(config.scylla, config.table.keyspace, config.table.table)
     said = False
     while True:
-        cursor = planning.first_cursor(log.generations(), _start_us(config, log))
+        cursor = planning.first_cursor(metadata.generations(), _start_us(config, log))
         if cursor is not None:
             return cursor
         if stopping():
@@ -217,6 +222,19 @@ def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = l
             )
             said = True
         time.sleep(_FIRST_GENERATION_EVERY_S)
+
+
+def check_known(table: str, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
+    """Raise DataLossError when the cluster does not know what a cursor needs of its generations."""
+    known = [one.start_ms for one in generations]
+    needed = [cursor.generation_ms] if cursor.catch_up is None else [cursor.catch_up.after_ms, cursor.generation_ms]
+    missing = [one for one in needed if one not in known]
+    if missing:
+        raise DataLossError(
+            f"{table}: the reading stands in generation {missing[0]}, which the "
+            f"cluster does not know (it knows {', '.join(map(str, known)) or 'none'}). Is this another "
+            "cluster, or was it restored? To begin anew, delete the progress topic and the checkpoint"
+        )
 
 
 def _start_us(config: SourceConfig, log: ChangeLog) -> UnixMicros | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -18,10 +17,10 @@ from bridge.errors import DataLossError, RetriableError
 from bridge.instants import iso_of_micros
 from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
 from bridge.model.times import UnixMicros
-from bridge.publishing import LayoutDecision, decide_layout
+from bridge.publishing import TableStart, decide_start
 from spark import worker
 from spark.session import cores_of
-from spark.source import CONFIG_OPTION, CURSOR_OPTION, LAYOUT_OPTION, UNTIL_OPTION
+from spark.source import CONFIG_OPTION, START_OPTION
 from spark.stream_reader import wait_for_first_cursor
 
 _log = logging.getLogger(__name__)
@@ -66,23 +65,25 @@ class TableQuery:
         """
         self._make_topics()
         progress = self._open_lanes()
-        decision = self._decide(progress, settled=False)
-        if decision.settle_until is not None:
+        start = self._decide(progress)
+        if start.settle:
             _log.info(
-                "%s: %d lanes become %d; what was planned for the old ones is finished first",
+                "%s: %d lanes become %d; the micro-batch that was interrupted is finished first",
                 self.name,
-                decision.layout.lanes,
+                start.layout.lanes,
                 self.lanes,
             )
-            self._settle(self._query(decision.layout, decision.start, decision.settle_until, once=True))
+            self._settle(self._query(start, once=True))
             progress = self._open_lanes()
-            decision = self._decide(progress, settled=True)
+            start = self._decide(progress)
+            if start.settle:
+                raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
         if progress:
-            self._check_expiry(decision.start)
-        if decision.initialise:
-            self._write_layout(decision.layout, progress)
-        _log.info("%s: %d lanes, from %s", self.name, decision.layout.lanes, decision.start)
-        return self._query(decision.layout, decision.start, None, once=once)
+            self._check_expiry(start.cursor)
+        if start.initialise:
+            self._write_layout(start.layout, progress)
+        _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
+        return self._query(start, once=once)
 
     def _settle(self, query: StreamingQuery) -> None:
         while not query.awaitTermination(_LOOK_EVERY_S):
@@ -106,16 +107,16 @@ class TableQuery:
             found = dict(threads.map(self._open_lane, range(self._progress_partitions)))
         return {lane: at for lane, at in found.items() if at is not None}
 
-    def _decide(self, progress: Mapping[int, LaneProgress], *, settled: bool) -> LayoutDecision:
+    def _decide(self, progress: Mapping[int, LaneProgress]) -> TableStart:
         if progress:
-            return decide_layout(progress, self.lanes, None, settled=settled)
+            return decide_start(progress, self.lanes, None)
         if self._has_checkpoint():
             raise DataLossError(
                 f"{self.name}: the progress topic {self._progress_topic} holds no cursor, but the checkpoint "
                 f"{self.checkpoint} says that changes were published. Was the topic deleted? If so, delete the "
                 "checkpoint too: the table then begins anew, as reading.start says"
             )
-        return decide_layout({}, self.lanes, wait_for_first_cursor(self._source, self._stopping), settled=settled)
+        return decide_start({}, self.lanes, wait_for_first_cursor(self._source, self._stopping))
 
     def _has_checkpoint(self) -> bool:
         # Through Hadoop, because it may lie in any file system that Spark knows.
@@ -129,9 +130,9 @@ class TableQuery:
         if options is None or options.ttl_s == 0:
             return
         oldest_us = time.time_ns() // 1000 - options.ttl_s * 1_000_000
-        if start.time_us >= oldest_us:
+        if start.reached_us >= oldest_us:
             return
-        since, until = iso_of_micros(start.time_us), iso_of_micros(UnixMicros(oldest_us))
+        since, until = iso_of_micros(start.reached_us), iso_of_micros(UnixMicros(oldest_us))
         words = (
             f"{self.name}: the log keeps changes for {options.ttl_s} s, but the reading stands at {start}: what was "
             f"written between {since} and {until} may have expired unread"
@@ -161,23 +162,20 @@ class TableQuery:
         with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
             list(threads.map(write, range(self._progress_partitions)))
 
-    def _query(self, layout: Layout, start: Cursor, until: Cursor | None, *, once: bool) -> StreamingQuery:
+    def _query(self, start: TableStart, *, once: bool) -> StreamingQuery:
         reader = (
             self._session.readStream.format("scylla-cdc")
             .option(CONFIG_OPTION, self._source.model_dump_json())
-            .option(LAYOUT_OPTION, canonical_json(layout.to_json()))
-            .option(CURSOR_OPTION, json.dumps(start.to_json()))
+            .option(START_OPTION, canonical_json(start.to_json()))
             .option("control", "true")
         )
-        if until is not None:
-            reader = reader.option(UNTIL_OPTION, json.dumps(until.to_json()))
         writer = (
             reader.load()
             .writeStream.format("scylla-cdc-kafka")
             .option(CONFIG_OPTION, self._config.model_dump_json())
             .option("checkpointLocation", self.checkpoint)
             .outputMode("append")
-            .queryName(self.name if until is None else f"{self.name} (settling)")
+            .queryName(f"{self.name} (settling)" if start.settle else self.name)
         )
         if once:
             writer = writer.trigger(availableNow=True)

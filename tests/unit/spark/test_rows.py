@@ -7,7 +7,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from bridge.encoding import EncodedChange
 from bridge.errors import ConfigError
-from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, Window, canonical_json
+from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from spark import rows
 from spark.source import ScyllaCdcSource, SourceOptions
@@ -39,7 +39,7 @@ def test_options_by_themselves_make_a_source() -> None:
     """A user gives flat options; what is not given has its default."""
     options = SourceOptions.parse(OPTIONS | {"reading.confidence_ms": "0", "payload": "json", "lanes": "3"})
     assert (options.config.lanes, options.config.payload, options.config.reading.confidence_ms) == (3, "json", 0)
-    assert (options.layout, options.cursor, options.until, options.control) == (None, None, None, False)
+    assert (options.start, options.control) == (None, False)
     assert ScyllaCdcSource.name() == "scylla-cdc"
 
 
@@ -53,11 +53,7 @@ def test_wrong_options_are_named() -> None:
 
 def test_partition_carries_its_task() -> None:
     """What a task gets is the plan itself."""
-    next_cursor = Cursor(UnixMillis(5), UnixMicros(9_000))
-    batch = PlannedBatch(
-        Window(UnixMillis(5), UnixMicros(6_000), UnixMicros(9_000)),
-        Layout(2, Cursor.at_start_of(UnixMillis(5))),
-        next_cursor,
-    )
-    partition = LanePartition("ks", "t", 1, canonical_json(StreamOffset(next_cursor, batch).to_json()))
+    cursor, following = (Cursor(UnixMillis(5), UnixMicros(time_us)) for time_us in (6_000, 9_000))
+    batch = PlannedBatch(cursor, following, Layout(2, Cursor.at_start_of(UnixMillis(5))))
+    partition = LanePartition("ks", "t", 1, canonical_json(StreamOffset(following, batch).to_json()))
     assert (partition.task.batch, partition.task.lane) == (batch, 1)
