@@ -129,6 +129,16 @@ class TableStart:
         if self.settle and self.interrupted is None:
             raise ValueError("nothing to settle")
 
+    def moved_to(self, cursor: Cursor, lanes: int) -> TableStart:
+        """The start with all lanes at a later cursor, because what lies before it is lost; the same if they are there.
+
+        What was interrupted is given up too: on the lanes that have not finished it, it belongs to what is lost.
+        """
+        if cursor == self.cursor:
+            return self
+        beyond = cursor if self.interrupted is None else max(cursor, self.interrupted.next)
+        return TableStart(Layout(lanes, beyond), beyond, initialise=True)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         batch = self.interrupted

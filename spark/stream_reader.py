@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from bridge import assembly, planning
-from bridge.adapters.change_log import ChangeLog
 from bridge.change_text import json_value
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin
 from bridge.encoding import EncodedChange, encode_group
 from bridge.errors import DataLossError, RetriableError
+from bridge.gaps import find_gap
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
 from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffset, canonical_json
@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 _GENERATIONS_EVERY_S = 2.0
 _FIRST_GENERATION_EVERY_S = 0.5
+_EDGE_EVERY_S = 10.0
 _FIRST_WINDOW_US = 60_000_000
 
 
@@ -69,11 +70,17 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._planned: tuple[float, PlannedBatch] | None = None
         self._generations: list[GenerationStart] = []
         self._generations_read_s = float("-inf")
+        self._edge_us: UnixMicros | None = None
+        self._edge_read_s = float("-inf")
+        self._gap_said = False
+        self._begins_at_edge = False
 
     # -- planner process ------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
+        # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
+        self._begins_at_edge = True
         cursor = wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
         return _plain(StreamOffset(cursor, None))
 
@@ -93,7 +100,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._start is not None and self._start.settle:
             return None
         generations = self._known_generations()
-        check_known(self._config.table.name, cursor, generations)
+        self._look_for_gap(cursor, generations)
         return planning.plan(
             cursor,
             self._frozen_now_us or _now_us(),
@@ -136,6 +143,27 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             full,
             self._config.reading.max_window_ms * 1000,
         )
+
+    def _look_for_gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
+        now_s = time.monotonic()
+        if now_s - self._edge_read_s >= _EDGE_EVERY_S:
+            self._edge_us = oldest_us(self._config)
+            self._edge_read_s = now_s
+        gap = find_gap(cursor, generations, self._edge_us)
+        if gap is None:
+            self._gap_said = self._begins_at_edge = False
+            return
+        if self._begins_at_edge and gap.go_on_at == cursor:
+            return
+        words = f"{self._config.table.name}: {gap}"
+        if not self._config.reading.accept_data_loss or gap.go_on_at is None:
+            raise DataLossError(f"{words}. {gap.advice()}")
+        if gap.go_on_at != cursor:
+            # Where the lanes go on is written to their progress, which only a table's start does.
+            raise RetriableError(f"{words}. The table starts anew and goes on, as reading.accept_data_loss says")
+        if not self._gap_said:
+            _log.warning("%s; going on, as reading.accept_data_loss says", words)
+            self._gap_said = True
 
     def _known_generations(self) -> list[GenerationStart]:
         now_s = time.monotonic()
@@ -209,7 +237,7 @@ def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = l
     metadata = worker.stream_metadata(config.scylla, config.table.keyspace, config.table.table)
     said = False
     while True:
-        cursor = planning.first_cursor(metadata.generations(), _start_us(config, log))
+        cursor = planning.first_cursor(metadata.generations(), _start_us(config))
         if cursor is not None:
             return cursor
         if stopping():
@@ -224,30 +252,21 @@ def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = l
         time.sleep(_FIRST_GENERATION_EVERY_S)
 
 
-def check_known(table: str, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
-    """Raise DataLossError when the cluster does not know what a cursor needs of its generations."""
-    known = [one.start_ms for one in generations]
-    needed = [cursor.generation_ms] if cursor.catch_up is None else [cursor.catch_up.after_ms, cursor.generation_ms]
-    missing = [one for one in needed if one not in known]
-    if missing:
-        raise DataLossError(
-            f"{table}: the reading stands in generation {missing[0]}, which the "
-            f"cluster does not know (it knows {', '.join(map(str, known)) or 'none'}). Is this another "
-            "cluster, or was it restored? To begin anew, delete the progress topic and the checkpoint"
-        )
+def oldest_us(config: SourceConfig) -> UnixMicros | None:
+    """Now minus the log's TTL: nothing older is sure to be there; None when changes do not expire."""
+    log = worker.change_log(config.scylla)
+    options = log.cdc_options(config.table.keyspace, config.table.table)
+    return None if options is None or options.ttl_s == 0 else UnixMicros(_now_us() - options.ttl_s * 1_000_000)
 
 
-def _start_us(config: SourceConfig, log: ChangeLog) -> UnixMicros | None:
+def _start_us(config: SourceConfig) -> UnixMicros | None:
     start = config.table.start or config.reading.start
     if not isinstance(start, str):
         return UnixMicros(round(start.timestamp() * 1_000_000))
     if start == "latest":
         return UnixMicros(_now_us() - config.reading.confidence_ms * 1000)
-    options = log.cdc_options(config.table.keyspace, config.table.table)
-    if options is None or options.ttl_s == 0:
-        return None
     # Generations are kept for ever, changes are not: nothing older than this is left.
-    return UnixMicros(_now_us() - options.ttl_s * 1_000_000)
+    return oldest_us(config)
 
 
 def _now_us() -> UnixMicros:

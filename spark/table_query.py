@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -14,14 +13,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
 from bridge.errors import DataLossError, RetriableError
-from bridge.instants import iso_of_micros
-from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
-from bridge.model.times import UnixMicros
+from bridge.gaps import find_gap
+from bridge.model.cursors import LaneProgress, Layout, canonical_json
 from bridge.publishing import TableStart, decide_start
 from spark import worker
 from spark.session import cores_of
 from spark.source import CONFIG_OPTION, START_OPTION
-from spark.stream_reader import wait_for_first_cursor
+from spark.stream_reader import oldest_us, wait_for_first_cursor
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +64,8 @@ class TableQuery:
         self._make_topics()
         progress = self._open_lanes()
         start = self._decide(progress)
+        if progress:
+            start = self._beyond_gap(start)
         if start.settle:
             _log.info(
                 "%s: %d lanes become %d; the micro-batch that was interrupted is finished first",
@@ -78,8 +78,6 @@ class TableQuery:
             start = self._decide(progress)
             if start.settle:
                 raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
-        if progress:
-            self._check_expiry(start.cursor)
         if start.initialise:
             self._write_layout(start.layout, progress)
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
@@ -125,21 +123,18 @@ class TableQuery:
         files = path.getFileSystem(self._session._jsc.hadoopConfiguration())  # noqa: SLF001
         return bool(files.exists(path)) and len(files.listStatus(path)) > 0
 
-    def _check_expiry(self, start: Cursor) -> None:
-        options = worker.change_log(self._config.scylla).cdc_options(self._table.keyspace, self._table.table)
-        if options is None or options.ttl_s == 0:
-            return
-        oldest_us = time.time_ns() // 1000 - options.ttl_s * 1_000_000
-        if start.reached_us >= oldest_us:
-            return
-        since, until = iso_of_micros(start.reached_us), iso_of_micros(UnixMicros(oldest_us))
-        words = (
-            f"{self.name}: the log keeps changes for {options.ttl_s} s, but the reading stands at {start}: what was "
-            f"written between {since} and {until} may have expired unread"
-        )
-        if not self._config.reading.accept_data_loss:
-            raise DataLossError(f"{words}. To go on all the same, set reading.accept_data_loss")
+    def _beyond_gap(self, start: TableStart) -> TableStart:
+        """The same start, or one behind what is lost if that is accepted."""
+        table = self._table
+        generations = worker.stream_metadata(self._config.scylla, table.keyspace, table.table).generations()
+        gap = find_gap(start.cursor, generations, oldest_us(self._source))
+        if gap is None:
+            return start
+        words = f"{self.name}: {gap}"
+        if gap.go_on_at is None or not self._config.reading.accept_data_loss:
+            raise DataLossError(f"{words}. {gap.advice()}")
         _log.warning("%s; going on, as reading.accept_data_loss says", words)
+        return start.moved_to(gap.go_on_at, self.lanes)
 
     def _open_lane(self, lane: int) -> tuple[int, LaneProgress | None]:
         place = (self._config, self._table.keyspace, self._table.table, lane)

@@ -193,6 +193,15 @@ def test_progress_that_does_not_hold_together_is_a_gap() -> None:
         decide_start({0: standing(1_000_000, lane=0), 1: done(BATCH)}, 2, None)
 
 
+def test_start_behind_a_gap() -> None:
+    """Accepted loss lays new lanes behind it; an interrupted micro-batch that reaches further is not done again."""
+    level, uneven = TableStart(LAYOUT, at(2_000_000)), TableStart(LAYOUT, at(2_000_000), BATCH)
+    assert level.moved_to(at(2_000_000), 2) is level
+    beyond = at(9_000_000)
+    assert uneven.moved_to(beyond, 3) == TableStart(Layout(3, beyond), beyond, initialise=True)
+    assert uneven.moved_to(at(2_500_000), 3) == TableStart(Layout(3, BATCH.next), BATCH.next, initialise=True)
+
+
 def test_table_start_travels_as_json() -> None:
     """The planner's process gets it as an option of the source."""
     for found in UNEVEN:
