@@ -16,6 +16,7 @@ import tracemalloc
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from random import Random
 from typing import Any, Final
 
@@ -339,7 +340,9 @@ def resolving(streams: int, lanes: int) -> dict[str, Any]:
     tracemalloc.start()
     began_s = time.perf_counter()
     before, here = (
-        dict.fromkeys(sorted(StreamId(stream.raw) for streams_ in made for stream in streams_), UnixMillis(place))
+        dict.fromkeys(
+            sorted((StreamId(one.raw) for vnode in made for one in vnode), key=attrgetter("raw")), UnixMillis(place)
+        )
         for place, made in enumerate(two)
     )
     closed = select(Selection(UnixMillis(1), Role.CLOSED, UnixMillis(0)), here, before)

@@ -17,16 +17,17 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from bridge import assembly, planning
+from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.change_text import json_value
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin
 from bridge.encoding import EncodedChange, encode_group
 from bridge.errors import DataLossError, RetriableError
-from bridge.gaps import find_gap
+from bridge.gaps import find_gap, overtaken
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
 from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffset, canonical_json
-from bridge.model.times import UnixMicros
+from bridge.model.times import UnixMicros, UnixMillis
 from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, Plans, TableStart
 from schemas.envelope import TableCodec
@@ -74,6 +75,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._edge_read_s = float("-inf")
         self._gap_said = False
         self._begins_at_edge = False
+        self._seen: set[UnixMillis] = set()
 
     # -- planner process ------------------------------------------------------------------------------------------
 
@@ -101,6 +103,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return None
         generations = self._known_generations()
         self._look_for_gap(cursor, generations)
+        self._look_for_overtaken(cursor, generations)
         return planning.plan(
             cursor,
             self._frozen_now_us or _now_us(),
@@ -149,15 +152,15 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if now_s - self._edge_read_s >= _EDGE_EVERY_S:
             self._edge_us = oldest_us(self._config)
             self._edge_read_s = now_s
-        gap = find_gap(cursor, generations, self._edge_us)
+        gap = find_gap(cursor, generations, self._edge_us, may_lag=self._metadata.may_lag)
         if gap is None:
             self._gap_said = self._begins_at_edge = False
             return
         if self._begins_at_edge and gap.go_on_at == cursor:
             return
+        if gap.go_on_at is None or not self._config.reading.accept_data_loss:
+            raise gap.error(self._config.table.name)
         words = f"{self._config.table.name}: {gap}"
-        if not self._config.reading.accept_data_loss or gap.go_on_at is None:
-            raise DataLossError(f"{words}. {gap.advice()}")
         if gap.go_on_at != cursor:
             # Where the lanes go on is written to their progress, which only a table's start does.
             raise RetriableError(f"{words}. The table starts anew and goes on, as reading.accept_data_loss says")
@@ -165,12 +168,25 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             _log.warning("%s; going on, as reading.accept_data_loss says", words)
             self._gap_said = True
 
+    def _look_for_overtaken(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
+        passed = overtaken(cursor, self._seen, generations)
+        if passed is not None:
+            raise DataLossError(
+                f"{self._config.table.name}: generation {passed} was published after the reading had entered "
+                f"generation {cursor.generation_ms}; its changes can't be published any more without coming out of "
+                "order. Start the table again to go on without them"
+            )
+        self._seen = {one.start_ms for one in generations}
+
+    @property
+    def _metadata(self) -> StreamMetadata:
+        table = self._config.table
+        return worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
+
     def _known_generations(self) -> list[GenerationStart]:
         now_s = time.monotonic()
         if now_s - self._generations_read_s >= _GENERATIONS_EVERY_S:
-            table = self._config.table
-            metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
-            self._generations = metadata.generations()
+            self._generations = self._metadata.generations()
             self._generations_read_s = now_s
         return self._generations
 

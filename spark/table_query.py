@@ -126,14 +126,13 @@ class TableQuery:
     def _beyond_gap(self, start: TableStart) -> TableStart:
         """The same start, or one behind what is lost if that is accepted."""
         table = self._table
-        generations = worker.stream_metadata(self._config.scylla, table.keyspace, table.table).generations()
-        gap = find_gap(start.cursor, generations, oldest_us(self._source))
+        metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
+        gap = find_gap(start.cursor, metadata.generations(), oldest_us(self._source), may_lag=metadata.may_lag)
         if gap is None:
             return start
-        words = f"{self.name}: {gap}"
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:
-            raise DataLossError(f"{words}. {gap.advice()}")
-        _log.warning("%s; going on, as reading.accept_data_loss says", words)
+            raise gap.error(self.name)
+        _log.warning("%s: %s; going on, as reading.accept_data_loss says", self.name, gap)
         return start.moved_to(gap.go_on_at, self.lanes)
 
     def _open_lane(self, lane: int) -> tuple[int, LaneProgress | None]:

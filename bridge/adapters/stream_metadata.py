@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from bridge.adapters.scylla import CqlSession
@@ -44,6 +45,7 @@ _CURRENT: Final = 0
 _OPENED: Final = 2
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_raw: Final = attrgetter("raw")
 _NO_TABLE: Final = ("unconfigured table", "does not exist")
 
 Streams = Mapping[StreamId, UnixMillis]
@@ -51,7 +53,13 @@ Streams = Mapping[StreamId, UnixMillis]
 
 
 class StreamMetadata(Protocol):
-    """What a table's streams are. Thread-safe as far as its session is; each process has its own."""
+    """What a table's streams are. Thread-safe as far as its session is; each process has its own.
+
+    Attributes:
+        may_lag: whether one node may not know yet what another has told already.
+    """
+
+    may_lag: bool
 
     def generations(self) -> list[GenerationStart]:
         """The published generations, ascending; empty while there is none. More may be published, even late."""
@@ -99,6 +107,8 @@ class VnodeStreams:
     complete when `system.cdc_local` says `rewritten`; from then on, for good, only they count (spec section 5.7).
     """
 
+    may_lag = False
+
     def __init__(self, session: CqlSession) -> None:
         self._session = session
         self._newer = False
@@ -119,7 +129,7 @@ class VnodeStreams:
                 f"generation {generation_ms} has no streams at {self._session.address}; they are published before it"
             )
         found = (StreamId(bytes(raw)) for row in rows for raw in row["streams"] or ())
-        return dict.fromkeys(sorted(stream for stream in found if stream.token in within), generation_ms)
+        return dict.fromkeys(sorted((one for one in found if one.token in within), key=_raw), generation_ms)
 
     def _slice(self, generation_ms: UnixMillis, within: TokenRange) -> list[dict[str, Any]]:
         cql = _STREAMS
@@ -149,6 +159,8 @@ class TabletStreams:
 
     Nodes learn of changes one after the other: an answer that is older than an earlier one is not taken.
     """
+
+    may_lag = True
 
     def __init__(self, session: CqlSession, keyspace: str, table: str) -> None:
         self._session = session
@@ -186,7 +198,11 @@ class TabletStreams:
                 f"{'.'.join(self._table)}: the streams of {generation_ms} are not known at {self._session.address}: "
                 "the node lags behind, or they were collected because the log's TTL has passed"
             )
-        return {stream: opened.get(stream.raw, generation_ms) for stream in sorted(current) if stream.token in within}
+        return {
+            stream: opened.get(stream.raw, generation_ms)
+            for stream in sorted(current, key=_raw)
+            if stream.token in within
+        }
 
     def _start(self, start_ms: UnixMillis) -> GenerationStart | None:
         rows = self._session.rows(_TABLET_STREAMS, (*self._table, start_ms))

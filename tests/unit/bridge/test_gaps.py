@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.gaps import find_gap, margin_us
+from bridge.errors import DataLossError, RetriableError
+from bridge.gaps import find_gap, margin_us, overtaken
 from bridge.model.cursors import CatchUp, Cursor
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.planning import GenerationStart
@@ -76,3 +77,24 @@ def test_another_cluster(known: list[GenerationStart]) -> None:
     assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G2, 10).time_us, None, None)
     assert "an unknown time" in str(gap)
     assert "delete the progress topic" in gap.advice()
+
+
+def test_lagging_node_is_asked_again() -> None:
+    """With tablets, a node that does not know the cursor's set yet is no gap; one that skipped it is."""
+    gap = find_gap(at(G3, 10), ALL[:2], None, may_lag=True)
+    assert gap is not None
+    assert isinstance(gap.error("ks.t"), RetriableError)
+    gap = find_gap(at(G2, 10), [ALL[0], ALL[2]], None, may_lag=True)
+    assert gap is not None
+    error = gap.error("ks.t")
+    assert isinstance(error, DataLossError)
+    assert str(error).startswith("ks.t: the cluster does not know generation 2023-11-14T22:14:20.000Z")
+
+
+def test_generation_that_comes_out_of_order() -> None:
+    """One that appears behind the one that is read would be skipped in silence; an older node's memory is none."""
+    assert overtaken(at(G3, 1), {G1, G3}, ALL) == G2
+    assert overtaken(at(G3, 1), {G1, G2, G3}, ALL) is None
+    assert overtaken(at(G2, 1), {G1, G2}, ALL) is None
+    assert overtaken(at(G3, 1), {G2, G3}, ALL) is None
+    assert overtaken(at(G3, 1), set(), ALL) is None
