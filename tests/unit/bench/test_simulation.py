@@ -10,7 +10,7 @@ from bench.simulation import Size, Violation, resolving, run
 SMALL = Size(tables=2, minutes=12, streams=64, change_every_s=20, interval_s=4, rows_per_minute=60, killed=0.1)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_invariants_hold(seed: int) -> None:
     """Order, exactly once and nothing left out, over late generations, skewed clocks and killed jobs."""
     figures = run(SMALL, seed)

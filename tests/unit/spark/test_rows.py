@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -9,6 +11,7 @@ from bridge.encoding import EncodedChange
 from bridge.errors import ConfigError
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
+from bridge.publishing import TableStart
 from spark import rows
 from spark.source import ScyllaCdcSource, SourceOptions
 from spark.stream_reader import LanePartition
@@ -41,6 +44,14 @@ def test_options_by_themselves_make_a_source() -> None:
     assert (options.config.lanes, options.config.payload, options.config.reading.confidence_ms) == (3, "json", 0)
     assert (options.start, options.control) == (None, False)
     assert ScyllaCdcSource.name() == "scylla-cdc"
+
+
+def test_job_says_where_its_table_stands() -> None:
+    """What Kafka says of a table travels to the planner as an option."""
+    cursor = Cursor(UnixMillis(5), UnixMicros(6_000))
+    start = TableStart(Layout(2, cursor), cursor)
+    options = SourceOptions.parse(OPTIONS | {"table_start": json.dumps(start.to_json()), "control": "true"})
+    assert (options.start, options.control) == (start, True)
 
 
 def test_wrong_options_are_named() -> None:
