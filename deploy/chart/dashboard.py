@@ -40,9 +40,7 @@ PANELS: Final = (
         kind="stat",
     ),
     Panel("Lag (slowest)", (("lag", "max(scylla_cdc_bridge_lag_seconds{$S})"),), "s", 6, "stat"),
-    Panel(
-        "Until changes expire unread", (("left", "min(scylla_cdc_bridge_ttl_left_seconds{$S})"),), "s", 6, "stat"
-    ),
+    Panel("Until changes expire unread", (("left", "min(scylla_cdc_bridge_ttl_left_seconds{$S})"),), "s", 6, "stat"),
     Panel(
         "Changes per second",
         (("changes", "sum(rate(scylla_cdc_bridge_changes_published_total{$S}[$__rate_interval]))"),),
@@ -70,7 +68,8 @@ PANELS: Final = (
         ),
     ),
     Panel(
-        "Warnings and errors", (("{{level}}", "sum by (level) (increase(scylla_cdc_bridge_log_messages_total{$J}[5m]))"),)
+        "Warnings and errors",
+        (("{{level}}", "sum by (level) (increase(scylla_cdc_bridge_log_messages_total{$J}[5m]))"),),
     ),
     Panel(
         "Transactions",
