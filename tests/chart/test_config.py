@@ -54,7 +54,7 @@ def test_every_path_is_mounted(full: Rendered, pod: str) -> None:
     ]
     mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
-    assert mounts.values() <= volumes.keys()
+    assert set(mounts.values()) <= volumes.keys()
     paths = [Path(path) for path in _paths(full.config) if "/secrets/" in path or "/configmaps/" in path]
     assert len(paths) == 6
     for path in paths:

@@ -1,4 +1,4 @@
-"""The image's root file system, made by the Dockerfile's own steps, and used as Kubernetes would: nothing else is there."""
+"""The image's root file system, made by the Dockerfile's own steps and used as Kubernetes would: it alone is there."""
 
 from __future__ import annotations
 

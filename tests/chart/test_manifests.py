@@ -260,7 +260,7 @@ def test_alerts_are_of_this_release(full: Rendered) -> None:
 
 def test_long_names_stay_within_limits(chart: Chart) -> None:
     """A long release's name is cut, so that names which Kubernetes and Spark make of it are short enough."""
-    rendered = chart.render(release="a-release-with-a-name-of-fifty-three-characters-in-all")
+    rendered = chart.render(release="a-release-with-a-name-of-fifty-three-characters-in-it")
     (statefulset,) = [one for one in rendered.manifests if one["kind"] == "StatefulSet"]
     assert len(statefulset["metadata"]["name"]) <= 40
     assert all(len(one["metadata"]["name"]) <= 63 for one in rendered.manifests)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -34,22 +35,47 @@ def tool(module: str) -> Path:
         RuntimeError: Go can't build it; with what Go says.
     """
     path, _, version = module.partition("@")
-    folder = tools_folder() / f"{Path(path).name}-{version}"
-    program = folder / Path(path).name
-    if program.exists():
-        return program
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    if go is None:
-        raise ToolMissingError(f"{program.name} is not here, and no Go to build it with (go install {module})")
-    # Built aside and moved: what is interrupted must not look finished.
-    fresh = tools_folder() / f"building-{os.getpid()}"
-    environment = os.environ | {"GOBIN": str(fresh), "GOFLAGS": "-modcacherw", "CGO_ENABLED": "0"}
-    built = subprocess.run(
-        [go, "install", module], env=environment, capture_output=True, text=True, check=False, timeout=_BUILD_WITHIN_S
-    )
-    if built.returncode != 0:
-        raise RuntimeError(f"go install {module}:\n{built.stderr[-2000:]}")
-    folder.mkdir(parents=True, exist_ok=True)
-    (fresh / program.name).replace(program)
-    shutil.rmtree(fresh, ignore_errors=True)
+    name = Path(path).name
+    program = tools_folder() / f"{name}-{version}" / name
+    if not program.exists():
+        # Built aside and moved: what is interrupted must not look finished.
+        fresh = tools_folder() / f"building-{os.getpid()}"
+        go("install", module, GOBIN=str(fresh))
+        program.parent.mkdir(parents=True, exist_ok=True)
+        (fresh / name).replace(program)
+        shutil.rmtree(fresh, ignore_errors=True)
     return program
+
+
+def module_folder(module: str) -> Path:
+    """The content of a Go module at a version, in Go's own cache.
+
+    Raises:
+        ToolMissingError: there is no Go here.
+        RuntimeError: Go can't fetch it; with what Go says.
+    """
+    return Path(json.loads(go("mod", "download", "-json", module))["Dir"])
+
+
+def go(*words: str, folder: Path | None = None, **environment: str) -> str:
+    """What a command of Go prints.
+
+    Raises:
+        ToolMissingError: there is no Go here.
+        RuntimeError: it fails; with what Go says.
+    """
+    program = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if program is None:
+        raise ToolMissingError(f"no Go here, which is needed for: go {' '.join(words)}")
+    ended = subprocess.run(
+        [program, *words],
+        cwd=folder,
+        env=os.environ | {"GOFLAGS": "-modcacherw", "CGO_ENABLED": "0"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_BUILD_WITHIN_S,
+    )
+    if ended.returncode != 0:
+        raise RuntimeError(f"go {' '.join(words)}:\n{ended.stderr[-2000:]}{ended.stdout[-2000:]}")
+    return ended.stdout
