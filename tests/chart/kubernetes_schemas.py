@@ -1,7 +1,7 @@
 """JSON schemas of Kubernetes' objects for kubeconform, made of what the Go modules of their projects hold.
 
-`k8s.io/kubernetes` has its API's OpenAPI document, the Prometheus operator its CustomResourceDefinitions. Every object with
-named properties is closed, so that a misspelt field is an error.
+`k8s.io/kubernetes` has its API's OpenAPI document, the Prometheus operator its CustomResourceDefinitions. Every object
+with named properties is closed, so that a misspelt field is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Kubernetes control plane on this machine's loopback: etcd, API server, controllers, scheduler, and a made-up kubelet.
+"""A Kubernetes control plane on the loopback: etcd, API server, controllers, scheduler, and a made-up kubelet.
 
 All four are one program (`controlplane/main.go`), built by `make chart-e2e` through the Go module proxy.
 """

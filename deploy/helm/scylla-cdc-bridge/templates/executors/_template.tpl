@@ -19,11 +19,11 @@ spec:
   automountServiceAccountToken: false
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
-  {{- include "bridge.podSecurity" . | nindent 2 }}
-  {{- include "bridge.scheduling" (dict "root" . "values" $values) | nindent 2 }}
+  {{- include "bridge.podSecurity" . | trim | nindent 2 }}
+  {{- include "bridge.scheduling" (dict "root" . "values" $values) | trim | nindent 2 }}
   containers:
     - name: executor
-      {{- include "bridge.containerSecurity" . | nindent 6 }}
+      {{- include "bridge.containerSecurity" . | trim | nindent 6 }}
       {{- with $values.extraEnv }}
       env:
         {{- toYaml . | nindent 8 }}
