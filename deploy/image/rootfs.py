@@ -13,6 +13,7 @@ from typing import Final
 
 _HERE: Final = Path(__file__).parent
 _SOURCE: Final = _HERE.parents[1]
+_BUILD_WITHIN_S: Final = 900
 FOLDER: Final = "/opt/scylla-cdc-bridge"
 PYTHON: Final = f"{FOLDER}/bin/python"
 ENTRYPOINT: Final = (PYTHON, "-m", "spark.container")
@@ -44,34 +45,65 @@ class RootFileSystem:
     root: Path
 
     def build(self) -> None:
-        """Make it anew, by the image's steps; pip may use the network and its cache."""
+        """Make it anew, by the image's steps; pip may use the network and its cache.
+
+        Raises:
+            RuntimeError: a step fails.
+        """
         shutil.rmtree(self.root, ignore_errors=True)
-        words = ["/src/deploy/image/install.sh", os.path.realpath(sys.executable), "/src", FOLDER]
-        self._enter("build", words, environment=dict(os.environ) | {"TMPDIR": "/tmp"}, network=True, within_s=900)  # noqa: S108
+        steps = ["/src/deploy/image/install.sh", os.path.realpath(sys.executable), "/src", FOLDER]
+        command = self._inside("build", steps, dict(os.environ) | {"TMPDIR": "/tmp"}, network=True)  # noqa: S108
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_BUILD_WITHIN_S)
+        if ended.returncode != 0:
+            raise RuntimeError(f"the image's steps fail:\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
 
     def run(
         self, words: Sequence[str], *, environment: Mapping[str, str] | None = None, within_s: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command as Kubernetes would: as user 10001, read-only, without a network, with the image's environment.
+        """Run a command to its end, without a network.
 
         Args:
             words: the command line.
             environment: variables beside the image's.
             within_s: how long it may take.
         """
+        command = self.command(words, environment=environment, network=False)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)
+
+    def command(
+        self,
+        words: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        volumes: Mapping[Path, str] | None = None,
+        network: bool,
+    ) -> list[str]:
+        """What runs a command as Kubernetes would: as user 10001, read-only, with the image's environment.
+
+        Each step replaces its process, so the process that is started is the command itself, and gets its signals.
+
+        Args:
+            words: the command line.
+            environment: variables beside the image's.
+            volumes: folders of this machine, and where the command finds them.
+            network: whether it sees this machine's network, or none but a loopback of its own.
+        """
         java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
         places = [f"{FOLDER}/bin", *([str(Path(java).parent)] if java else []), "/usr/bin", "/bin"]
         image = {"PATH": ":".join(places), "HOME": "/tmp", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}  # noqa: S108
-        return self._enter("run", words, environment=image | dict(environment or {}), network=False, within_s=within_s)
+        return self._inside("run", words, image | dict(environment or {}), network=network, volumes=volumes)
 
-    def _enter(
-        self, mode: str, words: Sequence[str], *, environment: Mapping[str, str], network: bool, within_s: float
-    ) -> subprocess.CompletedProcess[str]:
+    def _inside(
+        self,
+        mode: str,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        network: bool,
+        volumes: Mapping[Path, str] | None = None,
+    ) -> list[str]:
         apart = ["unshare", "--user", "--map-root-user", "--mount", *([] if network else ["--net"])]
+        mounted = "\n".join(f"{folder}={place}" for folder, place in (volumes or {}).items())
         # `env -i` inside: the namespaces' own steps need this machine's PATH.
         cleared = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in environment.items())]
-        command = [*apart, str(_HERE / "inside.sh"), mode, str(self.root), str(_SOURCE), *cleared, *words]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)
-        if mode == "build" and ended.returncode != 0:
-            raise RuntimeError(f"the image's steps fail:\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
-        return ended
+        return [*apart, str(_HERE / "inside.sh"), mode, str(self.root), str(_SOURCE), mounted, *cleared, *words]

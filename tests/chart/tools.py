@@ -14,6 +14,7 @@ TOOLS_VARIABLE: Final = "SCYLLA_CDC_BRIDGE_TOOLS"
 _BUILD_WITHIN_S: Final = 1500
 
 HELM: Final = "helm.sh/helm/v4/cmd/helm@v4.3.1"
+PROMTOOL: Final = "github.com/prometheus/prometheus/cmd/promtool@v0.307.3"
 KUBECONFORM: Final = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0"
 
 
@@ -27,8 +28,12 @@ def tools_folder() -> Path:
     return Path(named) if named else _REPOSITORY / ".local-stack" / "tools"
 
 
-def tool(module: str) -> Path:
+def tool(module: str, *flags: str) -> Path:
     """The program of a Go module's command at a version, built if it is not there yet.
+
+    Args:
+        module: as `go install` takes it.
+        flags: for the build.
 
     Raises:
         ToolMissingError: there is no Go here.
@@ -40,7 +45,7 @@ def tool(module: str) -> Path:
     if not program.exists():
         # Built aside and moved: what is interrupted must not look finished.
         fresh = tools_folder() / f"building-{os.getpid()}"
-        go("install", module, GOBIN=str(fresh))
+        go("install", *flags, module, GOBIN=str(fresh))
         program.parent.mkdir(parents=True, exist_ok=True)
         (fresh / name).replace(program)
         shutil.rmtree(fresh, ignore_errors=True)
