@@ -12,7 +12,7 @@ import yaml
 
 from deploy.chart.dashboard import dashboard_text
 from tests.chart.rendering import Rendered
-from tests.chart.tools import PROMTOOL, tool
+from tests.chart.tools import PROMTOOL
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -21,9 +21,9 @@ _LABELS = 'namespace="data", service="shop-scylla-cdc-bridge", table="shop.order
 
 def promtool(*words: str | Path, text: str = "") -> str:
     """What promtool says; it has to be content."""
-    # Without service discovery of every cloud, which is most of it.
-    program = tool(PROMTOOL, "-tags", "remove_all_sd")
-    ended = subprocess.run([program, *words], input=text, capture_output=True, text=True, check=False, timeout=120)
+    ended = subprocess.run(
+        [PROMTOOL.build(), *words], input=text, capture_output=True, text=True, check=False, timeout=120
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout + ended.stderr
 

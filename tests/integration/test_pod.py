@@ -101,7 +101,7 @@ def pod(local_stack: LocalStack, image: RootFileSystem, chart: Chart, tmp_path: 
 
 
 def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack, pod: Pod) -> None:
-    """SIGTERM in the midst of the work ends the first pod within its grace period; the second loses, doubles nothing."""
+    """SIGTERM in the midst of the work ends the first pod within its grace; the second loses and doubles nothing."""
     session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
     try:
         written = history(session, SCHEMA, seed=8, changes=20_000, keys=1_000)

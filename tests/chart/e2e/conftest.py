@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.chart.e2e.control_plane import ApiError, Cluster, program, running
+from tests.chart.e2e.control_plane import CONTROL_PLANE, ApiError, Cluster, running
 from tests.chart.kubernetes_schemas import OPERATOR
 from tests.chart.tools import module_folder
 
@@ -16,7 +16,7 @@ from tests.chart.tools import module_folder
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A running control plane; its program is built by `make chart-e2e` alone, which takes a quarter of an hour."""
-    if not program().exists():
+    if not CONTROL_PLANE.path.exists():
         pytest.skip("no control plane is built here: make chart-e2e")
     with running(tmp_path_factory.mktemp("cluster")) as started:
         for plural in ("servicemonitors", "prometheusrules"):
