@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 import pytest
-import yaml
 
 from bridge.adapters.scylla import CqlSession
 from bridge.config import ScyllaSettings
@@ -43,6 +45,7 @@ class Pod(BridgeJob):
 
     image: RootFileSystem = field(default_factory=lambda: RootFileSystem(Path()))
     chart: Chart | None = None
+    port: int = 0
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start what the kubelet would: the image's entry with the arguments of the rendered pod."""
@@ -50,7 +53,9 @@ class Pod(BridgeJob):
         for folder in (config, checkpoint):
             folder.mkdir(exist_ok=True)
         rendered = self.rendered()
-        (config / "bridge.yaml").write_text(rendered.config_text, encoding="utf-8")
+        # A pod has a network of its own; here it is everybody's.
+        text = rendered.config_text.replace("0.0.0.0:", "127.0.0.1:")
+        (config / "bridge.yaml").write_text(text, encoding="utf-8")
         # These two volumes are all that it has beside /tmp.
         mounts = {mount["name"]: mount["mountPath"] for mount in rendered.container["volumeMounts"]}
         assert mounts.keys() == {"config", "tmp", "checkpoint"}
@@ -67,7 +72,18 @@ class Pod(BridgeJob):
         """The release that is this job."""
         assert self.chart is not None
         config = {name: value for name, value in self.mapping().items() if name != "spark"}
-        return self.chart.render(values={"config": config})
+        return self.chart.render(values={"config": config, "monitoring": {"port": self.port}})
+
+    def probe(self, which: str) -> int:
+        """The status that the kubelet gets from a probe; 0 while nobody answers."""
+        path = self.rendered().container[which]["httpGet"]["path"]
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            return error.code
+        except URLError:
+            return 0
 
 
 @pytest.fixture
@@ -95,8 +111,10 @@ def chart(tmp_path: Path) -> Chart:
 @pytest.fixture
 def pod(local_stack: LocalStack, image: RootFileSystem, chart: Chart, tmp_path: Path) -> Iterator[Pod]:
     """The pod of a release on the local stack; nothing of it runs on."""
-    settings: dict[str, Any] = {"publishing": {"max_transaction_records": 200}, "reading": {"max_window_ms": 30_000}}
-    with Pod(local_stack, tmp_path, "pod", ["pod.t"], settings, image=image, chart=chart) as made:
+    settings: dict[str, Any] = {"publishing": {"max_transaction_records": 500}, "reading": {"max_window_ms": 60_000}}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    with Pod(local_stack, tmp_path, "pod", ["pod.t"], settings, image=image, chart=chart, port=port) as made:
         yield made
 
 
@@ -104,12 +122,13 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     """SIGTERM in the midst of the work ends the first pod within its grace; the second loses and doubles nothing."""
     session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
     try:
-        written = history(session, SCHEMA, seed=8, changes=20_000, keys=1_000)
+        written = history(session, SCHEMA, seed=8, changes=6_000, keys=500)
     finally:
         session.close()
     pod.start()
     wait_for("the first pod publishing", lambda: committed(pod) > 500, 180)
     assert pod.process is not None
+    assert pod.probe("livenessProbe") == 200
     pod.process.terminate()
     grace_s = pod.rendered().driver["terminationGracePeriodSeconds"]
     assert pod.process.wait(grace_s) == 0, pod.log_tail()
@@ -118,18 +137,11 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     assert early < len(written)
     pod.start()
     wait_for("the second pod publishing", lambda: committed(pod) > len(written), 240)
-    verdict = None
-
-    def everything() -> bool:
-        nonlocal verdict
-        verdict = pod.verdict([SCHEMA], written)
-        return not verdict.missing
-
-    wait_for("every change", everything, 120)
+    wait_for("every change", lambda: not pod.verdict([SCHEMA], written).missing, 120)
+    wait_for("the pod being ready", lambda: pod.probe("readinessProbe") == 200)
     assert pod.stop() == 0, pod.log_tail()
     verdict = pod.verdict([SCHEMA], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
-    assert yaml.safe_load((pod.folder / "config" / "bridge.yaml").read_text(encoding="utf-8"))["name"] == "pod"
 
 
 def committed(pod: Pod) -> int:
