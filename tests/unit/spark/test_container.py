@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
+from bridge.config_docs import example_yaml
 from bridge.errors import StartupError
+from spark import job
 from spark.container import executor_command, main
 
 POD = {
@@ -52,3 +55,17 @@ def test_other_words_are_the_command_line(capsys: pytest.CaptureFixture[str]) ->
     """Whatever is not `executor` is for `scylla-cdc-bridge`."""
     assert main(["example"]) == 0
     assert capsys.readouterr().out.startswith("# Configuration of one scylla-cdc-bridge job.")
+
+
+def test_start_that_waits_for_its_servers_can_be_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A SIGTERM before anything runs ends the job at once; a first process has no default action for it."""
+    path = tmp_path / "bridge.yaml"
+    path.write_text(example_yaml(), encoding="utf-8")
+    monkeypatch.setattr(job.preflight, "check", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    former = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            job.main(["-c", str(path)])
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert ended.value.code == 0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bridge.config import BridgeConfig, SparkSettings, validate
-from bridge.config_docs import example_yaml
 from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, RetriableError
 from spark import job
 from spark.job import Job, _is_hopeless, _what_went_wrong
@@ -160,17 +157,3 @@ def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     queries = {"a.b": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]}
     assert run_job(monkeypatch, queries, once=True) == 0
     assert queries == {"a.b": []}
-
-
-def test_start_that_waits_for_its_servers_can_be_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A SIGTERM before anything runs ends the job at once, also where it is a container's first process."""
-    path = tmp_path / "bridge.yaml"
-    path.write_text(example_yaml(), encoding="utf-8")
-    monkeypatch.setattr(job.preflight, "check", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
-    former = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) as ended:
-            job.main(["-c", str(path)])
-    finally:
-        signal.signal(signal.SIGTERM, former)
-    assert ended.value.code == 0
