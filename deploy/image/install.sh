@@ -25,6 +25,9 @@ packages=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("
 # What runs nothing here: Spark's examples and R, tests, and the installer.
 rm -rf "$packages"/pyspark/examples "$packages"/pyspark/data "$packages"/pyspark/R \
     "$packages"/pyspark/tests "$packages"/pyspark/*/tests "$packages"/pyarrow/tests "$packages"/pyarrow/include
+# Copies of pyspark and py4j that Spark puts before them on its workers' path: nothing in an archive is compiled ahead, which
+# costs each new Python process half a second.
+rm -f "$packages"/pyspark/python/lib/*.zip
 $pip uninstall --yes setuptools pip
 # The root file system is read-only later: compile now, and let no clock decide whether that is current.
 "$folder/bin/python" -m compileall -q --invalidation-mode unchecked-hash "$packages"
