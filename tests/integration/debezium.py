@@ -56,7 +56,7 @@ class RawRecord:
 
     def line(self) -> str:
         value = "" if self.value is None else self.value.hex()
-        return "\t".join((self.key_schema, self.key.hex(), self.value_schema, value))
+        return f"{self.key_schema}\t{self.key.hex()}\t{self.value_schema}\t{value}"
 
 
 @dataclass(frozen=True, slots=True)
