@@ -325,7 +325,7 @@ Shape = Literal["delta", "full", "debezium", "flat"]
 
 
 class OutputSettings(_Model):
-    """What a change looks like in Kafka; the README shows an example of each shape."""
+    """What a change looks like in Kafka; docs/output.md has examples of each shape."""
 
     shape: Shape = Field(
         "delta",
