@@ -161,6 +161,8 @@ def job(
             "headers": ["position", "operation", "timestamp", "table"],
         },
         "publishing": {"topic": JOB + ".{table}", "dead_letter_topic": "{name}.dead-letters"},
+        # Four queries on a small machine: each one's tasks need a process.
+        "spark": {"lanes": 1},
     }
     with BridgeJob(local_stack, tmp_path_factory.mktemp(JOB), JOB, tables, settings) as made:
         made.run_once()
