@@ -41,7 +41,7 @@ from bridge.captured import CapturedTable, capture
 from bridge.config import KafkaSettings
 from bridge.encoding import POSITION_HEADER, EncodedChange, GroupEncoder, RecordForm
 from bridge.model.cursors import Window
-from bridge.model.streams import StreamId
+from bridge.model.streams import StreamId, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from schemas.envelope import TableCodec
 from schemas.wire_format import header
@@ -130,17 +130,17 @@ def _end(process: subprocess.Popen[str]) -> None:
 # -- the loops, each in a process of its own ------------------------------------------------------------------------
 
 
-def _streams(log: ChangeLog) -> list[tuple[UnixMillis, StreamId]]:
+def _streams(log: ChangeLog, table: str) -> list[tuple[UnixMillis, StreamId]]:
+    metadata = log.stream_metadata(KEYSPACE, table)
     return [
-        (generation_ms, stream)
-        for generation_ms in log.generations()
-        for stream_set in log.stream_sets(generation_ms)
-        for stream in stream_set.streams
+        (generation.start_ms, stream)
+        for generation in metadata.generations()
+        for stream in metadata.streams(generation.start_ms, lane_range(0, 1))
     ]
 
 
 def _read_loop(session: CqlSession, cql: str, table: str, part: int, parts: int) -> Loop:
-    streams = [stream.raw for _, stream in _streams(ChangeLog(session))][part::parts]
+    streams = [stream.raw for _, stream in _streams(ChangeLog(session), table)][part::parts]
     host, _, port = cql.rpartition(":")
     profile = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), row_factory=dict_factory, request_timeout=60)
     plain = Cluster(
@@ -167,9 +167,9 @@ def _sample(session: CqlSession, table: str) -> tuple[TableCodec, list[EncodedCh
 
 def _encoded(log: ChangeLog, table: str, captured: CapturedTable) -> Iterator[EncodedChange]:
     encoder = GroupEncoder(captured.codec, captured.layout, (KEYSPACE, table), RecordForm())
-    for generation_ms, stream in _streams(log):
+    for generation_ms, stream in _streams(log, table):
         start_us = millis_to_micros(generation_ms)
-        window = Window(generation_ms, start_us, UnixMicros(time.time_ns() // 1000))
+        window = Window(start_us, UnixMicros(time.time_ns() // 1000))
         state: bytes | None = None
         while True:
             page = captured.reader.page(stream, window, page_rows=5000, paging_state=state).result(60)

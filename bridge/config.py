@@ -306,8 +306,8 @@ class ReadingSettings(_Model):
     )
     accept_data_loss: bool = Field(
         False,
-        description="Go on although changes have expired in the log before they were read; otherwise the table stops "
-        "and says which span of time is affected.",
+        description="Go on although changes, or the streams that held them, were gone before they were read; otherwise "
+        "the table stops and says which span of time is affected.",
     )
     on_incomplete_group: Literal["stop", "deliver"] = Field(
         "stop",

@@ -3,7 +3,8 @@
 The sink's tasks are told nothing about the micro-batch that they write (no batch id, no window), so the source's tasks
 say it in the data: a `begin` row before the changes and an `end` row behind them, even when there are none, so that the
 lane's cursor moves. A partition without its `end` was not read to its end and must not be committed. The `end` row also
-carries what the reading process has counted. When the table's columns change in between, a `schema` row stands before
+carries what the reading process has counted. A `part` row stands before each further part of the micro-batch, read or
+not. When the table's columns change in between, a `schema` row stands before
 the first change that was encoded for the new ones.
 """
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from bridge.errors import RetriableError
-from bridge.model.cursors import GroupPosition, LaneProgress
+from bridge.errors import BridgeError, RetriableError
+from bridge.model.cursors import GroupPosition, LanePosition, LaneProgress
 from bridge.monitoring.figures import LaneFigures
 from bridge.publishing import LaneTask, Remainder, remainder
 
@@ -55,8 +55,9 @@ class Transactions(Protocol):
 class LanePublisher:
     """Publishes one lane's records, each exactly once.
 
-    Usage, for one planned micro-batch: `start`, then `publish` for each record in lane order, then `finish`. After any
-    exception the outcome of the open transaction is unknown and only Kafka knows it: call `close` and make a new one.
+    Usage, for one planned micro-batch: `start`, then `publish` for each record in lane order, with `enter` before each
+    further part, then `finish`. After any exception the outcome of the open transaction is unknown and only Kafka knows
+    it: call `close` and make a new one.
 
     Args:
         producer: makes the producer of the lane's transactional id.
@@ -87,6 +88,7 @@ class LanePublisher:
         self._producer: Transactions | None = None
         self._known: LaneProgress | None = None
         self._left: Remainder | None = None
+        self._part = 0
         self._place = b""
         self._wanted = False
         self._open = False
@@ -109,16 +111,27 @@ class LanePublisher:
         in_step = (
             known is not None
             and known.done is None
-            and known.cursor == task.batch.window.start
+            and known.cursor == task.batch.start
             and known.layout == task.batch.layout
         )
         if fresh or not in_step or self._producer is None:
             self._reopen()
         self._left = remainder(task, self._known, self._progress_topic)
+        self._part = 0
         self._place = b""
         self._wanted = False
         self._groups = 0
         return self._left
+
+    def enter(self, part: int) -> None:
+        """Say that the records which follow are of the micro-batch's part `part`; it begins with part 0."""
+        left, _ = self._working()
+        if part <= self._part:
+            raise BridgeError(f"{left.task}: part {part} follows part {self._part}")
+        if self._open and self._full:
+            self._commit(left.midway(self._group()))
+        self._part = part
+        self._place = b""
 
     def publish(
         self,
@@ -144,7 +157,7 @@ class LanePublisher:
         left, producer = self._working()
         place = position[:TIMEUUID_END]
         if place != self._place:
-            if self._open and (self._records >= self._most_records or self._bytes >= self._most_bytes):
+            if self._open and self._full:
                 self._commit(left.midway(self._group()))
             self._place = place
             self._wanted = left.wants(self._group())
@@ -204,8 +217,13 @@ class LanePublisher:
             raise AssertionError("publish and finish come after start")
         return self._left, self._producer
 
-    def _group(self) -> GroupPosition:
-        return GroupPosition.of(self._place[:STREAM_ID_END], self._place[STREAM_ID_END:])
+    @property
+    def _full(self) -> bool:
+        return self._records >= self._most_records or self._bytes >= self._most_bytes
+
+    def _group(self) -> LanePosition:
+        group = GroupPosition.of(self._place[:STREAM_ID_END], self._place[STREAM_ID_END:])
+        return LanePosition(self._part, group)
 
     def _reopen(self) -> None:
         self.close()

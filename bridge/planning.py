@@ -1,4 +1,20 @@
-"""What to read next: a pure function of cursor, clock reading, known generations and limits."""
+"""What to read next: a pure function of cursor, clock reading, known generations and limits.
+
+How generations follow each other, for vnodes and for tablets alike: from one to the next some streams close, some open,
+and the rest go on (with vnodes, and with today's tablets, nothing goes on). Only closed and opened streams share keys.
+At a change at T:
+
+1. Windows that come from before T end at T. Where streams go on, reading goes on, too, with all streams: a row that
+   comes late into a stream that is closing is read like any other.
+2. When `now - confidence` has passed T + leeway, the closing micro-batch reads the closed streams from where everything
+   stands to their very end, and the others on as usual.
+3. When that is committed on every lane, the opened streams are read from T. If the others stand further by then (the
+   reading went on, or the generation was published late), the opened ones catch up with them window by window.
+
+So every row is read once: before T + leeway the windows of a stream join, and its last has no end. And a key's changes
+stay in order: those of the closed stream are all committed before the first of the opened one is read. Changes that are
+pending together are taken one after the other, the next when the streams have caught up.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.model.cursors import Cursor, Layout, PlannedBatch, Window
+from bridge.model.cursors import CatchUp, Cursor, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
 _SHORTEST_WINDOW_US: Final = 100_000
@@ -15,12 +31,30 @@ _AHEAD_OF_CLOCK: Final = 1.25
 
 
 @dataclass(frozen=True, slots=True)
+class GenerationStart:
+    """A published generation as the planner needs it.
+
+    Attributes:
+        start_ms: from when its streams are used; its name.
+        replaces_all: whether no stream of the generation before goes on in it (always so with vnodes).
+    """
+
+    start_ms: UnixMillis
+    replaces_all: bool = True
+
+    @property
+    def start_us(self) -> UnixMicros:
+        """The same in us."""
+        return millis_to_micros(self.start_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """How near to now, and how much at a time (all in µs).
 
     Attributes:
         confidence_us: age that a change must reach before it is read.
-        leeway_us: how long after its end a generation may still get rows.
+        leeway_us: how long after a change its closed streams may still get rows.
         window_us: longest window.
     """
 
@@ -29,11 +63,11 @@ class Limits:
     window_us: int
 
 
-def first_cursor(generations: Sequence[UnixMillis], start_us: UnixMicros | None) -> Cursor | None:
+def first_cursor(generations: Sequence[GenerationStart], start_us: UnixMicros | None) -> Cursor | None:
     """Where reading begins: at `start_us` in the generation that operates then, or at the oldest generation's start.
 
     Args:
-        generations: starts of the known generations, ascending.
+        generations: the known ones, ascending.
         start_us: the instant from which changes are wanted; None for all that the log holds.
 
     Returns:
@@ -41,45 +75,60 @@ def first_cursor(generations: Sequence[UnixMillis], start_us: UnixMicros | None)
     """
     if not generations:
         return None
-    if start_us is None:
-        return Cursor.at_start_of(generations[0])
-    operating = [start for start in generations if millis_to_micros(start) <= start_us]
-    if not operating:
-        return Cursor.at_start_of(generations[0])
-    return Cursor(operating[-1], start_us)
+    operating = [one for one in generations if start_us is not None and one.start_us <= start_us]
+    if start_us is None or not operating:
+        return Cursor.at_start_of(generations[0].start_ms)
+    return Cursor(operating[-1].start_ms, start_us)
 
 
 def plan(
-    cursor: Cursor, now_us: UnixMicros, generations: Sequence[UnixMillis], limits: Limits, layout: Layout
+    cursor: Cursor, now_us: UnixMicros, generations: Sequence[GenerationStart], limits: Limits, layout: Layout
 ) -> PlannedBatch | None:
-    """The next micro-batch, or None when nothing may be read yet.
-
-    A window never crosses its generation's end and never reaches past `now - confidence`. The last window of a closed
-    generation has no upper bound: it is planned once end + leeway + confidence has passed, takes the rows that arrived
-    at or slightly after the end, and moves the cursor to the next generation's exact start, however late that was
-    published.
+    """The next micro-batch, or None when nothing may be read yet; see the module.
 
     Args:
         cursor: what is done.
         now_us: the clock's reading.
-        generations: starts of the known generations, ascending.
+        generations: the known ones, ascending; the cursor's is among them.
         limits: how near to now, and how much at a time.
         layout: the lanes to plan for.
     """
-    start_us = cursor.time_us
-    safe_us = now_us - limits.confidence_us
-    furthest_us = start_us + limits.window_us
-    successor = next((start for start in generations if start > cursor.generation_ms), None)
-    if successor is not None:
-        boundary_us = millis_to_micros(successor)
-        if furthest_us >= boundary_us and safe_us >= boundary_us + limits.leeway_us:
-            window = Window(cursor.generation_ms, start_us, None)
-            return PlannedBatch(window, layout, Cursor.at_start_of(successor))
-        furthest_us = min(furthest_us, boundary_us)
-    end_us = UnixMicros(min(furthest_us, safe_us))
-    if end_us <= start_us:
+    safe_us = UnixMicros(now_us - limits.confidence_us)
+    following = next((one for one in generations if one.start_ms > cursor.generation_ms), None)
+    end_us = _end_of_window(cursor, safe_us, following, limits.window_us)
+    if cursor.catch_up is not None:
+        opened_us = UnixMicros(min(cursor.catch_up.time_us + limits.window_us, end_us))
+        after = None if opened_us == end_us else CatchUp(cursor.catch_up.after_ms, opened_us)
+        return PlannedBatch(cursor, Cursor(cursor.generation_ms, end_us, after), layout)
+    if following is not None and _may_close(cursor, safe_us, following, limits):
+        return PlannedBatch(cursor, _entering(cursor, following, end_us), layout)
+    if end_us == cursor.time_us:
         return None
-    return PlannedBatch(Window(cursor.generation_ms, start_us, end_us), layout, Cursor(cursor.generation_ms, end_us))
+    return PlannedBatch(cursor, Cursor(cursor.generation_ms, end_us), layout)
+
+
+def _end_of_window(
+    cursor: Cursor, safe_us: UnixMicros, following: GenerationStart | None, window_us: int
+) -> UnixMicros:
+    # Never before the cursor: the clock may have gone back.
+    end_us = min(cursor.time_us + window_us, safe_us)
+    if following is not None:
+        if cursor.time_us < following.start_us:
+            end_us = min(end_us, following.start_us)
+        elif following.replaces_all:
+            end_us = cursor.time_us
+    return UnixMicros(max(cursor.time_us, end_us))
+
+
+def _may_close(cursor: Cursor, safe_us: UnixMicros, following: GenerationStart, limits: Limits) -> bool:
+    near = cursor.time_us + limits.window_us >= following.start_us
+    return near and safe_us >= following.start_us + limits.leeway_us
+
+
+def _entering(cursor: Cursor, following: GenerationStart, end_us: UnixMicros) -> Cursor:
+    if following.replaces_all or cursor.time_us <= following.start_us:
+        return Cursor.at_start_of(following.start_ms)
+    return Cursor(following.start_ms, end_us, CatchUp(cursor.generation_ms, following.start_us))
 
 
 def next_window_us(window_us: int, took_ms: float, target_ms: int, full: bool, longest_us: int) -> int:
@@ -101,13 +150,3 @@ def next_window_us(window_us: int, took_ms: float, target_ms: int, full: bool, l
         # Where a micro-batch is slow by its fixed cost, a shorter window would only let the reading fall behind.
         window_us = max(window_us, int(took_ms * _AHEAD_OF_CLOCK * 1000))
     return max(_SHORTEST_WINDOW_US, min(window_us, longest_us))
-
-
-def clip(batch: PlannedBatch, until: Cursor) -> PlannedBatch | None:
-    """The part of a micro-batch that lies before a cursor; None when nothing does."""
-    window = batch.window
-    if window.start >= until:
-        return None
-    if until >= batch.next or until.generation_ms != window.generation_ms:
-        return batch
-    return PlannedBatch(Window(window.generation_ms, window.start_us, until.time_us), batch.layout, until)

@@ -1,18 +1,22 @@
 """The exactly-once protocol of one scope (a lane), as plain decisions over values.
 
-A lane's records and its new cursor are written in one Kafka transaction; the cursor in Kafka is the truth. An attempt
+A lane's records and its progress are written in one Kafka transaction; the progress in Kafka is the truth. An attempt
 at a lane therefore opens its transactional id first (which fences older attempts and settles their transaction), then
 reads the committed progress, then publishes only what lies beyond it. What follows from that progress for one planned
 micro-batch is decided here; `bridge.lane_publisher` carries it out.
+
+A micro-batch is planned only when the one before is committed on every lane. So the lanes of a table stand at most one
+micro-batch apart, and the progress of the furthest names it: a starting job first finishes that one, then plans anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
-from bridge.errors import DataLossError, LayoutError, RetriableError
-from bridge.model.cursors import Cursor, GroupPosition, LaneProgress, Layout, PlannedBatch
+from bridge.errors import BridgeError, DataLossError, LayoutError, RetriableError
+from bridge.model.cursors import Cursor, LanePosition, LaneProgress, Layout, PlannedBatch, StreamOffset
 
 
 def transactional_id(job: str, keyspace: str, table: str, lane: int) -> str:
@@ -34,37 +38,33 @@ class LaneTask:
     batch: PlannedBatch
 
     def __str__(self) -> str:
-        return f"{self.keyspace}.{self.table} lane {self.lane} of {self.batch.layout.lanes}, {self.batch.window}"
+        return f"{self.keyspace}.{self.table} lane {self.lane} of {self.batch.layout.lanes}, {self.batch}"
 
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """What is left to publish of a lane's task."""
+    """What is left to publish of a lane's task.
+
+    Attributes:
+        done: the group up to which it is committed; None when that is nothing, or everything.
+        finished: whether everything is committed already, so that not even the progress has to move.
+    """
 
     task: LaneTask
-    progress: LaneProgress
+    done: LanePosition | None
+    finished: bool
 
-    @property
-    def finished(self) -> bool:
-        """Whether everything is committed already, so that not even the cursor has to move."""
-        return self.progress.cursor >= self.task.batch.next
-
-    def wants(self, position: GroupPosition) -> bool:
+    def wants(self, position: LanePosition) -> bool:
         """Whether a group is still to be published."""
-        if self.finished:
-            return False
-        if position.time_us < self.progress.cursor.time_us:
-            return False
-        return self.progress.done is None or position > self.progress.done
+        return not self.finished and (self.done is None or position > self.done)
 
-    def midway(self, position: GroupPosition) -> LaneProgress:
-        """The progress to commit after a group inside the window."""
-        start = max(self.progress.cursor, self.task.batch.window.start)
-        return LaneProgress(self.task.lane, self.task.batch.layout, start, position)
+    def midway(self, position: LanePosition) -> LaneProgress:
+        """The progress to commit after a group inside the micro-batch."""
+        return LaneProgress.inside(self.task.lane, self.task.batch, position)
 
     def completed(self) -> LaneProgress:
-        """The progress to commit with the last of the window."""
-        return LaneProgress(self.task.lane, self.task.batch.layout, self.task.batch.next)
+        """The progress to commit with the last of the micro-batch."""
+        return LaneProgress.completed(self.task.lane, self.task.batch)
 
 
 def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str) -> Remainder:
@@ -72,45 +72,98 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
 
     Raises:
         LayoutError: another job has given the table another lane layout since this task was planned.
-        DataLossError: the progress lies before the window (or is gone): publishing would leave changes out.
+        DataLossError: the progress lies before the micro-batch (or is gone): publishing would leave changes out.
+        RetriableError: the lane is inside another micro-batch; a job that starts anew finishes that one first.
     """
+    batch = task.batch
     if progress is None:
         raise DataLossError(
             f"{task}: partition {task.lane} of the progress topic {progress_topic} holds no cursor, but the plan "
-            f"says that everything before {task.batch.window.start} was published. Was the topic deleted? If so, "
+            f"says that everything before {batch.start} was published. Was the topic deleted? If so, "
             "delete the checkpoint too: the table then begins anew, as reading.start says"
         )
-    if progress.layout != task.batch.layout and progress.cursor < task.batch.next:
+    if progress.cursor >= batch.next:
+        return Remainder(task, None, finished=True)
+    if progress.layout != batch.layout:
         raise LayoutError(
             f"{task}: its progress is that of another lane layout ({progress.layout.lanes} lanes since "
             f"{progress.layout.since}); another job named alike is running, or the checkpoint is an old one. Stop the "
             "other job, or delete the checkpoint: the progress topic alone is enough to go on"
         )
-    if progress.cursor < task.batch.window.start:
+    if progress.cursor < batch.start:
         raise DataLossError(
             f"{task}: the progress topic {progress_topic} says {progress.cursor}, which lies before the window: the "
             "changes between them would be left out. Was the topic deleted, or restored from an older state? Delete "
             "the checkpoint: the job then goes on from what the progress topic says"
         )
-    return Remainder(task, progress)
+    if progress.batch == batch:
+        return Remainder(task, progress.done, finished=False)
+    if progress.cursor == batch.start and progress.done is None:
+        return Remainder(task, None, finished=False)
+    raise RetriableError(
+        f"{task}: the progress topic {progress_topic} says that the lane is at {progress.cursor}, inside another "
+        "micro-batch; it is finished first when the table starts again"
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutDecision:
-    """How a starting job goes on with a table.
+class TableStart:
+    """How a starting job goes on with a table, according to Kafka.
 
     Attributes:
         layout: the lanes to work with now.
-        start: where the slowest lane stands.
-        settle_until: not None when `layout` is to be replaced: first the micro-batch that was interrupted, if any, is
-            finished under it, and no lane goes beyond this cursor. Then the decision is to be made again.
+        cursor: what is done on every lane.
+        interrupted: the micro-batch that some lanes have committed, wholly or in part, and others have not.
         initialise: whether the layout is to be written to every lane's progress before work begins.
+        settle: whether `layout` is not the wanted one and is kept only to finish `interrupted` under it; then the
+            decision is to be made again.
     """
 
     layout: Layout
-    start: Cursor
-    settle_until: Cursor | None
-    initialise: bool
+    cursor: Cursor
+    interrupted: PlannedBatch | None = None
+    initialise: bool = False
+    settle: bool = False
+
+    def __post_init__(self) -> None:
+        if self.settle and self.interrupted is None:
+            raise ValueError("nothing to settle")
+
+    def moved_to(self, cursor: Cursor, lanes: int) -> TableStart:
+        """The start with all lanes at a later cursor, because what lies before it is lost; the same if they are there.
+
+        What was interrupted is given up too: on the lanes that have not finished it, it belongs to what is lost.
+        """
+        if cursor == self.cursor:
+            return self
+        beyond = cursor if self.interrupted is None else max(cursor, self.interrupted.next)
+        return TableStart(Layout(lanes, beyond), beyond, initialise=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        batch = self.interrupted
+        return {
+            "layout": self.layout.to_json(),
+            "cursor": self.cursor.to_json(),
+            "interrupted": None if batch is None else StreamOffset(batch.next, batch).to_json(),
+            "initialise": self.initialise,
+            "settle": self.settle,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """The start that `to_json` gave; raises BridgeError for anything else."""
+        match value:
+            case {
+                "layout": layout,
+                "cursor": cursor,
+                "interrupted": interrupted,
+                "initialise": bool(initialise),
+                "settle": bool(settle),
+            }:
+                batch = None if interrupted is None else StreamOffset.from_json(interrupted).batch
+                return cls(Layout.from_json(layout), Cursor.from_json(cursor), batch, initialise, settle)
+        raise BridgeError(f"not a table's start: {value!r}")
 
 
 def present_layout(progress: Iterable[LaneProgress]) -> Layout:
@@ -121,44 +174,83 @@ def present_layout(progress: Iterable[LaneProgress]) -> Layout:
     return max(progress, key=lambda at: (at.layout.since, at.cursor, at.done is not None)).layout
 
 
-def decide_layout(
-    found: Mapping[int, LaneProgress], lanes: int, first: Cursor | None, *, settled: bool = False
-) -> LayoutDecision:
-    """The lane layout for a starting job: the configured one as soon as that loses and doubles nothing.
+def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | None) -> TableStart:
+    """Where a starting job goes on, and under which layout: the configured one as soon as no lane is left behind.
 
     Args:
         found: committed progress by lane; empty before the very first start.
         lanes: the configured number.
         first: where a table without progress begins; needed only then.
-        settled: whether nothing that was planned under the present layout is left to do.
 
     Raises:
-        DataLossError: some lanes' progress is missing although others have gone on.
-        RetriableError: the lanes do not stand at one cursor although they were settled.
+        DataLossError: some lanes' progress is missing, or older than that of the others allows.
     """
     if not found:
         if first is None:
             raise ValueError("a table without progress needs a first cursor")
-        return LayoutDecision(Layout(lanes, first), first, None, initialise=True)
+        return TableStart(Layout(lanes, first), first, initialise=True)
     layout = present_layout(found.values())
     own = {lane: at for lane, at in found.items() if lane < layout.lanes and at.layout == layout}
+    furthest = max(own.values(), key=lambda at: at.cursor if at.batch is None else at.batch.next)
     missing = sorted(set(range(layout.lanes)) - own.keys())
-    cursors = [at.cursor for at in own.values()] + [layout.since for _ in missing]
-    start, end = min(cursors), max(cursors)
-    level = start == end and not any(at.done for at in own.values())
-    if missing and not level:
+    if missing and furthest.batch is not None:
         raise DataLossError(
             f"lanes {', '.join(map(str, missing))} of {layout.lanes} have no progress although others have gone on "
-            f"to {end}: the progress topic is damaged. Restore it, or delete it with the checkpoint to begin anew"
+            f"to {furthest.batch.next}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
+            "begin anew"
         )
     if missing:
         # The job died while it wrote this layout; no lane has worked under it.
-        return LayoutDecision(Layout(lanes, start), start, None, initialise=True)
-    if layout.lanes == lanes:
-        return LayoutDecision(layout, start, None, initialise=False)
-    if not settled:
-        # Even level lanes: Spark may hold a micro-batch that was planned under this layout, and will replay it.
-        return LayoutDecision(layout, start, end, initialise=False)
-    if not level:
-        raise RetriableError(f"{layout.lanes} lanes stand between {start} and {end}; they can't be laid anew yet")
-    return LayoutDecision(Layout(lanes, start), start, None, initialise=True)
+        return TableStart(Layout(lanes, layout.since), layout.since, initialise=True)
+    batch = furthest.batch
+    if batch is None or all(at.batch == batch and at.done is None for at in own.values()):
+        if layout.lanes == lanes:
+            return TableStart(layout, furthest.cursor)
+        return TableStart(Layout(lanes, furthest.cursor), furthest.cursor, initialise=True)
+    for lane, at in sorted(own.items()):
+        if at.batch != batch and (at.cursor != batch.start or at.done is not None):
+            raise DataLossError(
+                f"lane {lane} stands at {at.cursor} although another has gone on from {batch.start}: the progress "
+                "topic is damaged. Restore it, or delete it with the checkpoint to begin anew"
+            )
+    return TableStart(layout, batch.start, batch, settle=layout.lanes != lanes)
+
+
+class Plans:
+    """Reconciles Spark's offsets, which are only a plan, with what Kafka says of a table at the start of its query.
+
+    A checkpoint may be lost, old, or hold a micro-batch that no lane has begun and that was planned otherwise since:
+    what it says counts only where it agrees with Kafka. Without a `TableStart` (the source by itself, whose sink is
+    not ours) Spark's offsets are all there is, and always count.
+
+    Not thread-safe; one for each query.
+    """
+
+    def __init__(self, start: TableStart | None) -> None:
+        self._start = start
+        self._ours: StreamOffset | None = None
+
+    def counts(self, offset: StreamOffset) -> bool:
+        """Whether a micro-batch that Spark wants worked is to be worked; if not, it is none of the present lanes'."""
+        start, batch = self._start, offset.batch
+        if start is None or offset == self._ours:
+            return True
+        if start.interrupted is not None:
+            agreed = batch == start.interrupted
+        else:
+            agreed = batch is not None and batch.start == start.cursor and batch.layout == start.layout
+        if agreed:
+            self._ours = offset
+        return agreed
+
+    def go_on_from(self, offset: StreamOffset) -> Cursor | PlannedBatch:
+        """Where to plan from, given the offset that Spark stands at; or the micro-batch that has to come first."""
+        start = self._start
+        if start is None or offset == self._ours:
+            return offset.next
+        return start.cursor if start.interrupted is None else start.interrupted
+
+    def planned(self, batch: PlannedBatch, after: StreamOffset) -> StreamOffset:
+        """The offset of a micro-batch that was planned while Spark stood at `after`."""
+        self._ours = StreamOffset(batch.next, batch, after.turn + 1)
+        return self._ours

@@ -42,11 +42,16 @@ class LaneStatus:
 
     @property
     def reached_us(self) -> UnixMicros | None:
-        """The write time up to which the lane's changes are published (inside a window: the last group's)."""
+        """The write time up to which the lane's changes are published (inside a window: the last group's).
+
+        The slowest streams count, when those that a generation opened catch up.
+        """
         if self.progress is None:
             return None
-        done = self.progress.done
-        return self.progress.cursor.time_us if done is None else max(self.progress.cursor.time_us, done.time_us)
+        cursor, done, batch = self.progress.cursor, self.progress.done, self.progress.batch
+        if done is None or batch is None or len(batch.parts) > 1:
+            return cursor.reached_us
+        return max(cursor.reached_us, done.group.time_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class TableWatch:
     def _missing(self, reached: Cursor) -> Notice:
         return _warning(
             f"{self._name}: the table or its log {self._log_name} does not exist (dropped?). Nothing is read until it "
-            f"is back; what was written after {iso_of_micros(reached.time_us)} and was not read can't be delivered"
+            f"is back; what was written after {iso_of_micros(reached.reached_us)} and was not read can't be delivered"
         )
 
     def _back(self, state: TableState, reached: Cursor) -> list[Notice]:
@@ -128,7 +128,7 @@ class TableWatch:
         if known is None or known.log_id == state.log_id:
             return [_warning(f"{self._name}: the table is back, with its log")] if self._is_missing else []
         made_us = state.log_made_us
-        if made_us is not None and made_us <= reached.time_us:
+        if made_us is not None and made_us <= reached.reached_us:
             return [_warning(f"{self._name}: the table was dropped and made anew; all of its former log was read")]
         return [_warning(f"{self._name}: the table was dropped and made anew: {unread_in_words(state, reached)}")]
 
@@ -189,7 +189,7 @@ def unread_in_words(state: TableState, reached: Cursor) -> str:
     made_us = state.log_made_us
     until = "its end" if made_us is None else iso_of_micros(made_us)
     return (
-        f"what was written to the former one between {iso_of_micros(reached.time_us)}, up to where it was read, and "
+        f"what was written to the former one between {iso_of_micros(reached.reached_us)}, up to where it was read, and "
         f"{until} can't be delivered"
     )
 

@@ -163,8 +163,8 @@ class Records:
                     f"table {self._table.full_name}: column {column.name!r} is named like a field of this output "
                     "shape; choose another shape"
                 )
-        values = [self._nullable(column, self._type(column)) for column in self._table.values]
-        return [*self.primary_key_fields(), *values]
+        keys = self.primary_key_fields()  # first, since what they use is defined there
+        return [*keys, *(self._nullable(column, self._type(column)) for column in self._table.values)]
 
     def source(self) -> object:
         """The field ``source``."""

@@ -25,7 +25,7 @@ OPERATION_SYMBOLS: Final[dict[int, str]] = {
     -3: "row_expiry",
     -4: "partition_expiry",
 }
-"""``cdc$operation`` -> symbol of ``op`` (an update without clustering key is a `STATIC_UPDATE`).
+"""``cdc$operation`` -> symbol of ``op`` (an update without clustering key is a `STATIC_UPDATE`; see also `kind_of`).
 
 The server's set is open: any other number is "unknown", but for images and range ends, which are no changes.
 """
@@ -51,6 +51,17 @@ WITH_ROW: Final = frozenset({"insert", "update", "row_delete", "row_expiry"})
 WITHOUT_ROW: Final = frozenset({"partition_delete", "partition_expiry"})
 """Symbols of changes of a partition, which have no clustering key."""
 
+_OF_ONLY_ROW: Final = {"partition_delete": "row_delete", "partition_expiry": "row_expiry"}
+
+
+def kind_of(operation: int, *, has_clustering: bool) -> str:
+    """Return the symbol of a number, before a row's cells are looked at.
+
+    In a table without clustering columns a partition is one row, whose delete ScyllaDB logs as the partition's.
+    """
+    symbol = OPERATION_SYMBOLS.get(operation, UNKNOWN_OPERATION)
+    return symbol if has_clustering else _OF_ONLY_ROW.get(symbol, symbol)
+
 
 def symbol_of(operation: int, clustering: Sequence[bytes | None], *, has_statics: bool) -> str:
     """Return the symbol of ``op`` for a row.
@@ -67,7 +78,7 @@ def symbol_of(operation: int, clustering: Sequence[bytes | None], *, has_statics
         raise OperationError(f"cdc$operation {operation} is an image of a row, not a change")
     if operation in RANGE_ENDS:
         raise OperationError(f"cdc$operation {operation} is the end of a range without its start")
-    symbol = OPERATION_SYMBOLS.get(operation, UNKNOWN_OPERATION)
+    symbol = kind_of(operation, has_clustering=bool(clustering))
     given = sum(cell is not None for cell in clustering)
     if operation == UPDATE and clustering and not given:
         if not has_statics:

@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
-from schemas.avro_records import ENVELOPE_VERSION, OPERATIONS, UNKNOWN_OPERATION
+from schemas.avro_records import ENVELOPE_VERSION, OPERATIONS
 from schemas.cell_code import SOME, Lines, decline, shared_helpers
 from schemas.container_code import CellCode, array_writer, udt_change_writer
 from schemas.cql_types import CqlType, NativeType, UdtType, is_multi_cell
@@ -55,13 +55,13 @@ from schemas.log_columns import (
 from schemas.log_records import GREGORIAN_OFFSET_TICKS100NS
 from schemas.operations import (
     NO_CHANGES,
-    OPERATION_SYMBOLS,
     RANGE_DELETE,
     STATIC_UPDATE,
     UPDATE,
     WITH_COLUMNS,
     WITH_ROW,
     WITHOUT_ROW,
+    kind_of,
 )
 from schemas.output import DEFAULT_OUTPUT, OutputOptions
 from schemas.table_schema import Column, TableSchema
@@ -307,18 +307,18 @@ def _envelope_helpers(table: TableSchema) -> dict[str, object]:
         "cleared": {raw: bytes((flag,)) for raw, flag in flags.items()},
         "deleted": {raw: _SET_TO_NULL if flag else _NULL for raw, flag in flags.items()},
         "is_set": flags,
-        "operations": _operations(),
+        "operations": _operations(has_clustering=bool(table.clustering)),
         "source_of": _source_writer(table),
         "static_update": long_bytes(OPERATIONS.index(STATIC_UPDATE)),
         "unpack_time": struct.Struct(">IHH8x").unpack,
     }
 
 
-def _operations() -> dict[int, tuple[bytes, int, bytes]]:
+def _operations(*, has_clustering: bool) -> dict[int, tuple[bytes, int, bytes]]:
     """Return number -> encoding of ``op``, which cells go with it, encoding of the number; only what is known here."""
     known = {}
     for number in _OPERATION_NUMBERS:
-        symbol = OPERATION_SYMBOLS.get(number, UNKNOWN_OPERATION)
+        symbol = kind_of(number, has_clustering=has_clustering)
         if number in NO_CHANGES or symbol == RANGE_DELETE:
             continue
         kind = _UNKNOWN

@@ -49,7 +49,7 @@ class ProgressReport:
             return
         if self._offset is not None:
             self._changes += self._read
-            behind_s = time.time() - self._offset.next.time_us / 1e6
+            behind_s = time.time() - self._offset.next.reached_us / 1e6
             rate = self._read / (now_s - self._since_s)
             _log.info("%s: %d changes, %.0f/s, %.1f s behind", self._name, self._changes, rate, behind_s)
         self._since_s, self._read, self._offset = now_s, 0, None
@@ -67,8 +67,10 @@ class ProgressReport:
             return
         self._last = (run, batch_id)
         self._offset = offset
-        self._read += max(0, int(progress["numInputRows"]) - 2 * offset.batch.layout.lanes)
-        window, durations_ms = offset.batch.window, dict(progress["durationMs"])
+        # Each lane has a begin and an end row, and one before each further part.
+        control_rows = (1 + len(offset.batch.parts)) * offset.batch.layout.lanes
+        self._read += max(0, int(progress["numInputRows"]) - control_rows)
+        window, durations_ms = offset.batch.going_on, dict(progress["durationMs"])
 
         def note(batches: Batches) -> None:
             total_s = durations_ms.pop(_TOTAL) / 1000

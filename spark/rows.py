@@ -2,7 +2,7 @@
 
 | column | what |
 |---|---|
-| `kind` | 0 a change, 5 a dead letter; on request also 1, the beginning of a lane, 2, its end, 4, another schema |
+| `kind` | 0 a change, 5 a dead letter; with `control` also 1, 2, a lane's ends, 3, its next part, 4, another schema |
 | `key` | the record's key: an Avro body, or JSON text with `payload=json`; empty in dead letters |
 | `value` | the value, in the same form; null in tombstones; JSON text in dead letters |
 | `position` | stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian) |
@@ -26,6 +26,8 @@ from schemas.varints import long_bytes
 CHANGE: Final = 0
 BEGIN: Final = 1
 END: Final = 2
+PART: Final = 3
+"""The changes behind it are of the micro-batch's next part, see `bridge.model.cursors.PlannedBatch.parts`."""
 SCHEMA: Final = 4
 """The changes behind it have other schemas than those before, see `bridge.control.Schemas`."""
 DEAD_LETTER: Final = 5

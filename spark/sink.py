@@ -126,6 +126,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     ) -> None:
         lane = LaneRows(self._config, begin, publisher)
         ended = False
+        part = 0
         for batch in _chain(rest, batches):
             kinds, *columns = (batch.column(index).to_pylist() for index in (0, 1, 2, 3, 5, 6))
             for kind, key, value, position, text, placement in zip(kinds, *columns, strict=True):
@@ -135,6 +136,9 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
                     lane.bury(value, position)
                 elif kind == rows.SCHEMA:
                     lane.switch(Schemas.from_json(text))
+                elif kind == rows.PART:
+                    part += 1
+                    publisher.enter(part)
                 else:
                     ended = True
                     tally.absorb(end_from_json(text))

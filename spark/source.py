@@ -16,14 +16,12 @@ from pyspark.sql.types import StructType
 
 from bridge.config import SourceConfig
 from bridge.config_file import from_options
-from bridge.model.cursors import Cursor, Layout
+from bridge.publishing import TableStart
 from spark.rows import ROW_TYPE
 from spark.stream_reader import ScyllaCdcStreamReader
 
 CONFIG_OPTION = "config"
-LAYOUT_OPTION = "layout"
-CURSOR_OPTION = "cursor"
-UNTIL_OPTION = "until"
+START_OPTION = "table_start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +29,13 @@ class SourceOptions:
     """The source's options, understood.
 
     Attributes:
-        layout: the lanes to plan with; None to cut `config.lanes` of them at the first cursor.
-        cursor: where a query without a checkpoint begins; None to go by `reading.start`.
-        until: where planning ends; None for never.
+        start: where Kafka says that the table stands; None for a query whose sink is not ours, which begins by
+            `reading.start` and whose checkpoint is all there is.
         control: whether begin and end rows are wanted.
     """
 
     config: SourceConfig
-    layout: Layout | None
-    cursor: Cursor | None
-    until: Cursor | None
+    start: TableStart | None
     control: bool
 
     @classmethod
@@ -48,14 +43,12 @@ class SourceOptions:
         """Raises ConfigError when an option is unknown or its value is bad."""
         plain = {name: value for name, value in options.items() if name.lower() != "path"}
         control = plain.pop("control", "false").lower() == "true"
-        layout, cursor, until = (plain.pop(name, None) for name in (LAYOUT_OPTION, CURSOR_OPTION, UNTIL_OPTION))
+        start = plain.pop(START_OPTION, None)
         text = plain.pop(CONFIG_OPTION, None)
         config = SourceConfig.model_validate_json(text) if text else from_options(plain, SourceConfig)
         return cls(
             config,
-            None if layout is None else Layout.from_json(json.loads(layout)),
-            None if cursor is None else Cursor.from_json(json.loads(cursor)),
-            None if until is None else Cursor.from_json(json.loads(until)),
+            None if start is None else TableStart.from_json(json.loads(start)),
             control,
         )
 
@@ -79,6 +72,4 @@ class ScyllaCdcSource(DataSource):
     def streamReader(self, schema: StructType) -> ScyllaCdcStreamReader:
         """The reader of a query."""
         options = self._options
-        return ScyllaCdcStreamReader(
-            options.config, options.layout, options.cursor, options.until, control=options.control
-        )
+        return ScyllaCdcStreamReader(options.config, options.start, control=options.control)

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,19 +18,21 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from bridge import assembly, logs, planning, schema_switch
-from bridge.adapters.change_log import ChangeLog
+from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.captured import CapturedTable
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, GroupEncoder
 from bridge.errors import DataLossError, RetriableError
+from bridge.gaps import find_gap, overtaken
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
-from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
+from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.figures import LaneFigures, tally
 from bridge.monitoring.observed_pages import ObservedPages
-from bridge.publishing import LaneTask
+from bridge.planning import GenerationStart
+from bridge.publishing import LaneTask, Plans, TableStart
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
 from bridge.value_text import json_value
 from schemas.envelope import TableCodec
@@ -39,6 +42,7 @@ _log = logging.getLogger(__name__)
 
 _GENERATIONS_EVERY_S = 2.0
 _FIRST_GENERATION_EVERY_S = 0.5
+_EDGE_EVERY_S = 10.0
 _FIRST_WINDOW_US = 60_000_000
 
 
@@ -67,70 +71,77 @@ class LanePartition(InputPartition):
 class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans in the query's planner process, reads in its tasks; what it keeps between calls only paces the planner."""
 
-    def __init__(
-        self, config: SourceConfig, layout: Layout | None, cursor: Cursor | None, until: Cursor | None, *, control: bool
-    ) -> None:
+    def __init__(self, config: SourceConfig, start: TableStart | None, *, control: bool) -> None:
         self._config = config
-        self._layout = layout
-        self._cursor = cursor
-        self._until = until
+        self._start = start
+        self._plans = Plans(start)
         self._control = control
         self._frozen_now_us: UnixMicros | None = None
         self._window_us = min(_FIRST_WINDOW_US, config.reading.max_window_ms * 1000)
         self._planned: tuple[float, PlannedBatch] | None = None
-        self._generations: list[UnixMillis] = []
+        self._generations: list[GenerationStart] = []
         self._generations_read_s = float("-inf")
         self._watch = TableWatch(config.table.keyspace, config.table.table)
         self._state = TableState(None, None, None)
         self._looked_s = float("-inf")
+        self._edge_us: UnixMicros | None = None
+        self._edge_read_s = float("-inf")
+        self._gap_said = False
+        self._begins_at_edge = False
+        self._seen: set[UnixMillis] = set()
 
     # -- planner process ------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
-        cursor = self._cursor or wait_for_first_cursor(self._config)
+        # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
+        self._begins_at_edge = True
+        cursor = wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
         return _plain(StreamOffset(cursor, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next micro-batch's offset, or `start` itself when nothing may be read yet."""
-        reached = StreamOffset.from_json(start)
-        self._look_at_table(reached.next)
+        offset = StreamOffset.from_json(start)
+        at = self._plans.go_on_from(offset)
+        self._look_at_table(at.start if isinstance(at, PlannedBatch) else at)
         if not self._state.exists:
             self._planned = None
             return start
         self._pace()
+        batch = at if isinstance(at, PlannedBatch) else self._plan(at)
+        if batch is None:
+            self._planned = None
+            return start
+        self._planned = (time.monotonic(), batch)
+        return _plain(self._plans.planned(batch, offset))
+
+    def _plan(self, cursor: Cursor) -> PlannedBatch | None:
+        if self._start is not None and self._start.settle:
+            return None
         generations = self._known_generations()
-        if reached.next.generation_ms not in generations:
-            raise DataLossError(
-                f"{self._config.table.name}: the reading stands in generation {reached.next.generation_ms}, which the "
-                f"cluster does not know (it knows {', '.join(map(str, generations)) or 'none'}). Is this another "
-                "cluster, or was it restored? To begin anew, delete the progress topic and the checkpoint"
-            )
-        batch = planning.plan(
-            reached.next,
+        self._look_for_gap(cursor, generations)
+        self._look_for_overtaken(cursor, generations)
+        return planning.plan(
+            cursor,
             self._frozen_now_us or _now_us(),
             generations,
             planning.Limits(
                 self._config.reading.confidence_ms * 1000, self._config.reading.leeway_ms * 1000, self._window_us
             ),
-            self._layout or Layout(self._config.lanes, reached.next),
+            Layout(self._config.lanes, cursor) if self._start is None else self._start.layout,
         )
-        if batch is not None and self._until is not None:
-            batch = planning.clip(batch, self._until)
-        if batch is None:
-            self._planned = None
-            return start
-        self._planned = (time.monotonic(), batch)
-        return _plain(StreamOffset(batch.next, batch))
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing that becomes readable after this moment belongs to the run."""
         self._frozen_now_us = _now_us()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LanePartition]:
-        """One input partition for each lane of the micro-batch, exactly as it was planned."""
+        """One input partition for each lane of the micro-batch, exactly as it was planned.
+
+        None for one that a checkpoint has kept and that is not what Kafka says is to be done.
+        """
         offset = StreamOffset.from_json(end)
-        if offset.batch is None or start == end:
+        if offset.batch is None or start == end or not self._plans.counts(offset):
             return []
         table = self._config.table
         text = canonical_json(offset.to_json())
@@ -147,8 +158,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._planned is None:
             return
         planned_s, batch = self._planned
-        window = batch.window
-        full = window.end_us is not None and window.end_us - window.start_us >= self._window_us
+        full = batch.longest_us >= self._window_us
         self._window_us = planning.next_window_us(
             self._window_us,
             (time.monotonic() - planned_s) * 1000,
@@ -170,10 +180,46 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         for notice in self._watch.see(self._state, _now_us(), reached):
             _log.log(notice.level, "%s", notice.text)
 
-    def _known_generations(self) -> list[UnixMillis]:
+    def _look_for_gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
+        now_s = time.monotonic()
+        if now_s - self._edge_read_s >= _EDGE_EVERY_S:
+            self._edge_us = oldest_us(self._config)
+            self._edge_read_s = now_s
+        gap = find_gap(cursor, generations, self._edge_us, may_lag=self._metadata.may_lag)
+        if gap is None:
+            self._gap_said = self._begins_at_edge = False
+            return
+        if self._begins_at_edge and gap.go_on_at == cursor:
+            return
+        if gap.go_on_at is None or not self._config.reading.accept_data_loss:
+            raise gap.error(self._config.table.name)
+        words = f"{self._config.table.name}: {gap}"
+        if gap.go_on_at != cursor:
+            # Where the lanes go on is written to their progress, which only a table's start does.
+            raise RetriableError(f"{words}. The table starts anew and goes on, as reading.accept_data_loss says")
+        if not self._gap_said:
+            _log.warning("%s; going on, as reading.accept_data_loss says", words)
+            self._gap_said = True
+
+    def _look_for_overtaken(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
+        passed = overtaken(cursor, self._seen, generations)
+        if passed is not None:
+            raise DataLossError(
+                f"{self._config.table.name}: generation {passed} was published after the reading had entered "
+                f"generation {cursor.generation_ms}; its changes can't be published any more without coming out of "
+                "order. Start the table again to go on without them"
+            )
+        self._seen = {one.start_ms for one in generations}
+
+    @property
+    def _metadata(self) -> StreamMetadata:
+        table = self._config.table
+        return worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
+
+    def _known_generations(self) -> list[GenerationStart]:
         now_s = time.monotonic()
         if now_s - self._generations_read_s >= _GENERATIONS_EVERY_S:
-            self._generations = worker.change_log(self._config.scylla).generations()
+            self._generations = self._metadata.generations()
             self._generations_read_s = now_s
         return self._generations
 
@@ -187,20 +233,25 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         scylla = self._config.scylla
         try:
             place = (scylla, task.keyspace, task.table, self._config.output_options, partition.fingerprint)
+            captured = worker.captured_table(*place)
             schemas: Schemas | None = None
-            for captured, changes in schema_switch.runs(
-                worker.captured_table(*place),
-                lambda captured: self._changes(task, captured),
-                lambda: worker.recaptured_table(*place),
-            ):
-                if self._control and schemas is None:
-                    yield rows.control_batch(rows.BEGIN, Begin(task, captured.schemas).to_json())
-                elif self._control and captured.schemas != schemas:
-                    yield rows.control_batch(rows.SCHEMA, captured.schemas.to_json())
-                schemas = captured.schemas
-                for batch in rows.change_batches(changes):
-                    self._count(task, batch)
-                    yield batch
+            for number, part in enumerate(task.batch.parts):
+                if number and self._control:
+                    yield rows.control_batch(rows.PART, None)
+                runs = schema_switch.runs(
+                    captured,
+                    partial(self._changes, task, part),
+                    lambda: worker.recaptured_table(*place),
+                )
+                for captured, changes in runs:
+                    if self._control and schemas is None:
+                        yield rows.control_batch(rows.BEGIN, Begin(task, captured.schemas).to_json())
+                    elif self._control and captured.schemas != schemas:
+                        yield rows.control_batch(rows.SCHEMA, captured.schemas.to_json())
+                    schemas = captured.schemas
+                    for batch in rows.change_batches(changes):
+                        self._count(task, batch)
+                        yield batch
             if self._control:
                 yield rows.control_batch(rows.END, end_to_json(tally.take()))
         except RetriableError:
@@ -215,15 +266,15 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if unknown:
             tally.add(f"{task.keyspace}.{task.table}", task.lane, LaneFigures(unknown_operations=unknown))
 
-    def _changes(self, task: LaneTask, captured: CapturedTable) -> Iterator[EncodedChange]:
+    def _changes(self, task: LaneTask, part: Part, captured: CapturedTable) -> Iterator[EncodedChange]:
         reading: ReadingSettings = self._config.reading
         scylla = self._config.scylla
-        window = task.batch.window
-        sets = worker.lane_stream_sets(scylla, window.generation_ms, task.lane, task.batch.layout.lanes)
+        streams = worker.lane_streams(scylla, task, part.selection)
+        opened = {stream.raw: opened_ms for stream, opened_ms in streams.items()}
         chunks = read_lane(
             ObservedPages(captured.reader, tally, f"{task.keyspace}.{task.table}", task.lane),
-            [stream for stream_set in sets for stream in stream_set.streams],
-            window,
+            list(streams),
+            part.window,
             captured.layout,
             page_rows=scylla.page_rows,
             in_flight=scylla.requests_in_flight,
@@ -242,7 +293,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         form = output.record_form(dead_letters=self._config.dead_letters)
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
         for group in found:
-            changes = encoder.encode(group, window.generation_ms)
+            changes = encoder.encode(group, opened[group.stream_id])
             yield from changes if self._config.payload == "avro" else _as_json(changes, captured.codec)
 
 
@@ -266,9 +317,10 @@ def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = l
         RetriableError: `stopping` said so while there was none.
     """
     log = worker.change_log(config.scylla)
+    metadata = worker.stream_metadata(config.scylla, config.table.keyspace, config.table.table)
     said = False
     while True:
-        cursor = planning.first_cursor(log.generations(), _start_us(config, log))
+        cursor = planning.first_cursor(metadata.generations(), _start_us(config))
         if cursor is not None:
             return cursor
         if stopping():
@@ -283,17 +335,21 @@ def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = l
         time.sleep(_FIRST_GENERATION_EVERY_S)
 
 
-def _start_us(config: SourceConfig, log: ChangeLog) -> UnixMicros | None:
+def oldest_us(config: SourceConfig) -> UnixMicros | None:
+    """Now minus the log's TTL: nothing older is sure to be there; None when changes do not expire."""
+    log = worker.change_log(config.scylla)
+    options = log.cdc_options(config.table.keyspace, config.table.table)
+    return None if options is None or options.ttl_s == 0 else UnixMicros(_now_us() - options.ttl_s * 1_000_000)
+
+
+def _start_us(config: SourceConfig) -> UnixMicros | None:
     start = config.table.start or config.reading.start
     if not isinstance(start, str):
         return UnixMicros(round(start.timestamp() * 1_000_000))
     if start == "latest":
         return UnixMicros(_now_us() - config.reading.confidence_ms * 1000)
-    options = log.cdc_options(config.table.keyspace, config.table.table)
-    if options is None or options.ttl_s == 0:
-        return None
     # Generations are kept for ever, changes are not: nothing older than this is left.
-    return UnixMicros(_now_us() - options.ttl_s * 1_000_000)
+    return oldest_us(config)
 
 
 def _now_us() -> UnixMicros:

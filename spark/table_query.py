@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -17,18 +15,17 @@ from bridge.adapters.kafka import KafkaAdmin
 from bridge.captured import missing_in_words
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
-from bridge.instants import iso_of_micros
+from bridge.gaps import find_gap
 from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
-from bridge.model.times import UnixMicros
 from bridge.monitoring.board import Board
-from bridge.publishing import LayoutDecision, decide_layout
+from bridge.publishing import TableStart, decide_start
 from bridge.table_watch import TableState, unread_in_words
 from schemas.table_changes import changes_between
 from schemas.table_schema import TableSchema
 from spark import sink, worker
 from spark.session import cores_of
-from spark.source import CONFIG_OPTION, CURSOR_OPTION, LAYOUT_OPTION, UNTIL_OPTION
-from spark.stream_reader import wait_for_first_cursor
+from spark.source import CONFIG_OPTION, START_OPTION
+from spark.stream_reader import oldest_us, wait_for_first_cursor
 
 _log = logging.getLogger(__name__)
 
@@ -93,28 +90,30 @@ class TableQuery:
         state = self._state()
         self._make_topics()
         progress = self._open_lanes()
-        decision = self._decide(progress, settled=False)
-        self._board.laid(self.name, decision.layout, progress)
-        if decision.settle_until is not None:
+        start = self._decide(progress)
+        if progress:
+            self._check_log(state, start.cursor)
+            start = self._beyond_gap(start)
+        self._board.laid(self.name, start.layout, progress)
+        if start.settle:
             _log.info(
-                "%s: %d lanes become %d; what was planned for the old ones is finished first",
+                "%s: %d lanes become %d; the micro-batch that was interrupted is finished first",
                 self.name,
-                decision.layout.lanes,
+                start.layout.lanes,
                 self.lanes,
             )
-            self._settle(self._query(decision.layout, decision.start, decision.settle_until, once=True))
+            self._settle(self._query(start, once=True))
             progress = self._open_lanes()
-            decision = self._decide(progress, settled=True)
-            self._board.laid(self.name, decision.layout, progress)
-        if progress:
-            self._check_log(state, decision.start)
-            self._check_expiry(decision.start)
+            start = self._decide(progress)
+            if start.settle:
+                raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
+            self._board.laid(self.name, start.layout, progress)
         self._log_id = state.log_id
         self._first_schema = self._first_schema or state.schema
-        if decision.initialise:
-            self._write_layout(decision.layout, progress)
-        _log.info("%s: %d lanes, from %s", self.name, decision.layout.lanes, decision.start)
-        return self._query(decision.layout, decision.start, None, once=once)
+        if start.initialise:
+            self._write_layout(start.layout, progress)
+        _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
+        return self._query(start, once=once)
 
     def changes(self) -> str:
         """What became of the table since the job first read it, in words; empty when nothing did, or none can tell."""
@@ -151,16 +150,16 @@ class TableQuery:
             found = dict(threads.map(self._open_lane, range(self._progress_partitions)))
         return {lane: at for lane, at in found.items() if at is not None}
 
-    def _decide(self, progress: Mapping[int, LaneProgress], *, settled: bool) -> LayoutDecision:
+    def _decide(self, progress: Mapping[int, LaneProgress]) -> TableStart:
         if progress:
-            return decide_layout(progress, self.lanes, None, settled=settled)
+            return decide_start(progress, self.lanes, None)
         if self._has_checkpoint():
             raise DataLossError(
                 f"{self.name}: the progress topic {self._progress_topic} holds no cursor, but the checkpoint "
                 f"{self.checkpoint} says that changes were published. Was the topic deleted? If so, delete the "
                 "checkpoint too: the table then begins anew, as reading.start says"
             )
-        return decide_layout({}, self.lanes, wait_for_first_cursor(self._source, self._still_none), settled=settled)
+        return decide_start({}, self.lanes, wait_for_first_cursor(self._source, self._still_none))
 
     def _still_none(self) -> bool:
         self._board.waiting(self.name, "the cluster has no CDC generation yet")
@@ -185,26 +184,22 @@ class TableQuery:
         lost = unread_in_words(state, start)
         if self._log_id is not None and state.log_id != self._log_id:
             _log.warning("%s: the table was dropped and made anew: %s", self.name, lost)
-        elif self._log_id is None and made_us is not None and made_us > start.time_us:
+        elif self._log_id is None and made_us is not None and made_us > start.reached_us:
             _log.warning(
                 "%s: if its log is not the one that was read until now, but was made anew: %s", self.name, lost
             )
 
-    def _check_expiry(self, start: Cursor) -> None:
-        options = worker.change_log(self._config.scylla).cdc_options(self._table.keyspace, self._table.table)
-        if options is None or options.ttl_s == 0:
-            return
-        oldest_us = time.time_ns() // 1000 - options.ttl_s * 1_000_000
-        if start.time_us >= oldest_us:
-            return
-        since, until = iso_of_micros(start.time_us), iso_of_micros(UnixMicros(oldest_us))
-        words = (
-            f"{self.name}: the log keeps changes for {options.ttl_s} s, but the reading stands at {start}: what was "
-            f"written between {since} and {until} may have expired unread"
-        )
-        if not self._config.reading.accept_data_loss:
-            raise DataLossError(f"{words}. To go on all the same, set reading.accept_data_loss")
-        _log.warning("%s; going on, as reading.accept_data_loss says", words)
+    def _beyond_gap(self, start: TableStart) -> TableStart:
+        """The same start, or one behind what is lost if that is accepted."""
+        table = self._table
+        metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
+        gap = find_gap(start.cursor, metadata.generations(), oldest_us(self._source), may_lag=metadata.may_lag)
+        if gap is None:
+            return start
+        if gap.go_on_at is None or not self._config.reading.accept_data_loss:
+            raise gap.error(self.name)
+        _log.warning("%s: %s; going on, as reading.accept_data_loss says", self.name, gap)
+        return start.moved_to(gap.go_on_at, self.lanes)
 
     def _open_lane(self, lane: int) -> tuple[int, LaneProgress | None]:
         place = (self._config, self._table.keyspace, self._table.table, lane)
@@ -227,23 +222,20 @@ class TableQuery:
         with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
             list(threads.map(write, range(self._progress_partitions)))
 
-    def _query(self, layout: Layout, start: Cursor, until: Cursor | None, *, once: bool) -> StreamingQuery:
+    def _query(self, start: TableStart, *, once: bool) -> StreamingQuery:
         reader = (
             self._session.readStream.format("scylla-cdc")
             .option(CONFIG_OPTION, self._source.model_dump_json())
-            .option(LAYOUT_OPTION, canonical_json(layout.to_json()))
-            .option(CURSOR_OPTION, json.dumps(start.to_json()))
+            .option(START_OPTION, canonical_json(start.to_json()))
             .option("control", "true")
         )
-        if until is not None:
-            reader = reader.option(UNTIL_OPTION, json.dumps(until.to_json()))
         writer = (
             reader.load()
             .writeStream.format("scylla-cdc-kafka")
             .option(sink.CONFIG_OPTION, self._config.model_dump_json())
             .option("checkpointLocation", self.checkpoint)
             .outputMode("append")
-            .queryName(self.name if until is None else f"{self.name} (settling)")
+            .queryName(f"{self.name} (settling)" if start.settle else self.name)
         )
         if self._mailbox is not None:
             writer = writer.option(sink.MAILBOX_OPTION, self._mailbox)

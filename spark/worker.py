@@ -18,14 +18,15 @@ from pyspark import SparkFiles, TaskContext
 from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.kafka import CommittedReader, TransactionalProducer
 from bridge.adapters.scylla import CqlSession
+from bridge.adapters.stream_metadata import StreamMetadata, Streams, select
 from bridge.captured import CapturedTable, capture
 from bridge.config import BridgeConfig, ScyllaSettings
-from bridge.errors import RetriableError
 from bridge.lane_publisher import LanePublisher
-from bridge.model.streams import StreamSet, lane_range
+from bridge.model.cursors import Selection
+from bridge.model.streams import TokenRange
 from bridge.model.times import UnixMillis
 from bridge.monitoring.figures import tally
-from bridge.publishing import transactional_id
+from bridge.publishing import LaneTask, transactional_id
 from bridge.shared_ids import SharedIds
 from schemas.output import OutputOptions
 
@@ -37,7 +38,8 @@ _IDS_FOLDER: Final = ".scylla-cdc-bridge-schema-ids"
 
 _logs: dict[str, ChangeLog] = {}
 _tables: dict[tuple[str, str, str, OutputOptions], _Known] = {}
-_stream_sets: dict[tuple[str, UnixMillis, int, int], tuple[StreamSet, ...]] = {}
+_metadata: dict[tuple[str, str, str], StreamMetadata] = {}
+_streams: dict[tuple[str, str, str, UnixMillis, TokenRange], Streams] = {}
 _publishers: dict[str, LanePublisher] = {}
 _registries: dict[str, Registry] = {}
 
@@ -100,29 +102,42 @@ def recaptured_table(
     return found
 
 
-def lane_stream_sets(
-    settings: ScyllaSettings, generation_ms: UnixMillis, lane: int, lanes: int
-) -> tuple[StreamSet, ...]:
-    """The stream sets of a lane in a generation; a published generation never changes."""
-    name = (settings.model_dump_json(), generation_ms, lane, lanes)
-    if name not in _stream_sets:
-        log = change_log(settings)
-        found = log.stream_sets(generation_ms, lane_range(lane, lanes))
-        # A lane may be without a set, a generation never: then its streams are gone, or not all there yet.
-        if not found and not log.stream_sets(generation_ms):
-            raise RetriableError(f"generation {generation_ms} has no streams at {log.session.address}")
-        _stream_sets[name] = found
-    return _stream_sets[name]
+def stream_metadata(settings: ScyllaSettings, keyspace: str, table: str) -> StreamMetadata:
+    """What says which streams a table's log has; kept, because some of its answers are only taken once."""
+    name = (settings.model_dump_json(), keyspace, table)
+    if name not in _metadata:
+        _metadata[name] = change_log(settings).stream_metadata(keyspace, table)
+    return _metadata[name]
+
+
+def lane_streams(settings: ScyllaSettings, task: LaneTask, selection: Selection) -> Streams:
+    """The streams of a lane that a selection names, with the generations that opened them."""
+    place = (task.keyspace, task.table)
+    slice_ = task.batch.layout.token_range(task.lane)
+
+    def of(generation_ms: UnixMillis) -> Streams:
+        name = (settings.model_dump_json(), *place, generation_ms, slice_)
+        if name not in _streams:
+            # The lane is in this generation or between two; what came before is over.
+            for old in [old for old in _streams if old[:3] == name[:3] and old[4] == slice_][:-1]:
+                del _streams[old]
+            _streams[name] = stream_metadata(settings, *place).streams(generation_ms, slice_)
+        return _streams[name]
+
+    before = {} if selection.before_ms is None else of(selection.before_ms)
+    return select(selection, of(selection.generation_ms), before)
 
 
 def drop_cluster(settings: ScyllaSettings) -> None:
     """Forget a cluster's connection and everything that was learned over it."""
     name = settings.model_dump_json()
     log = _logs.pop(name, None)
-    for known in [known for known in _tables if known[0] == name]:
-        del _tables[known]
-    for generation in [generation for generation in _stream_sets if generation[0] == name]:
-        del _stream_sets[generation]
+    for table in [known for known in _tables if known[0] == name]:
+        del _tables[table]
+    for place in [known for known in _metadata if known[0] == name]:
+        del _metadata[place]
+    for generation in [known for known in _streams if known[0] == name]:
+        del _streams[generation]
     if log is not None:
         log.session.close()
 

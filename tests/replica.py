@@ -2,7 +2,8 @@
 
 It knows CQL's rules (a cell's newest write wins; at one timestamp the dead beat the living, then what expires what
 does not; tombstones kill what is not newer) and the envelope's documentation, and nothing of how the bridge makes it.
-It takes decoded records in any order of keys, in the order of each key.
+It takes decoded records in any order. Two values written with one timestamp by two requests are the one thing that it
+does not decide as the server does, which compares the serialized values: the first one stays.
 """
 
 from __future__ import annotations
@@ -101,14 +102,20 @@ class Replica:
     """The copy of one table.
 
     Args:
-        clustering: names of the clustering columns in their order, as the records have them.
-        descending: those of them that the record's schema marks as such (`clusteringOrder`).
+        schema: the Avro schema of the records' values. Of the key's fields the nullable ones are the clustering
+            columns, and `clusteringOrder` marks the descending ones; `cqlName` is what `empty_columns` calls a column
+            whose name is none for Avro; `cqlType` tells a set, whose elements are their own keys.
         compare: how clustering values sort.
     """
 
-    def __init__(self, clustering: list[str], descending: frozenset[str], compare: Compare) -> None:
-        self._clustering = clustering
-        self._descending = descending
+    def __init__(self, schema: Mapping[str, Any], compare: Compare) -> None:
+        fields = {one["name"]: one for one in schema["fields"]}
+        clustering = [one for one in fields["key"]["type"]["fields"] if isinstance(one["type"], list)]
+        columns = fields["columns"]["type"][1]["fields"]
+        self._clustering = [one["name"] for one in clustering]
+        self._descending = frozenset(one["name"] for one in clustering if one.get("clusteringOrder") == "desc")
+        self._cql_names = {one["name"]: one.get("cqlName", one["name"]) for one in columns}
+        self._sets = _sets(columns)
         self._compare = compare
         self._partitions: dict[Value, Partition] = {}
 
@@ -143,13 +150,13 @@ class Replica:
             if change is None:
                 continue
             if "cleared" not in change:
-                empty = name in envelope["empty_columns"]
+                empty = self._cql_names[name] in envelope["empty_columns"]
                 _put(row.cells, name, "EMPTY" if empty else frozen(change["value"]), written_us, ttl_s)
                 continue
             collection = row.collections.setdefault(name, Collection())
             if change["cleared"]:
                 collection.cleared_us = _latest(collection.cleared_us, written_us - 1)
-            for element, value in _elements(change):
+            for element, value in _elements(change, is_set=name in self._sets):
                 _put(collection.elements, element, value, written_us, ttl_s)
 
     def _bound(self, bound: Mapping[str, Any] | None) -> tuple[tuple[Value, ...], bool] | None:
@@ -190,22 +197,33 @@ class Replica:
             if value == limit:
                 continue
             greater = self._compare(name, value) > self._compare(name, limit)
-            return greater != (name in self._descending) != reverse
+            return greater ^ (name in self._descending) ^ reverse
         return inclusive
 
 
-def _elements(change: Mapping[str, Any]) -> list[tuple[Value, Value | None]]:
+def _elements(change: Mapping[str, Any], *, is_set: bool) -> list[tuple[Value, Value | None]]:
     """Element keys with their new values; None kills."""
     if "fields" in change:
         fields = change["fields"].items()
         return [(name, frozen(one["value"])) for name, one in fields if one is not None]
-    added: list[tuple[Value, Value | None]] = []
-    for one in change["added"]:
-        if isinstance(one, dict) and set(one) == {"key", "value"}:
-            added.append((frozen(one["key"]), frozen(one["value"])))
-        else:
-            added.append((frozen(one), True))
+    added = [(frozen(one), True) if is_set else (frozen(one["key"]), frozen(one["value"])) for one in change["added"]]
     return added + [(frozen(one), None) for one in change["removed"]]
+
+
+def _sets(columns: list[Mapping[str, Any]]) -> frozenset[str]:
+    """Names of the columns that are sets; a type that is used again stands there by its name."""
+    described: set[str] = set()
+    found: set[str] = set()
+    for column in columns:
+        _null, kind = column["type"]
+        if isinstance(kind, dict):
+            if not kind.get("cqlType", "").startswith("set<"):
+                continue
+            described.add(kind["name"])
+            kind = kind["name"]
+        if kind in described:
+            found.add(column["name"])
+    return frozenset(found)
 
 
 def _put(cells: dict[Any, Cell], name: Value, value: Value | None, written_us: int, ttl_s: int) -> None:

@@ -1,6 +1,6 @@
-"""The CDC tables of a ScyllaDB cluster as the bridge reads them: schemas, options, generations and log pages.
+"""The CDC tables of a ScyllaDB cluster as the bridge reads them: schemas, options and log pages.
 
-Knows the server's table names (spec sections 1, 5 and 7); knows no client library.
+Knows the server's table names (spec sections 1 and 7); knows no client library.
 """
 
 from __future__ import annotations
@@ -8,31 +8,26 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from concurrent.futures import Future
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bridge.adapters.scylla import CqlSession, Prepared, timeuuid_parameter
+from bridge.adapters.stream_metadata import StreamMetadata, stream_metadata
 from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.model.changes import Page
 from bridge.model.cursors import Window
-from bridge.model.streams import StreamId, StreamSet, Token, TokenRange
-from bridge.model.times import UnixMillis
+from bridge.model.streams import StreamId
 from bridge.table_watch import CdcOptions, TableState
 from schemas.cql_types import CqlType, parse, resolve, user_types
 from schemas.errors import SchemaError
 from schemas.table_schema import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
 
-_GENERATIONS: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
-_STREAMS: Final = "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
 _COLUMNS: Final = (
     "SELECT column_name, kind, position, type, clustering_order FROM system_schema.columns "
     "WHERE keyspace_name = ? AND table_name = ?"
 )
 _TABLE: Final = "SELECT id, extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _TYPES: Final = "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ?"
-_TABLETS: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 _KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CdcOffError(StartupError):
@@ -47,7 +42,6 @@ class ChangeLog:
 
     def __init__(self, session: CqlSession) -> None:
         self.session = session
-        self._metadata_consistency = session.settings.metadata_consistency
 
     def table_schema(self, keyspace: str, table: str) -> TableSchema:
         """The base table as `system_schema` describes it now.
@@ -129,10 +123,6 @@ class ChangeLog:
                 f"table {keyspace}.{table}: CDC is not enabled; enable it with "
                 f"ALTER TABLE {_quoted(keyspace)}.{_quoted(table)} WITH cdc = {{'enabled': true}}"
             )
-        if self._uses_tablets(keyspace):
-            raise StartupError(
-                f"table {keyspace}.{table}: keyspace {keyspace!r} uses tablets, whose streams this release can't follow"
-            )
         log_table = table + LOG_TABLE_SUFFIX
         if not self.session.rows(_TABLE, (keyspace, log_table)):
             raise StartupError(
@@ -141,37 +131,9 @@ class ChangeLog:
             )
         return schema
 
-    def _uses_tablets(self, keyspace: str) -> bool:
-        # Servers from before tablets do not have the table at all (spec section 5.4).
-        if not self.session.rows(_TABLE, ("system_schema", "scylla_keyspaces")):
-            return False
-        rows = self.session.rows(_TABLETS, (keyspace,))
-        return bool(rows) and rows[0]["initial_tablets"] is not None
-
-    def generations(self) -> list[UnixMillis]:
-        """Starts of the published generations, ascending. What is not there may still be published, even late."""
-        rows = self.session.rows(_GENERATIONS, consistency=self._for_metadata())
-        return sorted(_millis(row["time"]) for row in rows)
-
-    def stream_sets(self, generation_ms: UnixMillis, within: TokenRange | None = None) -> tuple[StreamSet, ...]:
-        """A published generation's stream sets, ascending; with `within`, those whose range ends in that slice.
-
-        Ask only for generations that `generations` gave: a partition of the table is complete only then.
-        """
-        # The driver takes an integer for a timestamp as the milliseconds that it is.
-        cql = _STREAMS
-        parameters: list[object] = [generation_ms]
-        if within is not None:
-            if within.after is not None:
-                cql += " AND range_end > ?"
-                parameters.append(within.after)
-            cql += " AND range_end <= ?"
-            parameters.append(within.until)
-        rows = self.session.rows(cql, parameters, consistency=self._for_metadata())
-        return tuple(
-            StreamSet(Token(row["range_end"]), tuple(sorted(StreamId(bytes(raw)) for raw in row["streams"] or ())))
-            for row in sorted(rows, key=lambda row: row["range_end"])
-        )
+    def stream_metadata(self, keyspace: str, table: str) -> StreamMetadata:
+        """What says which streams a table's log has."""
+        return stream_metadata(self.session, keyspace, table)
 
     def log_reader(self, keyspace: str, table: str) -> LogReader:
         """A reader of one table's log, its statements prepared now."""
@@ -180,12 +142,6 @@ class ChangeLog:
     @property
     def _address(self) -> str:
         return self.session.address
-
-    def _for_metadata(self) -> str:
-        # ScyllaDB itself writes these tables with QUORUM, or ONE on a single node (spec section 5.3).
-        if self._metadata_consistency is not None:
-            return self._metadata_consistency
-        return "QUORUM" if self.session.node_count > 1 else "ONE"
 
 
 class LogReader:
@@ -259,7 +215,3 @@ def _column(row: Mapping[str, Any], cql_type: CqlType) -> Column:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _millis(value: datetime) -> UnixMillis:
-    return UnixMillis((value.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -16,18 +16,13 @@ from uuid import UUID
 
 from bridge.adapters.kafka import Record
 from bridge.encoding import POSITION_BYTES, POSITION_HEADER
-from bridge.local.simulator.log_rows import CollectionDelta
+from bridge.local.expectations import ExpectedRecords
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
-from schemas.avro_names import avro_name
-from schemas.avro_records import ENVELOPE_VERSION
-from schemas.cells import decoder
 from schemas.codec import Reader, compile_reader
-from schemas.cql_types import NativeType
 from schemas.errors import DecodeError, FramingError
-from schemas.operations import WITH_COLUMNS, symbol_of
 from schemas.registry import Registry
-from schemas.table_schema import Column, TableSchema
+from schemas.table_schema import TableSchema
 from schemas.wire_format import unframe
 
 _EXAMPLES: Final = 5
@@ -83,15 +78,32 @@ class Checker:
         verdict: what was found so far; final after `close`.
     """
 
-    def __init__(self, tables: Iterable[TableSchema], registry: Registry) -> None:
+    def __init__(
+        self,
+        tables: Iterable[TableSchema],
+        registry: Registry,
+        *,
+        full: Collection[str] = (),
+        keys_only: Collection[str] = (),
+    ) -> None:
         """Make a checker that expects nothing yet.
 
         Args:
-            tables: the tables whose changes are checked.
+            tables: the tables whose changes are checked, their user-defined types resolved.
             registry: where the records' schemas are.
+            full: names `keyspace.table` of those whose records have the shape `full`; the others have `delta`.
+            keys_only: names of those whose log holds keys only.
+
+        Raises:
+            UnsupportedTypeError: a column's type has no Avro form.
         """
         self.verdict = Verdict()
-        self._tables = {(table.keyspace, table.name): _TableReader(table) for table in tables}
+        self._tables = {
+            (table.keyspace, table.name): ExpectedRecords(
+                table, full=table.full_name in full, keys_only=table.full_name in keys_only
+            )
+            for table in tables
+        }
         self._registry = registry
         self._readers: dict[int, Reader] = {}
         # Position -> the change, and None once it was seen (its content is not needed twice).
@@ -179,12 +191,14 @@ class Checker:
             key, value = self._decode(record.key), self._decode(record.value)
         except (DecodeError, FramingError) as error:
             return str(error)
-        if not _same(key, table.key_of(change)):
-            return f"key {key} instead of {table.key_of(change)}"
-        expected = table.value_of(change)
+        if not _same(key, table.key(change)):
+            return f"key {key} instead of {table.key(change)}"
+        expected = table.value(change)
+        if value.keys() != expected.keys():
+            return f"fields {', '.join(value)} instead of {', '.join(expected)}"
         for name, wanted in expected.items():
-            if not _same(value.get(name), wanted):
-                return f"{name}: {value.get(name)!r} instead of {wanted!r}"
+            if not _same(value[name], wanted):
+                return f"{name}: {value[name]!r} instead of {wanted!r}"
         return ""
 
     def _decode(self, message: bytes | None) -> dict[str, Any]:
@@ -208,80 +222,14 @@ def written_us(record: Record) -> UnixMicros | None:
     return micros_of(position[_STREAM_ID_BYTES:_TIMEUUID_END]) if len(position) == POSITION_BYTES else None
 
 
-class _TableReader:
-    """What a change of one table looks like when it is decoded."""
-
-    def __init__(self, table: TableSchema) -> None:
-        self._partition_key = _named(table.partition_key)
-        self._clustering = _named(table.clustering)
-        self._values = _named(table.values)
-        self._has_statics = bool(table.statics)
-
-    def key_of(self, change: ExpectedChange) -> dict[str, object]:
-        cells = zip(self._partition_key, change.partition_key, strict=True)
-        return {name: decoder(column.type)(cell) for (name, column), cell in cells}
-
-    def value_of(self, change: ExpectedChange) -> dict[str, object]:
-        clustering = list(zip(self._clustering, change.clustering, strict=True))
-        empty = [column.name for (_name, column), cell in clustering if _is_empty(column, cell)]
-        symbol = symbol_of(change.operation, change.clustering, has_statics=self._has_statics)
-        columns: dict[str, object] | None = None
-        if symbol in WITH_COLUMNS:
-            columns = {}
-            for name, column in self._values:
-                touched = column.name in change.columns
-                cell = _whole(change, column)
-                columns[name] = {"value": _value(column, cell)} if touched else None
-                empty += [column.name] if _is_empty(column, cell) else []
-        return {
-            "op": symbol,
-            "key": self.key_of(change) | {name: _value(column, cell) for (name, column), cell in clustering},
-            **({"range": None} if clustering else {}),
-            "columns": columns,
-            "empty_columns": empty,
-            "ttl": change.ttl_s,
-            "source": {
-                "version": ENVELOPE_VERSION,
-                "keyspace": change.keyspace,
-                "table": change.table,
-                "generation_ms": change.generation_ms,
-                "stream_id": change.stream_id,
-                "time": change.time,
-                "timestamp_us": change.timestamp_us,
-                "batch_seq_no": change.batch_seq_no,
-                "operation": change.operation,
-                "last_in_group": change.last_in_group,
-            },
-        }
-
-
-def _whole(change: ExpectedChange, column: Column) -> bytes | None:
-    cell = change.columns.get(column.name)
-    if isinstance(cell, CollectionDelta):
-        name = f"{change.keyspace}.{change.table}, column {column.name!r}"
-        raise NotImplementedError(f"{name}: changes of type {column.type} can't be checked yet")
-    return cell
-
-
-def _named(columns: Iterable[Column]) -> list[tuple[str, Column]]:
-    return [(avro_name(column.name), column) for column in columns]
-
-
 def _same(found: object, wanted: object) -> bool:
     match found, wanted:
         case (dict(), dict()):
             return found.keys() == wanted.keys() and all(_same(found[name], wanted[name]) for name in wanted)
+        case (list(), list()):
+            return len(found) == len(wanted) and all(map(_same, found, wanted))
         case (UUID(), str()):
             return str(found) == wanted
         case (float(), float()):
-            return found == wanted or (found != found and wanted != wanted)  # NaN
+            return repr(found) == repr(wanted)  # NaN is itself, and the zeros differ
     return found == wanted
-
-
-def _is_empty(column: Column, cell: bytes | None) -> bool:
-    """Whether a cell is CQL's zero-length value of a type that has no such value in Avro."""
-    return cell == b"" and not (isinstance(column.type, NativeType) and column.type.empty_is_value)
-
-
-def _value(column: Column, cell: bytes | None) -> object:
-    return None if cell is None or _is_empty(column, cell) else decoder(column.type)(cell)

@@ -1,4 +1,4 @@
-"""Where a table's reading stands: cursors, windows, lane layouts, and the two formats that are kept.
+"""Where a table's reading stands: cursors, micro-batches and their parts, lane layouts, and the two kept formats.
 
 Two formats leave the process and are versioned: Spark's offset (`StreamOffset`) and the progress record in Kafka
 (`LaneProgress`). Both are canonical JSON: sorted keys, no blanks, integers only. Spark compares offsets as text, so
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import total_ordering
 from typing import Any, Final, Self
 
 from bridge.errors import BridgeError
@@ -18,25 +20,55 @@ from bridge.model.times import UnixMicros, UnixMillis, lower_bound, micros_of, m
 FORMAT_VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Cursor:
-    """A position of a table: every change before it is done. Ordered by generation first, then by time.
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """How far the streams that a generation opened are read, while they lag behind those that went on through it.
 
-    A generation may be published after its start, so time alone may step back when one is entered; a cursor never
-    does.
+    Attributes:
+        after_ms: the generation before; the opened streams are those that it did not have.
+        time_us: everything of theirs before this is done.
+    """
+
+    after_ms: UnixMillis
+    time_us: UnixMicros
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A position of a table: every change before it is done.
+
+    That is: all streams that were closed on the way to `generation_ms` are read to their very end, and the streams of
+    that generation up to `time_us`; but those that it opened only up to `catch_up.time_us`, if that is given.
+
+    Ordered by generation first, then by time: a generation may be published after its start, so time alone may step
+    back when one is entered. A cursor never does.
     """
 
     generation_ms: UnixMillis
     time_us: UnixMicros
+    catch_up: CatchUp | None = None
+
+    def __post_init__(self) -> None:
+        if self.catch_up is not None and not (
+            self.catch_up.after_ms < self.generation_ms and self.catch_up.time_us < self.time_us
+        ):
+            raise ValueError(f"streams of generation {self.generation_ms} can't catch up like this: {self.catch_up}")
 
     @classmethod
     def at_start_of(cls, generation_ms: UnixMillis) -> Self:
         """The cursor of a generation of which nothing is done yet."""
         return cls(generation_ms, millis_to_micros(generation_ms))
 
+    @property
+    def reached_us(self) -> UnixMicros:
+        """The time before which every stream of the generation is done."""
+        return self.time_us if self.catch_up is None else self.catch_up.time_us
+
     def to_json(self) -> list[int]:
-        """Generation in ms and time in us."""
-        return [self.generation_ms, self.time_us]
+        """Generation in ms and time in us; then, while streams catch up, the generation before and their time."""
+        plain = [self.generation_ms, self.time_us]
+        return plain if self.catch_up is None else [*plain, self.catch_up.after_ms, self.catch_up.time_us]
 
     @classmethod
     def from_json(cls, value: object) -> Self:
@@ -44,15 +76,27 @@ class Cursor:
         match value:
             case [int(generation_ms), int(time_us)]:
                 return cls(UnixMillis(generation_ms), UnixMicros(time_us))
+            case [int(generation_ms), int(time_us), int(after_ms), int(opened_us)]:
+                catch_up = CatchUp(UnixMillis(after_ms), UnixMicros(opened_us))
+                return cls(UnixMillis(generation_ms), UnixMicros(time_us), catch_up)
         raise BridgeError(f"not a cursor: {value!r}; expected [generation in ms, time in us]")
 
+    def __lt__(self, other: Cursor) -> bool:
+        return self._order < other._order
+
+    @property
+    def _order(self) -> tuple[int, int, int]:
+        return self.generation_ms, self.time_us, self.reached_us
+
     def __str__(self) -> str:
-        return f"(generation {self.generation_ms}, {self.time_us} us)"
+        if self.catch_up is None:
+            return f"(generation {self.generation_ms}, {self.time_us} us)"
+        return f"(generation {self.generation_ms}, {self.time_us} us, its own streams {self.catch_up.time_us} us)"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupPosition:
-    """The place of a group in the order of its lane: `cdc$time` as the server orders it, then the stream id."""
+    """The place of a group in the order of its part: `cdc$time` as the server orders it, then the stream id."""
 
     key: bytes
     stream_id: bytes
@@ -67,6 +111,26 @@ class GroupPosition:
     def time_us(self) -> UnixMicros:
         """The group's write timestamp in us."""
         return micros_of(self.timeuuid)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LanePosition:
+    """The place of a group in a lane's micro-batch: its part's number, then its place there."""
+
+    part: int
+    group: GroupPosition
+
+    def to_json(self) -> list[Any]:
+        """The part's number, the stream id and the timeuuid in hex."""
+        return [self.part, self.group.stream_id.hex(), self.group.timeuuid.hex()]
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """The position that `to_json` gave; raises BridgeError for anything else."""
+        match value:
+            case [int(part), str(stream_id), str(timeuuid)]:
+                return cls(part, GroupPosition.of(bytes.fromhex(stream_id), bytes.fromhex(timeuuid)))
+        raise BridgeError(f"not a group's position: {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +166,17 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A half-open span `[start_us, end_us)` of `cdc$time` in one generation.
+    """A half-open span `[start_us, end_us)` of `cdc$time`.
 
-    `end_us` None is the very end of a closed generation: whatever its streams still hold.
+    `end_us` None is the very end of closed streams: whatever they still hold.
     """
 
-    generation_ms: UnixMillis
     start_us: UnixMicros
     end_us: UnixMicros | None
 
     def __post_init__(self) -> None:
         if self.end_us is not None and self.end_us <= self.start_us:
             raise ValueError(f"an empty window: [{self.start_us}, {self.end_us}) us")
-
-    @property
-    def start(self) -> Cursor:
-        """The cursor from which the window reads."""
-        return Cursor(self.generation_ms, self.start_us)
 
     @property
     def lower_timeuuid(self) -> bytes:
@@ -132,46 +190,144 @@ class Window:
 
     def __str__(self) -> str:
         end = "its very end" if self.end_us is None else f"{self.end_us} us"
-        return f"generation {self.generation_ms}, [{self.start_us} us, {end})"
+        return f"[{self.start_us} us, {end})"
+
+
+class Role(StrEnum):
+    """Which streams of a generation are meant, seen from the one before or after it."""
+
+    ALL = "all"
+    """Those of the generation."""
+    KEPT = "kept"
+    """Those that it has in common with the generation before it."""
+    OPENED = "opened"
+    """Those that the generation before it did not have."""
+    CLOSED = "closed"
+    """Those that only the generation before it had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Streams by name, however many they are.
+
+    Attributes:
+        generation_ms: the generation.
+        before_ms: the one that it is compared with; None exactly for `Role.ALL`.
+    """
+
+    generation_ms: UnixMillis
+    role: Role = Role.ALL
+    before_ms: UnixMillis | None = None
+
+    def __post_init__(self) -> None:
+        if (self.before_ms is None) != (self.role is Role.ALL):
+            raise ValueError(f"a comparison needs two generations: {self!r}")
+
+    @property
+    def read_as_ms(self) -> UnixMillis:
+        """The newest generation whose streams these are."""
+        if self.role is Role.CLOSED:
+            assert self.before_ms is not None
+            return self.before_ms
+        return self.generation_ms
+
+    def __str__(self) -> str:
+        if self.role is Role.ALL:
+            return f"generation {self.generation_ms}"
+        return f"streams {self.role} from generation {self.before_ms} to {self.generation_ms}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some streams and what of them to read."""
+
+    selection: Selection
+    window: Window
+
+    def __str__(self) -> str:
+        return f"{self.selection}, {self.window}"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """One micro-batch as it is planned, and replayed: its window, its lanes, and the cursor when it is done."""
+    """One micro-batch as it is planned, and replayed: the cursors at both of its ends, and its lanes.
 
-    window: Window
-    layout: Layout
+    What is read follows from the two cursors alone: see `parts`.
+    """
+
+    start: Cursor
     next: Cursor
+    layout: Layout
 
     def __post_init__(self) -> None:
-        if self.next <= self.window.start:
-            raise ValueError(f"a micro-batch that does not move the cursor on: {self.window.start} -> {self.next}")
+        if self.next <= self.start:
+            raise ValueError(f"a micro-batch that does not move the cursor on: {self.start} -> {self.next}")
+        if self.start.catch_up is not None and self.next.generation_ms != self.start.generation_ms:
+            raise ValueError(f"a generation is left before its own streams have caught up: {self.start}")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What is read: streams that no two parts share, so keys that no two parts share.
+
+        Inside a generation all its streams, or, while those that it opened catch up, these and the others by
+        themselves. From one generation to the next the closed streams to their very end, and the others as far as the
+        next cursor says; the opened streams come with the next micro-batch, when these are committed on every lane.
+        """
+        start, end = self.start, self.next
+        now = end.generation_ms
+        if start.generation_ms != now:
+            closed = Part(Selection(now, Role.CLOSED, start.generation_ms), Window(start.time_us, None))
+            return (closed, *_part(Selection(now, Role.KEPT, start.generation_ms), start.time_us, end.time_us))
+        if start.catch_up is None:
+            return _part(Selection(now), start.time_us, end.time_us)
+        before = start.catch_up.after_ms
+        return (
+            *_part(Selection(now, Role.OPENED, before), start.catch_up.time_us, end.reached_us),
+            *_part(Selection(now, Role.KEPT, before), start.time_us, end.time_us),
+        )
+
+    @property
+    def going_on(self) -> Window:
+        """The window of the streams that go on through it; of the closed or opened ones where no others are read."""
+        return self.parts[-1].window
+
+    @property
+    def longest_us(self) -> int:
+        """The length of its longest window, in us; one to the very end has none."""
+        windows = [part.window for part in self.parts]
+        return max((window.end_us - window.start_us for window in windows if window.end_us is not None), default=0)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.parts))
+
+
+def _part(selection: Selection, start_us: UnixMicros, end_us: UnixMicros) -> tuple[Part, ...]:
+    return (Part(selection, Window(start_us, end_us)),) if end_us > start_us else ()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """A position of the streaming query: the cursor reached, and the micro-batch that reaches it.
 
-    As JSON: `{"batch":{"end_us":1700000010000000,"generation_ms":1699999000000,"layout":{"lanes":2,
-    "since":[1699999000000,1699999000000000]},"start_us":1700000000000000},"next":[1699999000000,1700000010000000],
-    "v":1}`; `batch` is null in the very first offset.
+    As JSON: `{"batch":{"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"start":[1699999000000,
+    1700000000000000]},"next":[1699999000000,1700000010000000],"turn":7,"v":1}`; `batch` is null in the very
+    first offset.
+
+    Attributes:
+        turn: counts the checkpoint's offsets. Should the same micro-batch have to be worked again, because Kafka says
+            so, its offset still differs from the last one; Spark would see nothing new else.
     """
 
     next: Cursor
     batch: PlannedBatch | None
+    turn: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for JSON; `canonical_json` makes the text."""
         batch = None
         if self.batch is not None:
-            window = self.batch.window
-            batch = {
-                "generation_ms": window.generation_ms,
-                "start_us": window.start_us,
-                "end_us": window.end_us,
-                "layout": self.batch.layout.to_json(),
-            }
-        return {"v": FORMAT_VERSION, "next": self.next.to_json(), "batch": batch}
+            batch = {"start": self.batch.start.to_json(), "layout": self.batch.layout.to_json()}
+        return {"v": FORMAT_VERSION, "next": self.next.to_json(), "batch": batch, "turn": self.turn}
 
     @classmethod
     def from_json(cls, value: object) -> Self:
@@ -181,25 +337,11 @@ class StreamOffset:
             BridgeError: it is of another version or another shape.
         """
         match value:
-            case {"v": 1, "next": position, "batch": None}:
-                return cls(Cursor.from_json(position), None)
-            case {
-                "v": 1,
-                "next": position,
-                "batch": {
-                    "generation_ms": int(generation_ms),
-                    "start_us": int(start_us),
-                    "end_us": (int() | None) as end_us,
-                    "layout": layout,
-                },
-            }:
-                window = Window(
-                    UnixMillis(generation_ms),
-                    UnixMicros(start_us),
-                    None if end_us is None else UnixMicros(end_us),
-                )
+            case {"v": 1, "next": position, "batch": None, "turn": int(turn)}:
+                return cls(Cursor.from_json(position), None, turn)
+            case {"v": 1, "next": position, "batch": {"start": start, "layout": layout}, "turn": int(turn)}:
                 reached = Cursor.from_json(position)
-                return cls(reached, PlannedBatch(window, Layout.from_json(layout), reached))
+                return cls(reached, PlannedBatch(Cursor.from_json(start), reached, Layout.from_json(layout)), turn)
         raise BridgeError(
             f"not an offset of version {FORMAT_VERSION}: {value!r}; was the checkpoint made by another release?"
         )
@@ -207,30 +349,57 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
-    """The committed cursor of a lane, as its partition of the progress topic holds it.
+    """What of a lane is committed, as its partition of the progress topic holds it.
 
-    Everything before `cursor` is published, and of what follows everything up to and including the group `done`.
+    Everything before `cursor` is published, and of what follows everything up to and including the group `done`. The
+    record keeps the micro-batch that it belongs to, so that a job that has lost Spark's checkpoint finishes that very
+    micro-batch on the lanes that have not.
 
-    As JSON: `{"cursor":[1699999000000,1700000010000000],"done":null,"lane":0,"layout":{"lanes":2,
-    "since":[1699999000000,1699999000000000]},"v":1}`, `done` being `[stream id in hex, timeuuid in hex]` when a
-    transaction ended inside a window.
+    As JSON: `{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"lane":0,
+    "layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"v":1}`, `batch` being the cursors at both of its
+    ends (equal ones where a layout was laid), `done` being `[part, stream id in hex, timeuuid in hex]` when a
+    transaction ended inside the micro-batch.
+
+    Attributes:
+        batch: the last micro-batch of which anything was committed; None before the layout's first.
+        done: the last committed group, if that is not the whole micro-batch.
     """
 
     lane: int
     layout: Layout
     cursor: Cursor
-    done: GroupPosition | None = None
+    batch: PlannedBatch | None = None
+    done: LanePosition | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch is None:
+            if self.done is not None:
+                raise ValueError(f"lane {self.lane} stands inside a micro-batch that is not named")
+        elif self.batch.layout != self.layout:
+            raise ValueError(f"lane {self.lane}: its micro-batch is of another layout")
+        elif self.cursor != (self.batch.next if self.done is None else self.batch.start):
+            raise ValueError(f"lane {self.lane}: {self.cursor} is not where its micro-batch has got it")
+
+    @classmethod
+    def completed(cls, lane: int, batch: PlannedBatch) -> Self:
+        """Of a lane that has committed the whole of a micro-batch."""
+        return cls(lane, batch.layout, batch.next, batch)
+
+    @classmethod
+    def inside(cls, lane: int, batch: PlannedBatch, done: LanePosition) -> Self:
+        """Of a lane that has committed a micro-batch up to a group."""
+        return cls(lane, batch.layout, batch.start, batch, done)
 
     def to_bytes(self) -> bytes:
         """The record's value."""
-        done = None if self.done is None else [self.done.stream_id.hex(), self.done.timeuuid.hex()]
+        start, end = (self.cursor, self.cursor) if self.batch is None else (self.batch.start, self.batch.next)
         return canonical_json(
             {
                 "v": FORMAT_VERSION,
                 "lane": self.lane,
                 "layout": self.layout.to_json(),
-                "cursor": self.cursor.to_json(),
-                "done": done,
+                "batch": [start.to_json(), end.to_json()],
+                "done": None if self.done is None else self.done.to_json(),
             }
         ).encode()
 
@@ -242,11 +411,14 @@ class LaneProgress:
         except ValueError as error:
             raise BridgeError(f"a progress record is no JSON: {raw[:80]!r}") from error
         match value:
-            case {"v": 1, "lane": int(lane), "layout": layout, "cursor": cursor, "done": done}:
-                position = None
-                if done is not None:
-                    position = GroupPosition.of(bytes.fromhex(done[0]), bytes.fromhex(done[1]))
-                return cls(lane, Layout.from_json(layout), Cursor.from_json(cursor), position)
+            case {"v": 1, "lane": int(lane), "layout": layout, "batch": [start, end], "done": done}:
+                laid, first, last = Layout.from_json(layout), Cursor.from_json(start), Cursor.from_json(end)
+                if first == last:
+                    return cls(lane, laid, last)
+                batch = PlannedBatch(first, last, laid)
+                if done is None:
+                    return cls.completed(lane, batch)
+                return cls.inside(lane, batch, LanePosition.from_json(done))
         raise BridgeError(f"a progress record is not of version {FORMAT_VERSION}: {raw[:200]!r}")
 
 

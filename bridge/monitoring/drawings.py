@@ -124,7 +124,7 @@ def ring(of: Ring, lanes: int) -> str:
         (x1, y1), (x2, y2) = (_at(size / 2, radius, 2 * math.pi * turn) for radius in (inner - 8, inner + 12))
         parts.append(
             f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour(lane)}" stroke-width="1.6">'
-            f"<title>stream set up to token {end}: {streams} streams, lane {lane}</title></path>"
+            f"<title>stream set at token {end}: {streams} streams, lane {lane}</title></path>"
         )
     total = sum(streams for _, streams in of.sets)
     parts.append(

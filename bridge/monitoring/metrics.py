@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from bridge.monitoring import health
 from bridge.monitoring.figures import Histogram
-from bridge.monitoring.view import STATES, JobView, LaneView, TableView
+from bridge.monitoring.view import STATES, JobView, LaneView, TableStreams, TableView
 
 PREFIX: Final = "scylla_cdc_bridge_"
 
@@ -102,6 +102,10 @@ def _messages(job: JobView) -> Iterator[tuple[Labels, Value]]:
         yield (level,), count
 
 
+def _streams(job: JobView, table: TableView) -> TableStreams:
+    return job.topology.streams.get(table.name, TableStreams())
+
+
 def _window_s(_job: JobView, table: TableView) -> float | None:
     window = table.batches.window
     return None if window is None or window.end_us is None else (window.end_us - window.start_us) / 1e6
@@ -144,7 +148,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "cursor_timestamp_seconds",
         "gauge",
         "The lane's cursor as a time: everything written before it is in Kafka.",
-        lambda _job, _table, lane: None if lane.cursor is None else lane.cursor.time_us / 1e6,
+        lambda _job, _table, lane: None if lane.cursor is None else lane.cursor.reached_us / 1e6,
     ),
     _lane(
         "ttl_left_seconds",
@@ -204,7 +208,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Time spent in each of Spark's phases of a micro-batch (addBatch is the reading and publishing).",
         _phases,
     ),
-    _table("window_seconds", "gauge", "Length of the last window of write times that was read.", _window_s),
+    _table(
+        "window_seconds",
+        "gauge",
+        "Length of the last window of write times that was read, of the streams that go on.",
+        _window_s,
+    ),
     _table(
         "generation_timestamp_seconds",
         "gauge",
@@ -246,29 +255,29 @@ METRICS: Final[tuple[Metric, ...]] = (
     _job(
         "confidence_seconds", "gauge", "Age that a change must reach before it is read.", lambda job: job.confidence_s
     ),
-    _job(
+    _table(
         "generations",
         "gauge",
-        "Generations that the cluster has published and keeps.",
-        lambda job: len(job.topology.generations) or None,
+        "Generations of the table's streams that the cluster has published and keeps; of the cluster's, with vnodes.",
+        lambda job, table: len(_streams(job, table).generations) or None,
     ),
-    _job(
+    _table(
         "newest_generation_timestamp_seconds",
         "gauge",
         "Start of the newest published generation, which may lie ahead.",
-        lambda job: job.topology.generations[-1] / 1000 if job.topology.generations else None,
+        lambda job, table: _streams(job, table).generations[-1] / 1000 if _streams(job, table).generations else None,
     ),
-    _job(
+    _table(
         "stream_sets",
         "gauge",
         "Stream sets of the youngest generation that has begun.",
-        lambda job: None if job.topology.ring is None else len(job.topology.ring.sets),
+        lambda job, table: None if (ring := _streams(job, table).ring) is None else len(ring.sets),
     ),
-    _job(
+    _table(
         "streams",
         "gauge",
         "Streams of the youngest generation that has begun.",
-        lambda job: None if job.topology.ring is None else sum(streams for _, streams in job.topology.ring.sets),
+        lambda job, table: None if (ring := _streams(job, table).ring) is None else sum(many for _, many in ring.sets),
     ),
     _job(
         "topology_read_failures_total",

@@ -14,12 +14,15 @@ from typing import Final, Literal
 from bridge.instants import iso_of_micros, iso_of_millis
 from bridge.monitoring import drawings, health
 from bridge.monitoring.spans import number, size, span
-from bridge.monitoring.view import JobView, LaneView, Ring, Sample, TableView
+from bridge.monitoring.view import JobView, LaneView, Ring, Sample, TableStreams, TableView
 
 PLOTTED_S: Final = 900.0
 _RATE_OVER_S: Final = 30.0
 _TTL_NEAR: Final = 0.25
 """Share of the log's TTL that is left when it is time to worry."""
+
+_MOST_STREAMS: Final = 8
+"""Rings and timelines for so many tables with streams of their own."""
 
 Mood = Literal["good", "odd", "bad"]
 
@@ -221,15 +224,28 @@ def _plots(job: JobView) -> str:
 
 
 def _streams(job: JobView) -> str:
-    of = job.topology.ring
-    if of is None:
+    # By identity: comparing streams would cost, and those that tables share are one object.
+    alike: dict[int, tuple[TableStreams, Ring, list[TableView]]] = {}
+    for table in job.tables:
+        of = job.topology.streams.get(table.name)
+        if of is not None and of.ring is not None:
+            alike.setdefault(id(of), (of, of.ring, []))[2].append(table)
+    if not alike:
         return '<h2>Streams</h2><p class="quiet">The cluster\'s generations are not read yet.</p>'
-    readers = [(table.name, at.generation_ms, at.time_us / 1e6) for table in job.tables if (at := table.slowest)]
-    line = drawings.timeline(job.topology.generations, readers, job.now_s)
-    rings = "".join(_ring(job, of, lanes) for lanes in sorted({one.layout.lanes for one in job.tables if one.layout}))
+    shown = "".join(_streams_of(job, *one) for one in list(alike.values())[:_MOST_STREAMS])
+    left = len(alike) - _MOST_STREAMS
+    return shown + (f'<p class="quiet">The streams of {left} more tables are not shown.</p>' if left > 0 else "")
+
+
+def _streams_of(job: JobView, of: TableStreams, ring: Ring, tables: Sequence[TableView]) -> str:
+    readers = [(table.name, at.generation_ms, at.reached_us / 1e6) for table in tables if (at := table.slowest)]
+    line = drawings.timeline(of.generations, readers, job.now_s)
+    rings = "".join(_ring(tables, ring, lanes) for lanes in sorted({one.layout.lanes for one in tables if one.layout}))
+    behind = ", ".join(table.name for table in tables if (at := table.slowest) and at.catch_up)
+    words = f" Streams that were opened just now catch up: {escape(behind)}." if behind else ""
     return (
-        f'<div class="pair">{rings}'
-        f'<section><h2>Generations</h2><figure>{line}</figure><p class="quiet">{_ring_words(of)}</p></section></div>'
+        f'<div class="pair">{rings}<section><h2>Generations</h2><figure>{line}</figure>'
+        f'<p class="quiet">{_ring_words(ring)}{words}</p></section></div>'
     )
 
 
@@ -237,8 +253,8 @@ def _ring_words(of: Ring) -> str:
     return f"The rings show the streams of the generation that began {iso_of_millis(of.generation_ms)[:19]}Z."
 
 
-def _ring(job: JobView, of: Ring, lanes: int) -> str:
-    tables = [table.name for table in job.tables if table.layout is not None and table.layout.lanes == lanes]
+def _ring(alike: Sequence[TableView], of: Ring, lanes: int) -> str:
+    tables = [table.name for table in alike if table.layout is not None and table.layout.lanes == lanes]
     counts = drawings.sets_of_lanes(of, lanes)
     items = "".join(
         f'<li><i style="background:{drawings.colour(lane)}"></i>lane {lane}: {sets:,} sets, {streams:,} streams</li>'
@@ -281,7 +297,7 @@ def _lanes_of(job: JobView, table: TableView) -> str:
 
 def _lane(job: JobView, lane: LaneView) -> str:
     of, lag_s = lane.figures, lane.lag_s(job.now_s)
-    reached = "-" if lane.cursor is None else iso_of_micros(lane.cursor.time_us)[:23] + "Z"
+    reached = "-" if lane.cursor is None else iso_of_micros(lane.cursor.reached_us)[:23] + "Z"
     wrong = ("", "odd")
     return (
         f"<tr><td>{lane.lane}</td><td>{reached}</td><td>{span(lag_s)}</td><td>{number(of.changes)}</td>"

@@ -10,11 +10,13 @@ from typing import Final
 from bridge import logs
 from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.scylla import CqlSession
+from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.config import BridgeConfig
 from bridge.errors import BridgeError
+from bridge.model.streams import Token, lane_range
 from bridge.model.times import UnixMillis
 from bridge.monitoring.board import Board
-from bridge.monitoring.view import Ring, Topology
+from bridge.monitoring.view import Ring, TableStreams, Topology
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +64,8 @@ class TopologyLook:
 
     def __init__(self, config: BridgeConfig) -> None:
         self._tables = [(table.keyspace, table.table) for table in config.tables]
-        self._ring: Ring | None = None
+        self._metadata: dict[tuple[str, str], StreamMetadata] = {}
+        self._rings: dict[StreamMetadata, Ring] = {}
         self._ttl_s: dict[str, int] = {}
         self._options_at_s = float("-inf")
 
@@ -70,26 +73,43 @@ class TopologyLook:
         """Ask the cluster.
 
         Args:
-            log: of the cluster.
+            log: of the cluster; over the same session each time.
             now_s: the clock's reading, s since 1970.
 
         Raises:
             BridgeError: it does not answer.
         """
-        generations = tuple(log.generations())
+        if not self._metadata:
+            self._metadata = self._read_metadata(log)
         if now_s - self._options_at_s >= _OPTIONS_EVERY_S:
             self._ttl_s = self._read_ttl(log)
             self._options_at_s = now_s
+        found = {metadata: self._read_streams(metadata, now_s) for metadata in set(self._metadata.values())}
+        streams = {f"{keyspace}.{table}": found[self._metadata[keyspace, table]] for keyspace, table in self._tables}
+        return Topology(streams, dict(self._ttl_s))
+
+    def _read_metadata(self, log: ChangeLog) -> dict[tuple[str, str], StreamMetadata]:
+        found = {place: log.stream_metadata(*place) for place in self._tables}
+        shared = next((one for one in found.values() if one.shared), None)
+        return {place: shared if one.shared and shared is not None else one for place, one in found.items()}
+
+    def _read_streams(self, metadata: StreamMetadata, now_s: float) -> TableStreams:
+        generations = tuple(one.start_ms for one in metadata.generations())
         begun = max((one for one in generations if one <= now_s * 1000), default=None)
-        if begun is not None and (self._ring is None or self._ring.generation_ms != begun):
-            self._ring = _ring(log, begun)
-        return Topology(generations, self._ring, dict(self._ttl_s))
+        ring = self._rings.get(metadata)
+        if begun is not None and (ring is None or ring.generation_ms != begun):
+            ring = self._rings[metadata] = _ring(metadata, begun)
+        return TableStreams(generations, ring)
 
     def _read_ttl(self, log: ChangeLog) -> dict[str, int]:
         found = {f"{keyspace}.{table}": log.cdc_options(keyspace, table) for keyspace, table in self._tables}
         return {name: options.ttl_s for name, options in found.items() if options is not None}
 
 
-def _ring(log: ChangeLog, generation_ms: UnixMillis) -> Ring:
-    sets = log.stream_sets(generation_ms)
-    return Ring(generation_ms, tuple((one.range_end, len(one.streams)) for one in sets))
+def _ring(metadata: StreamMetadata, generation_ms: UnixMillis) -> Ring:
+    sets: dict[int, list[Token]] = {}
+    for stream in metadata.streams(generation_ms, lane_range(0, 1)):
+        # Ids of before version 1 say nothing of a vnode, and tablets have one stream each.
+        of_vnode = metadata.shared and stream.version == 1
+        sets.setdefault(stream.index if of_vnode else stream.token, []).append(stream.token)
+    return Ring(generation_ms, tuple(sorted((max(tokens), len(tokens)) for tokens in sets.values())))

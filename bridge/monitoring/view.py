@@ -30,7 +30,7 @@ class Batches:
         durations: by length, in s.
         phases_s: time spent in each of Spark's phases of a micro-batch, added up.
         last_s: how long the last one took.
-        window: what the last one read.
+        window: what the last one read, of the streams that go on through it.
     """
 
     last: int | None = None
@@ -59,7 +59,7 @@ class LaneView:
 
     def lag_s(self, now_s: float) -> float | None:
         """Age of the youngest write time that it has passed."""
-        return None if self.cursor is None else max(0.0, now_s - self.cursor.time_us / 1e6)
+        return None if self.cursor is None else max(0.0, now_s - self.cursor.reached_us / 1e6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +110,15 @@ class TableView:
     def lag_s(self, now_s: float) -> float | None:
         """That of its slowest lane; None before the lanes are opened."""
         slowest = self.slowest
-        return None if slowest is None else max(0.0, now_s - slowest.time_us / 1e6)
+        return None if slowest is None else max(0.0, now_s - slowest.reached_us / 1e6)
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A generation's stream sets.
+    """A generation's stream sets: a vnode's streams, or a tablet's single one.
 
     Attributes:
-        sets: last token of each set's range, ascending, and how many streams it has.
+        sets: token of each set's last stream, ascending, and how many streams it has.
     """
 
     generation_ms: UnixMillis
@@ -126,19 +126,30 @@ class Ring:
 
 
 @dataclass(frozen=True, slots=True)
+class TableStreams:
+    """The streams of one table in a tablets keyspace, or of all tables in vnode keyspaces.
+
+    Attributes:
+        generations: starts of the published generations, ascending; some may lie ahead.
+        ring: of the youngest generation that has begun; None until it is read.
+    """
+
+    generations: tuple[UnixMillis, ...] = ()
+    ring: Ring | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """What the cluster says about its CDC streams.
 
     Attributes:
-        generations: starts of the published generations, ascending.
-        ring: of the youngest generation that has begun; None until it is read.
+        streams: by table; those in vnode keyspaces have the same.
         ttl_s: the log's TTL by table; 0 is for ever, and a table that is not there is not known.
         failures: how often reading it failed.
         problem: why it failed the last time; None when that succeeded.
     """
 
-    generations: tuple[UnixMillis, ...] = ()
-    ring: Ring | None = None
+    streams: Mapping[str, TableStreams] = field(default_factory=dict)
     ttl_s: Mapping[str, int] = field(default_factory=dict)
     failures: int = 0
     problem: str | None = None

@@ -304,7 +304,7 @@ def test_pages_follow_alter_type_and_their_own_columns(session: CqlSession) -> N
     session.execute(log_ddl_of(KEYSPACE, name, sorted(columns.items()), CdcOptions()))
     log = ChangeLog(session)
     stream = StreamId(bytes(16))
-    window = Window(UnixMillis(0), UnixMicros(0), UnixMicros(1))
+    window = Window(UnixMicros(0), UnixMicros(1))
 
     def page(captured: CapturedTable) -> Page:
         return captured.reader.page(stream, window, page_rows=10).result(10)

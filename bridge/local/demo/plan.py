@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,9 +95,7 @@ def tables() -> tuple[DemoTable, ...]:
     """The tables that the simulator writes: a narrow one, and a wide one with every scalar type."""
     return (
         DemoTable(SimulatedTable(_narrow()), Mix(untouched=0.0, nulls=0.02), keys=5_000, rows_per_key=20, share=0.7),
-        DemoTable(
-            SimulatedTable(_wide(), descending=frozenset({"placed"})), Mix(), keys=1_000, rows_per_key=20, share=0.3
-        ),
+        DemoTable(SimulatedTable(_wide()), Mix(), keys=1_000, rows_per_key=20, share=0.3),
     )
 
 
@@ -114,6 +113,7 @@ def _wide() -> TableSchema:
         partition_key={"region": "text", "customer": "uuid"},
         clustering={"placed": "timeuuid", "line": "smallint"},
         statics={"name": "text", "credit": "decimal"},
+        descending={"placed"},
         values={f"a_{name}": name for name in scalars.split()},
     )
 
@@ -125,6 +125,7 @@ def _schema(
     clustering: dict[str, str],
     values: dict[str, str],
     statics: dict[str, str] | None = None,
+    descending: Collection[str] = (),
 ) -> TableSchema:
     parts = (
         (ColumnKind.PARTITION_KEY, partition_key),
@@ -137,7 +138,7 @@ def _schema(
         KEYSPACE,
         name,
         tuple(
-            Column(column, parse(type_text), kind, place if kind in keys else -1)
+            Column(column, parse(type_text), kind, place if kind in keys else -1, column in descending)
             for kind, columns in parts
             for place, (column, type_text) in enumerate(columns.items())
         ),

@@ -67,7 +67,6 @@ class Replay:
         return SimulatedTable(
             replace(table.table_schema, keyspace=keyspace),
             table.options,
-            table.descending,
             tuple(user_type for user_type in self.user_types if user_type.name in texts),
             table.is_compact,
         )

@@ -106,7 +106,6 @@ class BaseStatements:
         session: CqlSession,
         table_schema: TableSchema,
         *,
-        descending: frozenset[str] = frozenset(),
         user_types: UserTypes = (),
     ) -> None:
         """Take the table.
@@ -114,7 +113,6 @@ class BaseStatements:
         Args:
             session: where to write.
             table_schema: the table.
-            descending: names of the clustering columns that are ordered DESC.
             user_types: every UDT that its columns name.
 
         Raises:
@@ -124,8 +122,7 @@ class BaseStatements:
         self._name = f"{quoted(table_schema.keyspace)}.{quoted(table_schema.name)}"
         self._partition_key = table_schema.partition_key
         self._clustering = table_schema.clustering
-        self._descending = descending
-        directions = [column.name in descending for column in table_schema.clustering]
+        directions = [column.descending for column in table_schema.clustering]
         self._order = ClusteringOrder([column.type for column in table_schema.clustering], directions, user_types)
         self._user_types = user_types
         multi_cell = [column for column in table_schema.values if is_multi_cell(column.type)]
@@ -240,7 +237,7 @@ class BaseStatements:
         for limit, ascending, descending in ((part.low, ">", "<"), (part.high, "<", ">")):
             if limit is not None:
                 bounded = self._clustering[count]
-                sign = descending if bounded.name in self._descending else ascending
+                sign = descending if bounded.descending else ascending
                 where.append(f"{quoted(bounded.name)} {sign}{'=' if limit[1] else ''} ?")
                 cells.append(limit[0])
         what = "" if column is None else f"{quoted(column.name)} "

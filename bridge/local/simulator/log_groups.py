@@ -61,7 +61,6 @@ class LogRules:
     def of(
         cls,
         table_schema: TableSchema,
-        descending: frozenset[str] = frozenset(),
         *,
         user_types: UserTypes = (),
         compact: bool = False,
@@ -71,7 +70,6 @@ class LogRules:
 
         Args:
             table_schema: the table.
-            descending: names of the clustering columns that are ordered DESC.
             user_types: every UDT that its columns name.
             compact: whether it has COMPACT STORAGE.
             images: which images are logged.
@@ -81,7 +79,7 @@ class LogRules:
         """
         clustering = table_schema.clustering
         order = ClusteringOrder(
-            [column.type for column in clustering], [column.name in descending for column in clustering], user_types
+            [column.type for column in clustering], [column.descending for column in clustering], user_types
         )
         multi_cell = {column.name: MultiCell.of(column.type, user_types) for column in table_schema.values}
         columns = Columns(

@@ -97,8 +97,8 @@ def type_ddl(keyspace: str, user_type: UserType) -> str:
     return f"CREATE TYPE {quoted(keyspace)}.{quoted(user_type.name)} ({fields})"
 
 
-def base_ddl(table_schema: TableSchema, options: CdcOptions, *, descending: frozenset[str] = frozenset()) -> str:
-    """`CREATE TABLE` of the base table with its cdc option; clustering columns in `descending` are ordered DESC."""
+def base_ddl(table_schema: TableSchema, options: CdcOptions) -> str:
+    """`CREATE TABLE` of the base table with its cdc option."""
     columns = [
         f"{quoted(column.name)} {column.type}{' STATIC' if column in table_schema.statics else ''}"
         for column in table_schema.columns
@@ -109,8 +109,7 @@ def base_ddl(table_schema: TableSchema, options: CdcOptions, *, descending: froz
     properties = [f"cdc = {options}"]
     if clustering:
         directions = (
-            f"{quoted(column.name)} {'DESC' if column.name in descending else 'ASC'}"
-            for column in table_schema.clustering
+            f"{quoted(column.name)} {'DESC' if column.descending else 'ASC'}" for column in table_schema.clustering
         )
         properties.insert(0, f"CLUSTERING ORDER BY ({', '.join(directions)})")
     return (

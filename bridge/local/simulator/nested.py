@@ -1,6 +1,7 @@
 """Serialized collections, tuples, UDTs and vectors taken apart and put together, without knowing their elements. Pure.
 
-A user-defined type is known by name only where a table is described; its fields are given as `UserType`s.
+A user-defined type brings its fields with it (`schemas.cql_types.resolve`); where it does not, they are given as
+`UserType`s.
 """
 
 from __future__ import annotations
@@ -44,11 +45,13 @@ UserTypes = tuple[UserType, ...]
 
 
 def fields_of(udt: UdtType, user_types: UserTypes) -> tuple[tuple[str, CqlType], ...]:
-    """Names and types of a UDT's fields.
+    """Names and types of a UDT's fields: its own, or where it has none those of the type of its name.
 
     Raises:
-        ValueError: the type is not among those given.
+        ValueError: the type is not resolved, and not among those given.
     """
+    if udt.fields:
+        return udt.fields
     for user_type in user_types:
         if user_type.name == udt.name:
             return user_type.fields

@@ -99,8 +99,6 @@ def rename_key(table: SimulatedTable, old: str, new: str) -> SchemaChange:
     if not any(column.name == old and column.position >= 0 for column in columns):
         raise ValueError(f"{table.table_schema.full_name} has no key column {old!r}")
     after = _with_columns(table, (replace(column, name=new) if column.name == old else column for column in columns))
-    descending = frozenset(new if name == old else name for name in table.descending)
-    after = replace(after, descending=descending)
     base = f"ALTER TABLE {_base(table)} RENAME {quoted(old)} TO {quoted(new)}"
     return SchemaChange(table, after, (base, *_log_alters(table, after)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Final
 
@@ -23,7 +23,8 @@ from bridge.local.simulator.log_table import (
 from bridge.local.simulator.nested import UserTypes
 from bridge.local.simulator.placing import Place
 from bridge.local.simulator.refusals import check_capture
-from schemas.table_schema import TableSchema
+from schemas.cql_types import resolve, user_types
+from schemas.table_schema import Column, TableSchema
 
 _LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")
@@ -44,18 +45,21 @@ class SimulatedTable:
     Attributes:
         table_schema: of the base table.
         options: its cdc option.
-        descending: names of the clustering columns that are ordered DESC.
-        user_types: every UDT that its columns name, those that others name first.
+        user_types: every UDT that its columns name, those that others name first. The schema's columns get their
+            fields.
         compact: whether its writes are logged as those of a table WITH COMPACT STORAGE (Cassandra itself has none).
         detached: of a table whose CDC was switched off, the columns that its log still has.
     """
 
     table_schema: TableSchema
     options: CdcOptions = field(default_factory=CdcOptions)
-    descending: frozenset[str] = frozenset()
     user_types: UserTypes = ()
     compact: bool = False
     detached: TableSchema | None = None
+
+    def __post_init__(self) -> None:
+        """Resolve the columns' types."""
+        object.__setattr__(self, "table_schema", resolved(self.table_schema, self.user_types))
 
     def create(self, session: CqlSession) -> None:
         """Make the keyspace if it is missing, the types, the base table and its log, and mark the log as one.
@@ -69,7 +73,7 @@ class SimulatedTable:
         create_keyspace(session, table.keyspace)
         for user_type in self.user_types:
             session.execute(type_ddl(table.keyspace, user_type))
-        session.execute(base_ddl(table, self.options, descending=self.descending))
+        session.execute(base_ddl(table, self.options))
         session.execute(log_ddl(table, self.options))
         mark_log(session, table.keyspace, table.log_table)
 
@@ -88,7 +92,6 @@ class SimulatedTable:
         """How its writes are logged."""
         return LogRules.of(
             self.table_schema,
-            self.descending,
             user_types=self.user_types,
             compact=self.compact,
             images=self.options.images,
@@ -100,7 +103,19 @@ class SimulatedTable:
 
     def base_statements(self, session: CqlSession) -> BaseStatements:
         """How its base table is written."""
-        return BaseStatements(session, self.table_schema, descending=self.descending, user_types=self.user_types)
+        return BaseStatements(session, self.table_schema, user_types=self.user_types)
+
+
+def resolved(table_schema: TableSchema, types: UserTypes) -> TableSchema:
+    """The table with the fields of the user-defined types that are given; other types stay as they are."""
+    fields = {user_type.name: user_type.fields for user_type in types}
+
+    def known(column: Column) -> Column:
+        names = {udt.name for udt in user_types(column.type)}
+        return replace(column, type=resolve(column.type, fields)) if names and names <= fields.keys() else column
+
+    columns = tuple(map(known, table_schema.columns))
+    return TableSchema(table_schema.keyspace, table_schema.name, columns)
 
 
 def create_keyspace(session: CqlSession, keyspace: str) -> None:

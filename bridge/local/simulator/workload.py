@@ -101,7 +101,6 @@ class Workload:
         rows_per_key: int = 10,
         mix: Mix = Mix(),
         pool: int = 512,
-        descending: frozenset[str] = frozenset(),
         user_types: UserTypes = (),
     ) -> None:
         """Draw keys and value pools.
@@ -113,7 +112,6 @@ class Workload:
             rows_per_key: different clustering keys, which all partitions share.
             mix: the shares of operations and values.
             pool: different values of each column.
-            descending: names of the clustering columns that are ordered DESC.
             user_types: every UDT that its columns name.
 
         Raises:
@@ -132,7 +130,7 @@ class Workload:
         )
         clustering = table_schema.clustering
         self._order = ClusteringOrder(
-            [column.type for column in clustering], [column.name in descending for column in clustering], user_types
+            [column.type for column in clustering], [column.descending for column in clustering], user_types
         )
         statics = set(table_schema.statics)
         atomic = [column for column in table_schema.values if not is_multi_cell(column.type)]

@@ -49,7 +49,7 @@ class Capture:
         for statement in ddl:
             self._server.execute(statement, Request(START_US, START_US))
         self.table = self._server.catalog.tables[-1]
-        self.schema = _resolved(self._server, self.table.table_schema, self.table.descending)
+        self.schema = _resolved(self._server, self.table.table_schema)
         self.columns = log_columns(self.schema)
         self.layout = LogLayout.of(
             self.columns,
@@ -95,7 +95,6 @@ class Capture:
         return rows
 
 
-def _resolved(server: StatementServer, table: TableSchema, descending: Iterable[str]) -> TableSchema:
+def _resolved(server: StatementServer, table: TableSchema) -> TableSchema:
     types = {one.name: one.fields for one in server.catalog.user_types(table.keyspace)}
-    columns = (replace(one, type=resolve(one.type, types), descending=one.name in descending) for one in table.columns)
-    return replace(table, columns=tuple(columns))
+    return replace(table, columns=tuple(replace(one, type=resolve(one.type, types)) for one in table.columns))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 
 from bridge.control import Begin, Schemas
 from bridge.errors import BridgeError
 from bridge.model.cursors import (
+    CatchUp,
     Cursor,
     GroupPosition,
+    LanePosition,
     LaneProgress,
     Layout,
     PlannedBatch,
+    Role,
+    Selection,
     StreamOffset,
     Window,
     canonical_json,
@@ -22,37 +27,56 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import LaneTask
 
 GENERATION = UnixMillis(1_699_999_000_000)
-START = Cursor.at_start_of(GENERATION)
+FIRST = Cursor.at_start_of(GENERATION)
+START = Cursor(GENERATION, UnixMicros(1_700_000_000_000_000))
 NEXT = Cursor(GENERATION, UnixMicros(1_700_000_010_000_000))
-BATCH = PlannedBatch(Window(GENERATION, UnixMicros(1_700_000_000_000_000), NEXT.time_us), Layout(2, START), NEXT)
+BATCH = PlannedBatch(START, NEXT, Layout(2, FIRST))
 OFFSET_TEXT = (
-    '{"batch":{"end_us":1700000010000000,"generation_ms":1699999000000,"layout":{"lanes":2,'
-    '"since":[1699999000000,1699999000000000]},"start_us":1700000000000000},"next":[1699999000000,1700000010000000],"v":1}'
+    '{"batch":{"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"start":[1699999000000,1700000000000000]},'
+    '"next":[1699999000000,1700000010000000],"turn":7,"v":1}'
 )
 PROGRESS_TEXT = (
-    '{"cursor":[1699999000000,1700000010000000],"done":null,"lane":0,"layout":{"lanes":2,'
-    '"since":[1699999000000,1699999000000000]},"v":1}'
+    '{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"lane":0,'
+    '"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"v":1}'
 )
+AFTER = UnixMillis(1_700_000_005_000)
+CATCHING_UP = Cursor(AFTER, NEXT.time_us, CatchUp(GENERATION, UnixMicros(1_700_000_005_000_000)))
 
 
 def test_offset_text_is_fixed() -> None:
     """Spark compares offsets as text, and replays those of an earlier release: the text must never change."""
-    offset = StreamOffset(NEXT, BATCH)
+    offset = StreamOffset(NEXT, BATCH, 7)
     assert canonical_json(offset.to_json()) == OFFSET_TEXT
     assert StreamOffset.from_json(json.loads(OFFSET_TEXT)) == offset
 
 
-def test_first_offset_and_unbounded_window_round_trip() -> None:
-    """The very first offset has no micro-batch; a closed generation's last window has no end."""
-    first = StreamOffset(START, None)
+def test_first_offset_and_changes_of_streams_round_trip() -> None:
+    """The very first offset has no micro-batch; one that enters a generation may leave streams behind."""
+    first = StreamOffset(FIRST, None)
     assert StreamOffset.from_json(first.to_json()) == first
-    following = Cursor.at_start_of(UnixMillis(1_700_000_000_001))
-    last = StreamOffset(following, PlannedBatch(Window(GENERATION, NEXT.time_us, None), BATCH.layout, following))
-    assert StreamOffset.from_json(json.loads(canonical_json(last.to_json()))) == last
+    entering = StreamOffset(CATCHING_UP, PlannedBatch(NEXT, CATCHING_UP, BATCH.layout))
+    assert StreamOffset.from_json(json.loads(canonical_json(entering.to_json()))) == entering
+
+
+def test_cursors_are_ordered_by_generation_then_time() -> None:
+    """Also where time steps back, and while opened streams catch up."""
+    further = Cursor(AFTER, NEXT.time_us, CatchUp(GENERATION, UnixMicros(1_700_000_006_000_000)))
+    order = [START, NEXT, Cursor.at_start_of(AFTER), CATCHING_UP, further, Cursor(AFTER, NEXT.time_us)]
+    assert all(one < other and not other < one for one, other in pairwise(order))
+    assert [cursor.reached_us for cursor in order[3:]] == [
+        1_700_000_005_000_000, 1_700_000_006_000_000, 1_700_000_010_000_000,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "value", [{}, {"v": 2}, {"v": 1, "next": [1], "batch": None}, [], {"v": 1, "next": [1, 2], "batch": {}}]
+    "value",
+    [
+        {},
+        {"v": 2},
+        {"v": 1, "next": [1], "batch": None, "turn": 1},
+        [],
+        {"v": 1, "next": [1, 2], "batch": {}, "turn": 1},
+    ],
 )
 def test_other_offsets_are_refused(value: object) -> None:
     """An offset of another release or shape is an error, not a guess."""
@@ -62,16 +86,18 @@ def test_other_offsets_are_refused(value: object) -> None:
 
 def test_progress_bytes_are_fixed() -> None:
     """Progress records outlive releases: their bytes must never change."""
-    progress = LaneProgress(0, BATCH.layout, NEXT)
+    progress = LaneProgress.completed(0, BATCH)
     assert progress.to_bytes().decode() == PROGRESS_TEXT
     assert LaneProgress.from_bytes(PROGRESS_TEXT.encode()) == progress
 
 
 def test_progress_inside_a_window_round_trips() -> None:
     """The last committed group is kept with stream and timeuuid."""
-    done = GroupPosition.of(bytes(range(16)), timeuuid_of(NEXT.time_us, b"\xff" * 8))
-    progress = LaneProgress(1, BATCH.layout, START, done)
+    done = LanePosition(1, GroupPosition.of(bytes(range(16)), timeuuid_of(NEXT.time_us, b"\xff" * 8)))
+    progress = LaneProgress.inside(1, BATCH, done)
     assert LaneProgress.from_bytes(progress.to_bytes()) == progress
+    laid = LaneProgress(1, BATCH.layout, CATCHING_UP)
+    assert LaneProgress.from_bytes(laid.to_bytes()) == laid
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b'{"v":2}', b"\xff"])
@@ -92,8 +118,18 @@ def test_begin_row_carries_the_whole_task() -> None:
 def test_windows_and_batches_must_move_on() -> None:
     """An empty window, or a micro-batch that stands still, can't be made."""
     with pytest.raises(ValueError, match="empty window"):
-        Window(GENERATION, UnixMicros(5), UnixMicros(5))
+        Window(UnixMicros(5), UnixMicros(5))
     with pytest.raises(ValueError, match="does not move"):
-        PlannedBatch(BATCH.window, BATCH.layout, BATCH.window.start)
+        PlannedBatch(START, START, BATCH.layout)
+    with pytest.raises(ValueError, match="before its own streams have caught up"):
+        PlannedBatch(CATCHING_UP, Cursor.at_start_of(UnixMillis(AFTER + 9)), BATCH.layout)
+    with pytest.raises(ValueError, match="can't catch up"):
+        Cursor(AFTER, NEXT.time_us, CatchUp(GENERATION, NEXT.time_us))
+    with pytest.raises(ValueError, match="needs two generations"):
+        Selection(GENERATION, Role.CLOSED)
+    with pytest.raises(ValueError, match="not where its micro-batch has got it"):
+        LaneProgress(0, BATCH.layout, START, BATCH)
+    with pytest.raises(ValueError, match="not named"):
+        LaneProgress(0, BATCH.layout, START, None, LanePosition(0, GroupPosition(b"", b"", b"")))
     with pytest.raises(ValueError, match="at least one lane"):
         Layout(0, START)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.errors import DataLossError, FencedError, LayoutError, RetriableError
+from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError
 from bridge.lane_publisher import LanePublisher
-from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, Window
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.figures import LaneFigures
 from bridge.publishing import LaneTask
@@ -18,12 +18,14 @@ from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Crash, clients, crash
 G = UnixMillis(1000)
 SINCE = Cursor(G, UnixMicros(0))
 LAYOUT = Layout(1, SINCE)
-Position = tuple[int, int]
+
+
+def at(time_us: int) -> Cursor:
+    return Cursor(G, UnixMicros(time_us))
 
 
 def batch(start: int, end: int, layout: Layout = LAYOUT) -> LaneTask:
-    window = Window(G, UnixMicros(start), UnixMicros(end))
-    return LaneTask("ks", "t", 0, PlannedBatch(window, layout, Cursor(G, UnixMicros(end))))
+    return LaneTask("ks", "t", 0, PlannedBatch(at(start), at(end), layout))
 
 
 def position(time_us: int, seq: int) -> bytes:
@@ -53,10 +55,8 @@ def first_start(broker: Broker) -> None:
 
 
 def work(publisher: LanePublisher, task: LaneTask, *, fresh: bool) -> None:
-    window = task.batch.window
     publisher.start(task, fresh=fresh)
-    assert window.end_us is not None
-    for time_us, seq in records(window.start_us, window.end_us):
+    for time_us, seq in records(task.batch.start.time_us, task.batch.next.time_us):
         publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), [])
     publisher.finish()
 
@@ -80,7 +80,7 @@ def test_crash_matrix(point: str, most_records: int) -> None:
         work(publisher, batch(10, 20), fresh=False)
     work(make(broker, most_records=most_records), batch(10, 20), fresh=True)
     assert broker.committed["topic"] == expected(20)
-    assert LaneProgress.from_bytes(broker.markers[0]) == LaneProgress(0, LAYOUT, Cursor(G, UnixMicros(20)))
+    assert LaneProgress.from_bytes(broker.markers[0]) == LaneProgress.completed(0, batch(10, 20).batch)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -147,7 +147,7 @@ def test_window_without_changes_moves_the_cursor() -> None:
     first_start(broker)
     publisher = make(broker)
     publisher.start(batch(0, 10), fresh=False)
-    assert publisher.finish() == LaneProgress(0, LAYOUT, Cursor(G, UnixMicros(10)))
+    assert publisher.finish() == LaneProgress.completed(0, batch(0, 10).batch)
     assert "topic" not in broker.committed
 
 
@@ -175,7 +175,47 @@ def test_transactions_end_between_groups() -> None:
     assert len(broker.committed["topic"]) == 3
     done = LaneProgress.from_bytes(broker.markers[0]).done
     assert done is not None
-    assert done.time_us == 3
+    assert done.group.time_us == 3
+
+
+CLOSING = PlannedBatch(at(10), Cursor(UnixMillis(1001), UnixMicros(2_000_000)), LAYOUT)
+PARTS = [[(30, 0), (40, 0), (40, 1), (40, 2)], [(11, 0), (30, 0)]]
+
+
+def work_parts(publisher: LanePublisher, *, fresh: bool) -> None:
+    publisher.start(LaneTask("ks", "t", 0, CLOSING), fresh=fresh)
+    for part, places in enumerate(PARTS):
+        if part:
+            publisher.enter(part)
+        for time_us, seq in places:
+            publisher.publish("topic", b"k", b"%d/%d.%d" % (part, time_us, seq), position(time_us, seq), [])
+    publisher.finish()
+
+
+@pytest.mark.parametrize("most_records", [1, 2, 3, 1000])
+@pytest.mark.parametrize("point", list(crash_points()))
+def test_parts_are_published_one_after_the_other(point: str, most_records: int) -> None:
+    """A later part may begin at an earlier time; a crash in any of them goes on behind what was committed."""
+    broker = Broker()
+    make(broker).write_progress(LaneProgress(0, LAYOUT, at(10)), instead_of=None)
+    broker.crash_at = point
+    with pytest.raises(Crash):
+        work_parts(make(broker, most_records=most_records), fresh=False)
+    work_parts(make(broker, most_records=most_records), fresh=True)
+    wanted = [b"%d/%d.%d" % (part, *place) for part, places in enumerate(PARTS) for place in places]
+    assert [value for _, value in broker.committed["topic"]] == wanted
+    assert LaneProgress.from_bytes(broker.markers[0]).cursor == CLOSING.next
+
+
+def test_parts_come_in_their_order() -> None:
+    """A part that comes again would be taken for published."""
+    broker = Broker()
+    make(broker).write_progress(LaneProgress(0, LAYOUT, at(10)), instead_of=None)
+    publisher = make(broker)
+    publisher.start(LaneTask("ks", "t", 0, CLOSING), fresh=False)
+    publisher.enter(1)
+    with pytest.raises(BridgeError, match="part 1 follows part 1"):
+        publisher.enter(1)
 
 
 def test_lost_progress_stops_before_anything_is_written() -> None:

@@ -14,12 +14,12 @@ from bridge.lane_reader import BoundedPages, ColumnsChangedError, read_lane
 from bridge.model.changes import Cells, LogLayout, Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
-from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
+from bridge.model.times import UnixMicros, sort_key, timeuuid_of
 from schemas.cql_types import CqlType, NativeType
 
 COLUMNS = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation")
 LAYOUT = LogLayout.of(COLUMNS, [])
-WINDOW = Window(UnixMillis(0), UnixMicros(0), UnixMicros(1_000_000))
+WINDOW = Window(UnixMicros(0), UnixMicros(1_000_000))
 
 
 class Log:

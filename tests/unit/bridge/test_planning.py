@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from bridge.model.cursors import Cursor, Layout, PlannedBatch, Window
+from bridge.model.cursors import CatchUp, Cursor, Layout, Part, PlannedBatch, Role, Selection, Window
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
-from bridge.planning import Limits, clip, first_cursor, next_window_us, plan
+from bridge.planning import GenerationStart, Limits, first_cursor, next_window_us, plan
 
 SECOND = 1_000_000
 G1, G2, G3 = UnixMillis(1_000_000), UnixMillis(1_600_000), UnixMillis(1_700_000)
 LIMITS = Limits(confidence_us=10 * SECOND, leeway_us=5 * SECOND, window_us=60 * SECOND)
 LAYOUT = Layout(2, Cursor.at_start_of(G1))
+ONE, TWO, THREE = GenerationStart(G1), GenerationStart(G2), GenerationStart(G3)
+PARTIAL, PARTIAL_TOO = GenerationStart(G2, replaces_all=False), GenerationStart(G3, replaces_all=False)
 
 
 def at(generation: UnixMillis, seconds_after: float) -> Cursor:
     return Cursor(generation, UnixMicros(millis_to_micros(generation) + int(seconds_after * SECOND)))
+
+
+def window(batch: PlannedBatch) -> Window:
+    (part,) = batch.parts
+    return part.window
 
 
 def now(generation: UnixMillis, seconds_after: float) -> UnixMicros:
@@ -26,44 +31,44 @@ def now(generation: UnixMillis, seconds_after: float) -> UnixMicros:
 
 def test_window_stays_behind_the_confidence_window() -> None:
     """Nothing younger than the confidence window is read."""
-    batch = plan(at(G1, 0), now(G1, 30), [G1], LIMITS, LAYOUT)
+    batch = plan(at(G1, 0), now(G1, 30), [ONE], LIMITS, LAYOUT)
     assert batch is not None
-    assert batch.window.end_us == now(G1, 20)
+    assert window(batch).end_us == now(G1, 20)
     assert batch.next == at(G1, 20)
 
 
 def test_nothing_is_planned_before_anything_is_old_enough() -> None:
     """A cursor at the safe bound waits, and so does one ahead of it (the clock went back)."""
-    assert plan(at(G1, 20), now(G1, 30), [G1], LIMITS, LAYOUT) is None
-    assert plan(at(G1, 25), now(G1, 30), [G1], LIMITS, LAYOUT) is None
+    assert plan(at(G1, 20), now(G1, 30), [ONE], LIMITS, LAYOUT) is None
+    assert plan(at(G1, 25), now(G1, 30), [ONE], LIMITS, LAYOUT) is None
 
 
 def test_windows_have_a_longest_length() -> None:
     """A backlog is read in windows of the allowed length."""
-    batch = plan(at(G1, 0), now(G1, 500), [G1], LIMITS, LAYOUT)
+    batch = plan(at(G1, 0), now(G1, 500), [ONE], LIMITS, LAYOUT)
     assert batch is not None
     assert batch.next == at(G1, 60)
 
 
 def test_window_ends_at_the_generation_boundary() -> None:
     """A window is cut at the next generation's start while the old one may still get rows."""
-    batch = plan(at(G1, 580), now(G2, 12), [G1, G2], LIMITS, LAYOUT)
+    batch = plan(at(G1, 580), now(G2, 12), [ONE, TWO], LIMITS, LAYOUT)
     assert batch is not None
-    assert batch.window.end_us == millis_to_micros(G2)
-    assert plan(batch.next, now(G2, 14), [G1, G2], LIMITS, LAYOUT) is None
+    assert window(batch).end_us == millis_to_micros(G2)
+    assert plan(batch.next, now(G2, 14), [ONE, TWO], LIMITS, LAYOUT) is None
 
 
 def test_closed_generation_is_read_to_its_very_end() -> None:
     """Once end + leeway + confidence has passed, the last window has no upper bound and the next generation follows."""
-    batch = plan(at(G1, 580), now(G2, 15), [G1, G2], LIMITS, LAYOUT)
+    batch = plan(at(G1, 580), now(G2, 15), [ONE, TWO], LIMITS, LAYOUT)
     assert batch is not None
-    assert batch.window.end_us is None
+    assert batch.parts[0] == Part(Selection(G2, Role.CLOSED, G1), Window(at(G1, 580).time_us, None))
     assert batch.next == Cursor.at_start_of(G2)
 
 
 def test_far_from_the_boundary_windows_stay_bounded() -> None:
     """A backlog in a long-closed generation is still read window by window."""
-    batch = plan(at(G1, 0), now(G3, 999), [G1, G2, G3], LIMITS, LAYOUT)
+    batch = plan(at(G1, 0), now(G3, 999), [ONE, TWO, THREE], LIMITS, LAYOUT)
     assert batch is not None
     assert batch.next == at(G1, 60)
 
@@ -71,9 +76,9 @@ def test_far_from_the_boundary_windows_stay_bounded() -> None:
 def test_late_published_generation_is_read_from_its_start() -> None:
     """A generation that is published after its start is entered at its start, although time steps back."""
     ahead = at(G1, 640)  # 40 s past G2's start, because G2 was not known
-    batch = plan(ahead, now(G2, 60), [G1, G2], LIMITS, LAYOUT)
+    batch = plan(ahead, now(G2, 60), [ONE, TWO], LIMITS, LAYOUT)
     assert batch is not None
-    assert batch.window == Window(G1, ahead.time_us, None)
+    assert batch.parts == (Part(Selection(G2, Role.CLOSED, G1), Window(ahead.time_us, None)),)
     assert batch.next == Cursor.at_start_of(G2)
     assert batch.next.time_us < ahead.time_us
     assert batch.next > ahead
@@ -83,7 +88,7 @@ def test_several_pending_generations_are_entered_one_by_one() -> None:
     """With several changes behind, each generation is finished before the next is entered."""
     cursor, entered = at(G1, 599), []
     for _ in range(40):
-        batch = plan(cursor, now(G3, 100), [G1, G2, G3], LIMITS, LAYOUT)
+        batch = plan(cursor, now(G3, 100), [ONE, TWO, THREE], LIMITS, LAYOUT)
         if batch is None:
             break
         if batch.next.generation_ms != cursor.generation_ms:
@@ -93,53 +98,78 @@ def test_several_pending_generations_are_entered_one_by_one() -> None:
     assert cursor == at(G3, 90)
 
 
-@given(
-    gaps_ms=st.lists(st.integers(1, 400_000), max_size=5),
-    window_us=st.integers(100_000, 300 * SECOND),
-    published_late=st.lists(st.integers(0, 200), max_size=5),
-    steps=st.lists(st.integers(-5 * SECOND, 60 * SECOND), min_size=1, max_size=60),
-)
-def test_every_instant_of_every_generation_is_read_once(
-    gaps_ms: list[int], window_us: int, published_late: list[int], steps: list[int]
-) -> None:
-    """Windows of a generation join without gap or overlap, from start to unbounded end, whatever the clock does."""
-    starts = [G1]
-    for gap in gaps_ms:
-        starts.append(UnixMillis(starts[-1] + gap))
-    late = dict(zip(starts[1:], published_late, strict=False))
-    limits = Limits(LIMITS.confidence_us, LIMITS.leeway_us, window_us)
-    cursor, clock, seen = Cursor.at_start_of(G1), millis_to_micros(G1), {G1}
-    for step in steps:
-        clock = UnixMicros(clock + step)
-        seen |= {start for start in starts if millis_to_micros(start) + late.get(start, 0) * SECOND <= clock}
-        known = sorted(seen)
-        batch = plan(cursor, clock, known, limits, LAYOUT)
-        if batch is None:
-            continue
-        assert batch.window.start == cursor
-        assert batch.next > cursor
-        if batch.window.end_us is None:
-            following = known[known.index(cursor.generation_ms) + 1]
-            assert batch.next == Cursor.at_start_of(following)
-            assert clock - limits.confidence_us >= millis_to_micros(following) + limits.leeway_us
-        else:
-            assert batch.next == Cursor(cursor.generation_ms, batch.window.end_us)
-            assert batch.window.end_us <= clock - limits.confidence_us
-            assert batch.window.end_us - batch.window.start_us <= window_us
-        cursor = batch.next
+def test_streams_that_go_on_are_not_held_up_by_a_change() -> None:
+    """While closed streams may still get rows, all streams are read on; windows end at the change once."""
+    batch = plan(at(G1, 580), now(G2, 12), [ONE, PARTIAL], LIMITS, LAYOUT)
+    assert batch is not None
+    assert batch.next == at(G1, 600)
+    batch = plan(batch.next, now(G2, 13), [ONE, PARTIAL], LIMITS, LAYOUT)
+    assert batch is not None
+    assert batch.parts == (Part(Selection(G1), Window(now(G2, 0), now(G2, 3))),)
+
+
+def test_opened_streams_are_read_from_the_change_and_catch_up() -> None:
+    """The closing micro-batch goes on with the others; then the opened ones alone are read back."""
+    closing = plan(at(G1, 604), now(G2, 16), [ONE, PARTIAL], LIMITS, LAYOUT)
+    assert closing is not None
+    assert closing.parts == (
+        Part(Selection(G2, Role.CLOSED, G1), Window(now(G2, 4), None)),
+        Part(Selection(G2, Role.KEPT, G1), Window(now(G2, 4), now(G2, 6))),
+    )
+    assert closing.next == Cursor(G2, now(G2, 6), CatchUp(G1, now(G2, 0)))
+    catching = plan(closing.next, now(G2, 17), [ONE, PARTIAL], LIMITS, LAYOUT)
+    assert catching is not None
+    assert catching.parts == (
+        Part(Selection(G2, Role.OPENED, G1), Window(now(G2, 0), now(G2, 7))),
+        Part(Selection(G2, Role.KEPT, G1), Window(now(G2, 6), now(G2, 7))),
+    )
+    assert catching.next == at(G2, 7)
+
+
+def test_far_behind_opened_streams_catch_up_in_windows() -> None:
+    """A change that is published long after its start is read back in windows, the others go on meanwhile."""
+    behind = Cursor(G2, now(G2, 90), CatchUp(G1, now(G2, 0)))
+    batch = plan(behind, now(G2, 101), [ONE, PARTIAL], LIMITS, LAYOUT)
+    assert batch is not None
+    assert batch.next == Cursor(G2, now(G2, 91), CatchUp(G1, now(G2, 60)))
+    # Also when the clock has gone back: what is to be read back is old enough.
+    batch = plan(behind, now(G2, 50), [ONE, PARTIAL], LIMITS, LAYOUT)
+    assert batch is not None
+    assert [str(part.selection.role) for part in batch.parts] == ["opened"]
+    assert batch.next == Cursor(G2, now(G2, 90), CatchUp(G1, now(G2, 60)))
+
+
+def test_next_change_waits_for_the_streams_to_catch_up() -> None:
+    """Changes that are pending together are taken one after the other."""
+    behind = Cursor(G2, now(G3, 90), CatchUp(G1, now(G3, 70)))
+    known = [ONE, PARTIAL, PARTIAL_TOO]
+    batch = plan(behind, now(G3, 101), known, LIMITS, LAYOUT)
+    assert batch is not None
+    assert batch.next == at(G2, 191)
+    batch = plan(batch.next, now(G3, 101), known, LIMITS, LAYOUT)
+    assert batch is not None
+    assert batch.next == Cursor(G3, now(G3, 91), CatchUp(G2, now(G3, 0)))
+
+
+def test_backlog_needs_no_catching_up() -> None:
+    """A cursor that comes to a change that is long past stops at it, so all streams go on from there together."""
+    batch = plan(at(G1, 580), now(G2, 999), [ONE, PARTIAL], LIMITS, LAYOUT)
+    assert batch is not None
+    assert batch.next == Cursor.at_start_of(G2)
+    assert [str(part.selection.role) for part in batch.parts] == ["closed", "kept"]
 
 
 @pytest.mark.parametrize(
     ("generations", "start_us", "expected"),
     [
         ([], None, None),
-        ([G1, G2], None, Cursor.at_start_of(G1)),
-        ([G1, G2], now(G1, 10), at(G1, 10)),
-        ([G1, G2], now(G2, 0), at(G2, 0)),
-        ([G1, G2], UnixMicros(5), Cursor.at_start_of(G1)),
+        ([ONE, TWO], None, Cursor.at_start_of(G1)),
+        ([ONE, TWO], now(G1, 10), at(G1, 10)),
+        ([ONE, TWO], now(G2, 0), at(G2, 0)),
+        ([ONE, TWO], UnixMicros(5), Cursor.at_start_of(G1)),
     ],
 )
-def test_first_cursor(generations: list[UnixMillis], start_us: UnixMicros | None, expected: Cursor | None) -> None:
+def test_first_cursor(generations: list[GenerationStart], start_us: UnixMicros | None, expected: Cursor | None) -> None:
     """Reading begins in the generation that operates at the wanted instant."""
     assert first_cursor(generations, start_us) == expected
 
@@ -160,15 +190,3 @@ def test_windows_stay_longer_than_the_micro_batches_that_read_them() -> None:
         for _ in range(20):
             window_us = next_window_us(window_us, 10_000, 3000, full=True, longest_us=600 * SECOND)
         assert window_us == 12.5 * SECOND
-
-
-def test_clip_ends_a_batch_at_a_cursor() -> None:
-    """Planning up to a cursor stops exactly there, also inside an unbounded window."""
-    batch = PlannedBatch(Window(G1, now(G1, 0), now(G1, 60)), LAYOUT, at(G1, 60))
-    assert clip(batch, at(G1, 0)) is None
-    assert clip(batch, at(G1, 30)) == PlannedBatch(Window(G1, now(G1, 0), now(G1, 30)), LAYOUT, at(G1, 30))
-    assert clip(batch, at(G1, 60)) == batch
-    assert clip(batch, at(G2, 0)) == batch
-    last = PlannedBatch(Window(G1, now(G1, 0), None), LAYOUT, Cursor.at_start_of(G2))
-    assert clip(last, at(G1, 30)) == PlannedBatch(Window(G1, now(G1, 0), now(G1, 30)), LAYOUT, at(G1, 30))
-    assert clip(last, Cursor.at_start_of(G2)) == last

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from bridge.errors import DataLossError, LayoutError, RetriableError
-from bridge.model.cursors import Cursor, GroupPosition, LaneProgress, Layout, PlannedBatch, Window
+from bridge.errors import BridgeError, DataLossError, LayoutError, RetriableError
+from bridge.model.cursors import (
+    Cursor,
+    GroupPosition,
+    LanePosition,
+    LaneProgress,
+    Layout,
+    PlannedBatch,
+    StreamOffset,
+)
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.publishing import LaneTask, decide_layout, remainder, transactional_id
+from bridge.publishing import LaneTask, Plans, TableStart, decide_start, remainder, transactional_id
 
 G = UnixMillis(1000)
 TOPIC = "job.progress.ks.t"
@@ -19,82 +29,100 @@ def at(us: int) -> Cursor:
 
 SINCE = at(1_000_000)
 LAYOUT = Layout(2, SINCE)
-TASK = LaneTask(
-    "ks", "t", 1, PlannedBatch(Window(G, UnixMicros(2_000_000), UnixMicros(3_000_000)), LAYOUT, at(3_000_000))
-)
+BATCH = PlannedBatch(at(2_000_000), at(3_000_000), LAYOUT)
+EARLIER = PlannedBatch(SINCE, at(2_000_000), LAYOUT)
+TASK = LaneTask("ks", "t", 1, BATCH)
 
 
-def group(us: int, low: int = 0, stream: int = 1) -> GroupPosition:
-    return GroupPosition.of(stream.to_bytes(16, "big"), timeuuid_of(UnixMicros(us), low.to_bytes(8, "big")))
+def group(us: int, low: int = 0, stream: int = 1, part: int = 0) -> LanePosition:
+    timeuuid = timeuuid_of(UnixMicros(us), low.to_bytes(8, "big"))
+    return LanePosition(part, GroupPosition.of(stream.to_bytes(16, "big"), timeuuid))
 
 
-def progress(us: int, done: GroupPosition | None = None, layout: Layout = LAYOUT, lane: int = 1) -> LaneProgress:
-    return LaneProgress(lane, layout, at(us), done)
+def standing(us: int, layout: Layout = LAYOUT, lane: int = 1) -> LaneProgress:
+    return LaneProgress(lane, layout, at(us))
 
 
-def test_everything_is_left_when_the_cursor_is_the_windows_start() -> None:
-    """The usual case: the lane stands where the window begins."""
-    left = remainder(TASK, progress(2_000_000), TOPIC)
+def done(batch: PlannedBatch, lane: int = 1) -> LaneProgress:
+    return LaneProgress.completed(lane, batch)
+
+
+def inside(batch: PlannedBatch, position: LanePosition, lane: int = 1) -> LaneProgress:
+    return LaneProgress.inside(lane, batch, position)
+
+
+@pytest.mark.parametrize("progress", [standing(2_000_000), done(EARLIER)])
+def test_everything_is_left_when_the_lane_stands_at_the_start(progress: LaneProgress) -> None:
+    """The usual case: the lane has committed the micro-batch before, and nothing of this one."""
+    left = remainder(TASK, progress, TOPIC)
     assert not left.finished
     assert left.wants(group(2_000_000))
-    assert left.wants(group(2_999_999))
-    assert left.completed() == progress(3_000_000)
+    assert left.completed() == done(BATCH)
 
 
-def test_nothing_is_left_of_a_committed_window() -> None:
-    """A replayed window whose cursor was committed publishes nothing, and moves nothing."""
-    for committed in (3_000_000, 9_000_000):
-        left = remainder(TASK, progress(committed), TOPIC)
-        assert left.finished
-        assert not left.wants(group(2_500_000))
+@pytest.mark.parametrize(
+    "progress",
+    [
+        done(BATCH),
+        standing(9_000_000),
+        inside(PlannedBatch(at(3_000_000), at(4_000_000), LAYOUT), group(3_500_000)),
+        LaneProgress(1, LAYOUT, Cursor(UnixMillis(1500), UnixMicros(1_500_000))),
+    ],
+)
+def test_nothing_is_left_of_a_committed_batch(progress: LaneProgress) -> None:
+    """A replay publishes nothing and moves nothing; a later generation counts as further, although time steps back."""
+    left = remainder(TASK, progress, TOPIC)
+    assert left.finished
+    assert not left.wants(group(2_500_000))
 
 
-def test_a_window_that_was_cut_goes_on_behind_the_cut() -> None:
-    """After a transaction inside the window, only groups behind the last committed one are published."""
-    done = group(2_500_000, low=5)
-    left = remainder(TASK, progress(2_000_000, done), TOPIC)
+def test_a_batch_that_was_cut_goes_on_behind_the_cut() -> None:
+    """After a transaction inside the micro-batch, only groups behind the last committed one are published."""
+    cut = group(2_500_000, low=5)
+    left = remainder(TASK, inside(BATCH, cut), TOPIC)
     assert not left.wants(group(2_400_000))
-    assert not left.wants(done)
+    assert not left.wants(cut)
     assert not left.wants(group(2_500_000, low=4))
     assert left.wants(group(2_500_000, low=6))
     assert left.wants(group(2_500_000, low=5, stream=2))
-    assert left.midway(group(2_600_000)) == progress(2_000_000, group(2_600_000))
+    assert left.wants(group(2_100_000, part=1))
+    assert left.midway(group(2_600_000)) == inside(BATCH, group(2_600_000))
 
 
 def test_order_inside_a_microsecond_is_the_servers() -> None:
     """Low halves compare as signed bytes: 0x80.. comes first."""
-    done = group(2_500_000, low=0x8000000000000000)
-    assert remainder(TASK, progress(2_000_000, done), TOPIC).wants(group(2_500_000, low=0))
+    cut = group(2_500_000, low=0x8000000000000000)
+    assert remainder(TASK, inside(BATCH, cut), TOPIC).wants(group(2_500_000, low=0))
 
 
-def test_a_window_planned_from_an_older_cursor_is_joined_in_the_middle() -> None:
-    """Without Spark's checkpoint the slowest lane's cursor is planned from; faster lanes skip what they have."""
-    left = remainder(TASK, progress(2_700_000), TOPIC)
-    assert not left.wants(group(2_699_999))
-    assert left.wants(group(2_700_000))
-    assert left.midway(group(2_800_000)).cursor == at(2_700_000)
+@pytest.mark.parametrize(
+    "progress",
+    [
+        standing(2_700_000),
+        inside(PlannedBatch(at(2_000_000), at(2_800_000), LAYOUT), group(2_500_000)),
+        done(PlannedBatch(at(2_000_000), at(2_800_000), LAYOUT)),
+    ],
+)
+def test_a_lane_inside_another_batch_finishes_that_first(progress: LaneProgress) -> None:
+    """What was planned otherwise since is not mixed with this plan; a new start settles it."""
+    with pytest.raises(RetriableError, match="inside another micro-batch"):
+        remainder(TASK, progress, TOPIC)
 
 
 def test_lost_progress_is_a_gap() -> None:
-    """A lane without a cursor, or with one before its window, stops instead of leaving changes out."""
+    """A lane without a cursor, or with one before its micro-batch, stops instead of leaving changes out."""
     with pytest.raises(DataLossError, match=r"ks\.t lane 1 of 2, .* holds no cursor"):
         remainder(TASK, None, TOPIC)
     with pytest.raises(DataLossError, match="lies before the window"):
-        remainder(TASK, progress(1_999_999), TOPIC)
+        remainder(TASK, standing(1_999_999), TOPIC)
 
 
 def test_another_layouts_progress_fences_the_attempt() -> None:
     """A job whose lanes were replaced by another job's must not publish under the old ones."""
     other = Layout(4, at(2_000_000))
     with pytest.raises(LayoutError, match="4 lanes since"):
-        remainder(TASK, progress(2_000_000, layout=other), TOPIC)
-    assert remainder(TASK, progress(3_000_000, layout=other), TOPIC).finished
-
-
-def test_a_late_generation_counts_as_further_although_time_steps_back() -> None:
-    """Progress in a newer generation finishes windows of an older one with later times."""
-    newer = LaneProgress(1, LAYOUT, Cursor(UnixMillis(1500), UnixMicros(1_500_000)))
-    assert remainder(TASK, newer, TOPIC).finished
+        remainder(TASK, standing(2_000_000, layout=other), TOPIC)
+    assert remainder(TASK, standing(3_000_000, layout=other), TOPIC).finished
 
 
 def test_transactional_ids_are_stable() -> None:
@@ -104,67 +132,112 @@ def test_transactional_ids_are_stable() -> None:
 
 def test_first_start_lays_the_configured_lanes() -> None:
     """A table without progress gets its lanes at the first cursor."""
-    decision = decide_layout({}, 3, at(5))
-    assert (decision.layout, decision.start, decision.settle_until, decision.initialise) == (
-        Layout(3, at(5)), at(5), None, True,
-    )  # fmt: skip
+    assert decide_start({}, 3, at(5)) == TableStart(Layout(3, at(5)), at(5), initialise=True)
 
 
-def test_unchanged_lanes_go_on_where_they_stand() -> None:
-    """Lanes at different cursors are no obstacle when their number stays: each skips what it has."""
-    found = {0: progress(2_000_000, lane=0), 1: progress(2_500_000, group(2_600_000))}
-    decision = decide_layout(found, 2, at(0))
-    assert (decision.layout, decision.start, decision.settle_until, decision.initialise) == (
-        LAYOUT, at(2_000_000), None, False,
-    )  # fmt: skip
+def test_level_lanes_go_on_where_they_stand() -> None:
+    """All have committed the same micro-batch: the next is planned."""
+    found = {0: done(BATCH, lane=0), 1: done(BATCH)}
+    assert decide_start(found, 2, None) == TableStart(LAYOUT, at(3_000_000))
+    found = {0: standing(1_000_000, lane=0), 1: standing(1_000_000)}
+    assert decide_start(found, 2, None) == TableStart(LAYOUT, SINCE)
 
 
-def test_settled_level_lanes_are_laid_anew() -> None:
-    """A changed number takes effect when nothing planned is left and every lane stands at one cursor."""
-    found = {0: progress(2_000_000, lane=0), 1: progress(2_000_000)}
-    decision = decide_layout(found, 5, None, settled=True)
-    assert (decision.layout, decision.settle_until, decision.initialise) == (Layout(5, at(2_000_000)), None, True)
+UNEVEN = [
+    {0: done(EARLIER, lane=0), 1: done(BATCH)},
+    {0: done(EARLIER, lane=0), 1: inside(BATCH, group(2_500_000))},
+    {0: standing(2_000_000, lane=0), 1: inside(BATCH, group(2_500_000))},
+    {0: inside(BATCH, group(2_100_000), lane=0), 1: done(BATCH)},
+]
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
-        {0: progress(2_000_000, lane=0), 1: progress(2_000_000)},
-        {0: progress(2_000_000, lane=0), 1: progress(3_000_000)},
-        {0: progress(2_000_000, lane=0), 1: progress(2_000_000, group(2_500_000))},
-    ],
-)
+@pytest.mark.parametrize("found", UNEVEN)
+def test_interrupted_batch_is_finished_as_it_was_planned(found: dict[int, LaneProgress]) -> None:
+    """Without Spark's checkpoint, too: the progress of the furthest lane names the micro-batch."""
+    assert decide_start(found, 2, None) == TableStart(LAYOUT, at(2_000_000), BATCH)
+
+
+@pytest.mark.parametrize("found", UNEVEN)
 def test_lanes_are_settled_before_they_change(found: dict[int, LaneProgress]) -> None:
-    """A changed number waits until what was planned under the old lanes is done, level lanes included."""
-    decision = decide_layout(found, 4, None)
-    assert decision.layout == LAYOUT
-    assert decision.settle_until == max(one.cursor for one in found.values())
-    assert not decision.initialise
+    """A changed number waits until the interrupted micro-batch is done under the old lanes."""
+    assert decide_start(found, 4, None) == TableStart(LAYOUT, at(2_000_000), BATCH, settle=True)
 
 
-def test_lanes_that_did_not_come_level_are_not_laid_anew() -> None:
-    """A settling that was cut short is an error to try again, never a change of lanes."""
-    with pytest.raises(RetriableError, match="2 lanes stand between"):
-        decide_layout({0: progress(2_000_000, lane=0), 1: progress(3_000_000)}, 4, None, settled=True)
+def test_level_lanes_are_laid_anew_at_once() -> None:
+    """Whatever Spark still holds of the old lanes does not count any more."""
+    found = {0: done(BATCH, lane=0), 1: done(BATCH)}
+    new = Layout(5, at(3_000_000))
+    assert decide_start(found, 5, None) == TableStart(new, at(3_000_000), initialise=True)
 
 
 def test_interrupted_layout_change_is_finished() -> None:
     """A crash while the new layout was being written leaves lanes of both; all stand level, so it is written again."""
     new = Layout(3, at(2_000_000))
-    found = {0: progress(2_000_000, layout=new, lane=0), 1: progress(2_000_000)}
-    decision = decide_layout(found, 3, at(0))
-    assert (decision.layout, decision.initialise, decision.settle_until) == (new, True, None)
+    found = {0: standing(2_000_000, layout=new, lane=0), 1: done(EARLIER)}
+    assert decide_start(found, 3, None) == TableStart(new, at(2_000_000), initialise=True)
 
 
 def test_retired_lanes_do_not_hold_the_others_back() -> None:
     """Records of lanes that a smaller layout dropped stay where they were."""
     small = Layout(1, at(2_000_000))
-    found = {0: progress(9_000_000, layout=small, lane=0), 1: progress(2_000_000, layout=small)}
-    decision = decide_layout(found, 1, at(0))
-    assert (decision.layout, decision.start, decision.initialise) == (small, at(9_000_000), False)
+    batch = PlannedBatch(at(2_000_000), at(9_000_000), small)
+    found = {0: done(batch, lane=0), 1: standing(2_000_000, layout=small)}
+    assert decide_start(found, 1, None) == TableStart(small, at(9_000_000))
 
 
-def test_missing_lane_beside_advanced_ones_is_a_gap() -> None:
-    """Progress that is gone for some lanes only stops the table."""
+def test_progress_that_does_not_hold_together_is_a_gap() -> None:
+    """A lane that is missing beside advanced ones, or more than one micro-batch behind them, stops the table."""
     with pytest.raises(DataLossError, match="lanes 1 of 2 have no progress"):
-        decide_layout({0: progress(9_000_000, lane=0)}, 2, at(0))
+        decide_start({0: done(BATCH, lane=0)}, 2, None)
+    with pytest.raises(DataLossError, match="lane 0 stands at"):
+        decide_start({0: standing(1_000_000, lane=0), 1: done(BATCH)}, 2, None)
+
+
+def test_start_behind_a_gap() -> None:
+    """Accepted loss lays new lanes behind it; an interrupted micro-batch that reaches further is not done again."""
+    level, uneven = TableStart(LAYOUT, at(2_000_000)), TableStart(LAYOUT, at(2_000_000), BATCH)
+    assert level.moved_to(at(2_000_000), 2) is level
+    beyond = at(9_000_000)
+    assert uneven.moved_to(beyond, 3) == TableStart(Layout(3, beyond), beyond, initialise=True)
+    assert uneven.moved_to(at(2_500_000), 3) == TableStart(Layout(3, BATCH.next), BATCH.next, initialise=True)
+
+
+def test_table_start_travels_as_json() -> None:
+    """The planner's process gets it as an option of the source."""
+    for found in UNEVEN:
+        start = decide_start(found, 4, None)
+        assert TableStart.from_json(json.loads(json.dumps(start.to_json()))) == start
+    with pytest.raises(BridgeError, match="not a table's start"):
+        TableStart.from_json({})
+
+
+OFFSET = StreamOffset(BATCH.next, BATCH, 3)
+
+
+def test_replay_counts_only_where_kafka_agrees() -> None:
+    """A checkpoint's micro-batch is worked if it is the interrupted one, or begins where all lanes stand."""
+    other = StreamOffset(at(2_700_000), PlannedBatch(at(2_000_000), at(2_700_000), LAYOUT), 3)
+    assert Plans(None).counts(other)
+    assert Plans(TableStart(LAYOUT, BATCH.start, BATCH)).counts(OFFSET)
+    assert not Plans(TableStart(LAYOUT, BATCH.start, BATCH)).counts(other)
+    assert Plans(TableStart(LAYOUT, BATCH.start)).counts(other)
+    assert not Plans(TableStart(LAYOUT, at(2_700_000))).counts(other)
+    assert not Plans(TableStart(Layout(3, BATCH.start), BATCH.start)).counts(other)
+
+
+def test_planning_goes_on_from_what_kafka_says() -> None:
+    """A stale checkpoint's end is no place to plan from; the interrupted micro-batch comes first."""
+    stale = StreamOffset(at(1_500_000), None)
+    assert Plans(None).go_on_from(stale) == at(1_500_000)
+    assert Plans(TableStart(LAYOUT, at(3_000_000))).go_on_from(stale) == at(3_000_000)
+    plans = Plans(TableStart(LAYOUT, BATCH.start, BATCH))
+    assert plans.go_on_from(stale) == BATCH
+    assert plans.go_on_from(plans.planned(BATCH, stale)) == at(3_000_000)
+    replayed = Plans(TableStart(LAYOUT, BATCH.start, BATCH))
+    assert replayed.counts(OFFSET)
+    assert replayed.go_on_from(OFFSET) == at(3_000_000)
+
+
+def test_offset_of_a_batch_that_is_worked_again_is_a_new_one() -> None:
+    """Spark would see nothing new if it stood at the same text already."""
+    assert Plans(TableStart(LAYOUT, BATCH.start)).planned(BATCH, OFFSET) != OFFSET

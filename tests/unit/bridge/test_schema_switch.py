@@ -23,7 +23,7 @@ from schemas.table_changes import log_type
 from schemas.table_schema import TableSchema
 from tests.unit.schemas.example_tables import log_columns, table
 
-WINDOW = Window(UnixMillis(0), UnixMicros(0), UnixMicros(1_000_000))
+WINDOW = Window(UnixMicros(0), UnixMicros(1_000_000))
 OLD = table({"pk": "int"}, {"ck": "int"}, {"v": "int", "w": "text"})
 ADDED = table({"pk": "int"}, {"ck": "int"}, {"v": "int", "w": "text", "x": "text"})
 RETYPED = table({"pk": "int"}, {"ck": "int"}, {"v": "text", "w": "text"})

@@ -9,7 +9,7 @@ import pytest
 from bridge import status
 from bridge.config import validate
 from bridge.errors import RetriableError, StartupError
-from bridge.model.cursors import Cursor, GroupPosition, LaneProgress, Layout
+from bridge.model.cursors import Cursor, GroupPosition, LanePosition, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, lower_bound
 from bridge.status import ProgressSource
 
@@ -67,8 +67,9 @@ def test_lanes() -> None:
 
 def test_inside_a_window() -> None:
     """A lane whose transaction ended inside a window has reached the last group, not only the window's start."""
-    done = GroupPosition.of(bytes(16), lower_bound(_at(70).time_us))
-    tables = status.read(CONFIG, _orders(LaneProgress(0, Layout(1, _at(0)), _at(60), done)))
+    done = LanePosition(0, GroupPosition.of(bytes(16), lower_bound(_at(70).time_us)))
+    batch = PlannedBatch(_at(60), _at(80), Layout(1, _at(0)))
+    tables = status.read(CONFIG, _orders(LaneProgress.inside(0, batch, done)))
     assert status.rows(tables, NOW_US)[0][5] == "30.0"
 
 

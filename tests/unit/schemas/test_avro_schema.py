@@ -10,7 +10,7 @@ from schemas.avro_schema import key_schema, schema_text, value_schema
 from schemas.codec import compile_reader
 from schemas.envelope import TableCodec
 from schemas.errors import UnsupportedTypeError
-from schemas.output import OutputOptions
+from schemas.output import OutputOptions, ShapeName
 from schemas.table_schema import TableSchema
 from tests.unit.schemas.example_tables import NATIVE, counted, log_columns, rich_table, row, sized, table, wide_table
 
@@ -144,3 +144,11 @@ def test_unknown_operation_symbol() -> None:
     older["fields"][0]["type"]["symbols"].remove("insert")
     body = codec_of(example).encode_value(row(example, {"pk": ONE}), operation=2, generation_ms=0, last_in_group=True)
     assert compile_reader(value_schema(example), older)(body)["op"] == "unknown"
+
+
+@pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])
+@pytest.mark.parametrize("of", [wide_table(), rich_table()], ids=lambda of: of.name)
+def test_named_types_are_defined_where_they_are_used_first(of: TableSchema, shape: ShapeName) -> None:
+    """In every shape, also where a key column is of a type that other columns have."""
+    schema = value_schema(of, OutputOptions(shape=shape))
+    assert parse_schema(json.loads(schema_text(schema)))["type"] == "record"

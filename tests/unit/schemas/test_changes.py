@@ -214,11 +214,21 @@ def test_no_images() -> None:
     assert (value["op"], value["before"], value["after"], value["before_unknown"]) == ("row_delete", None, None, [])
 
 
+@pytest.mark.parametrize("output", [OutputOptions(), FULL])
+@pytest.mark.parametrize(("operation", "symbol"), [(4, "row_delete"), (-4, "row_expiry")])
+def test_deletes_without_clustering(operation: int, symbol: str, output: OutputOptions) -> None:
+    """Where a partition is one row, its delete is that row's; the log's number is kept."""
+    value = change({"pk": ONE}, operation, of=NO_CLUSTERING, output=output)
+    assert (value["op"], value["columns"]) == (symbol, None)
+    assert isinstance(value["source"], dict)
+    assert value["source"]["operation"] == operation
+
+
 def test_image_of_delete_without_clustering() -> None:
     """Newer servers give the pre-image of a row that a partition delete removes."""
     before = row(NO_CLUSTERING, {"pk": ONE, "v": TWO, **operation_cell(0)})
     value = change({}, 4, of=NO_CLUSTERING, output=FULL, before=before)
-    assert (value["op"], value["before"]) == ("partition_delete", {"v": 2})
+    assert (value["op"], value["before"]) == ("row_delete", {"v": 2})
 
 
 @pytest.mark.parametrize(

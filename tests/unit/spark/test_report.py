@@ -21,9 +21,8 @@ G = UnixMillis(1_000)
 
 def progress(run: str, batch_id: int, rows: int = 104) -> dict[str, Any]:
     at = UnixMicros(2_000_000 + batch_id * 1_000_000)
-    window = Window(G, UnixMicros(at - 1_000_000), at)
-    layout = Layout(2, Cursor(G, UnixMicros(0)))
-    end = StreamOffset(Cursor(G, at), PlannedBatch(window, layout, Cursor(G, at)))
+    batch = PlannedBatch(Cursor(G, UnixMicros(at - 1_000_000)), Cursor(G, at), Layout(2, Cursor(G, UnixMicros(0))))
+    end = StreamOffset(batch.next, batch)
     return {
         "runId": run,
         "batchId": batch_id,
@@ -64,7 +63,7 @@ def test_each_batch_counts_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     assert batches.durations.count == 5
     assert batches.phases_s == {"addBatch": pytest.approx(1.5)}
     assert (batches.last, batches.last_s) == (3, 0.4)
-    assert batches.window == Window(G, UnixMicros(4_000_000), UnixMicros(5_000_000))
+    assert batches.window == Window(UnixMicros(4_000_000), UnixMicros(5_000_000))
     # 104 rows of which four are control rows.
     assert [line.split(",")[0] for line in caplog.messages] == [
         "a.b: 200 changes",

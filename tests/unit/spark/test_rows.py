@@ -14,9 +14,9 @@ from bridge.config import validate
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange
 from bridge.errors import ConfigError, StartupError
-from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, Window, canonical_json
+from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.publishing import LaneTask
+from bridge.publishing import LaneTask, TableStart
 from schemas.envelope import TableCodec
 from schemas.errors import IncompatibleSchemaError
 from spark import rows, sink
@@ -27,9 +27,7 @@ from tests.unit.schemas.example_tables import log_columns, row, table
 
 SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "int"}, {})
 NEXT = Cursor(UnixMillis(5), UnixMicros(9_000))
-BATCH = PlannedBatch(
-    Window(UnixMillis(5), UnixMicros(6_000), UnixMicros(9_000)), Layout(2, Cursor.at_start_of(UnixMillis(5))), NEXT
-)
+BATCH = PlannedBatch(Cursor(UnixMillis(5), UnixMicros(6_000)), NEXT, Layout(2, Cursor.at_start_of(UnixMillis(5))))
 OPTIONS = {"scylla.contact_points": "127.0.0.1:9042", "table": "shop.orders"}
 
 
@@ -152,8 +150,16 @@ def test_options_by_themselves_make_a_source() -> None:
     """A user gives flat options; what is not given has its default."""
     options = SourceOptions.parse(OPTIONS | {"reading.confidence_ms": "0", "payload": "json", "lanes": "3"})
     assert (options.config.lanes, options.config.payload, options.config.reading.confidence_ms) == (3, "json", 0)
-    assert (options.layout, options.cursor, options.until, options.control) == (None, None, None, False)
+    assert (options.start, options.control) == (None, False)
     assert ScyllaCdcSource.name() == "scylla-cdc"
+
+
+def test_job_says_where_its_table_stands() -> None:
+    """What Kafka says of a table travels to the planner as an option."""
+    cursor = Cursor(UnixMillis(5), UnixMicros(6_000))
+    start = TableStart(Layout(2, cursor), cursor)
+    options = SourceOptions.parse(OPTIONS | {"table_start": json.dumps(start.to_json()), "control": "true"})
+    assert (options.start, options.control) == (start, True)
 
 
 def test_wrong_options_are_named() -> None:

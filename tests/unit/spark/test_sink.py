@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.model.cursors import Cursor, Layout, PlannedBatch, Window
+from bridge.model.cursors import Cursor, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring import mailbox
 from bridge.monitoring.figures import LaneFigures
@@ -14,9 +14,7 @@ from spark.sink import KafkaLanesWriter, LaneWritten
 from tests.unit.spark.test_job import config_of
 
 NEXT = Cursor(UnixMillis(1), UnixMicros(3_000))
-BATCH = PlannedBatch(
-    Window(UnixMillis(1), UnixMicros(2_000), UnixMicros(3_000)), Layout(2, Cursor.at_start_of(UnixMillis(1))), NEXT
-)
+BATCH = PlannedBatch(Cursor(UnixMillis(1), UnixMicros(2_000)), NEXT, Layout(2, Cursor.at_start_of(UnixMillis(1))))
 COUNTED = [("a.b", 1, LaneFigures(changes=7)), ("a.b", 0, LaneFigures(aborts=1))]
 
 

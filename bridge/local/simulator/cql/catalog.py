@@ -47,7 +47,6 @@ class Table:
     Attributes:
         table_schema: its columns.
         options: its cdc option; not enabled where it has none.
-        descending: clustering columns ordered DESC.
         default_ttl_s: `default_time_to_live`; 0 is none.
         is_compact: COMPACT STORAGE.
         has_log: whether there is a log, in use or not.
@@ -57,7 +56,6 @@ class Table:
 
     table_schema: TableSchema
     options: CdcOptions = _NOT_CAPTURED
-    descending: frozenset[str] = frozenset()
     default_ttl_s: int = 0
     is_compact: bool = False
     has_log: bool = False
@@ -155,14 +153,19 @@ class Catalog:
             raise CqlError(f"table {statement.table} has no column {unknown[0]!r} for its primary key")
         places = {key: at for keys in (statement.partition_key, statement.clustering) for at, key in enumerate(keys)}
         columns = [
-            Column(column.name, column.type, _kind(statement, column), places.get(column.name, -1))
+            Column(
+                column.name,
+                column.type,
+                _kind(statement, column),
+                places.get(column.name, -1),
+                column.name in statement.options.descending,
+            )
             for column in statement.columns
         ]
         if statement.options.is_compact and not any(column.kind is ColumnKind.REGULAR for column in columns):
             columns.append(Column(_HIDDEN_COLUMN, NativeType("empty"), ColumnKind.REGULAR))
         table = Table(
             TableSchema(*name, tuple(columns)),
-            descending=statement.options.descending,
             is_compact=statement.options.is_compact,
         )
         self._tables[name] = self._with_options(table, statement.options)
@@ -240,7 +243,6 @@ class Catalog:
         table = replace(
             table,
             table_schema=TableSchema(*name, tuple(columns)),
-            descending=frozenset(renames.get(column, column) for column in table.descending),
             dropped_us={**table.dropped_us, **dict.fromkeys(gone, now_us)},
         )
         self._tables[name] = self._with_options(table, statement.options) if statement.options else table

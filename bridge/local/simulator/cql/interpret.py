@@ -317,10 +317,7 @@ class _Part:
         elif self.table.is_compact:
             raise self._error('Range deletions on "compact storage" schemas are not supported')
         else:
-            directions = [
-                Direction(self._serializer.order(column.type), column.name in self.table.descending)
-                for column in columns
-            ]
+            directions = [Direction(self._serializer.order(column.type), column.descending) for column in columns]
             for range_delete in ranges_of(prefix, rows.bounds, directions):
                 yield replace(range_delete, timestamp_us=self._own_us)
 

@@ -72,7 +72,6 @@ class StatementServer:
         options = replace(table.options, images_of_partition_deletes=self._is_current)
         return LogRules.of(
             table.table_schema,
-            table.descending,
             user_types=self.catalog.user_types(table.table_schema.keyspace),
             compact=table.is_compact,
             images=options.images,

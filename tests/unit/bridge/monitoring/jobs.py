@@ -17,6 +17,7 @@ from bridge.monitoring.view import (
     Ring,
     Sample,
     TableState,
+    TableStreams,
     TableView,
     Topology,
 )
@@ -46,7 +47,7 @@ def table(
     start_us = int((NOW_S - lag_s - 0.5) * 1e6)
     durations = Histogram(DURATION_BOUNDS_S)
     durations.observe(0.42)
-    window = Window(GENERATIONS[3], UnixMicros(start_us), UnixMicros(start_us + 500_000))
+    window = Window(UnixMicros(start_us), UnixMicros(start_us + 500_000))
     values = {
         "since_s": NOW_S - 5_000,
         "starts": 1,
@@ -90,7 +91,7 @@ def running() -> JobView:
         now_s=NOW_S,
         tick_s=NOW_S - 0.1,
         tables=tables,
-        topology=Topology(GENERATIONS, ring(), dict.fromkeys(names, 86_400)),
+        topology=Topology(dict.fromkeys(names, TableStreams(GENERATIONS, ring())), dict.fromkeys(names, 86_400)),
         message_counts={"warning": 0, "error": 0},
         samples=samples(*names),
     )

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from bridge.adapters.stream_metadata import Streams
 from bridge.config import BridgeConfig, validate
 from bridge.errors import RetriableError
 from bridge.model.changes import Page
 from bridge.model.cursors import Cursor, LaneProgress, Layout, Window
-from bridge.model.streams import StreamId, StreamSet, Token
+from bridge.model.streams import StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.board import Board
 from bridge.monitoring.figures import LaneFigures, Store
@@ -20,7 +21,8 @@ from bridge.monitoring.mailbox import BatchReport, LaneReached
 from bridge.monitoring.monitor import MessageHandler
 from bridge.monitoring.observed_pages import ObservedPages
 from bridge.monitoring.topology import TopologyLook
-from bridge.monitoring.view import Topology
+from bridge.monitoring.view import TableStreams, Topology
+from bridge.planning import GenerationStart
 
 G = UnixMillis(1_000)
 
@@ -152,47 +154,69 @@ def test_warnings_are_kept_and_repetitions_counted(board: Board) -> None:
 
 def test_topology_that_can_not_be_read_stays_as_it_was(board: Board) -> None:
     """The last known generations are shown, with what is wrong, until they can be read again."""
-    board.topology(Topology((G,)))
+    known = Topology({"ks.t": TableStreams((G,))})
+    board.topology(known)
     board.topology_failed("no answer")
     topology = board.view().topology
-    assert (topology.generations, topology.failures, topology.problem) == ((G,), 1, "no answer")
-    board.topology(Topology((G,)))
+    assert (topology.streams, topology.failures, topology.problem) == (known.streams, 1, "no answer")
+    board.topology(known)
     assert (board.view().topology.failures, board.view().topology.problem) == (1, None)
+
+
+class Metadata:
+    """A table's streams: two of one vnode, or of one tablet each; and what was asked for."""
+
+    may_lag = False
+
+    def __init__(self, asked: list[str], *, shared: bool) -> None:
+        self.asked, self.shared = asked, shared
+
+    def generations(self) -> list[GenerationStart]:
+        self.asked.append("generations")
+        return [GenerationStart(UnixMillis(1_000)), GenerationStart(UnixMillis(200_000))]
+
+    def streams(self, generation_ms: UnixMillis, within: TokenRange) -> Streams:
+        self.asked.append(f"streams {generation_ms}")
+        both = [StreamId.build(Token(token), 3, 0) for token in (5, 7)]
+        return dict.fromkeys([stream for stream in both if stream.token in within], generation_ms)
 
 
 class Log:
     """A cluster's CDC tables, and how often each was asked for."""
 
-    def __init__(self) -> None:
-        self.starts = [UnixMillis(1_000), UnixMillis(200_000)]
+    def __init__(self, *, vnodes: bool) -> None:
+        self.vnodes = vnodes
         self.asked: list[str] = []
 
-    def generations(self) -> list[UnixMillis]:
-        self.asked.append("generations")
-        return self.starts
+    def stream_metadata(self, *_: str) -> Metadata:
+        return Metadata(self.asked, shared=self.vnodes)
 
     def cdc_options(self, *_: str) -> Any:
         self.asked.append("options")
 
-    def stream_sets(self, generation_ms: UnixMillis) -> tuple[StreamSet, ...]:
-        self.asked.append(f"streams {generation_ms}")
-        return (StreamSet(Token(7), (StreamId(bytes(16)),)),)
 
+@pytest.mark.parametrize(("vnodes", "sets"), [(True, ((7, 2),)), (False, ((5, 1), (7, 1)))])
+def test_streams_are_read_once_a_generation(vnodes: bool, sets: tuple[tuple[int, int], ...]) -> None:
+    """The ring is that of the generation that has begun; a coming one is not read before its time.
 
-def test_streams_are_read_once_a_generation() -> None:
-    """The ring is that of the generation that has begun; a coming one is not read before its time."""
-    log: Any = Log()
-    look = TopologyLook(config())
+    Tables in vnode keyspaces share their streams, each in a tablets keyspace has its own.
+    """
+    log: Any = Log(vnodes=vnodes)
+    look = TopologyLook(validate(config().model_dump(mode="json", exclude={"tables"}) | {"tables": ["ks.t", "ks.u"]}))
     for now_s in (100.0, 105.0, 200.0, 205.0):
         topology = look.read(log, now_s)
+    times = 1 if vnodes else 2
     assert [what for what in log.asked if what != "generations"] == [
-        "options",
-        "streams 1000",
-        "options",
-        "streams 200000",
+        *["options"] * 2,
+        *["streams 1000"] * times,
+        *["options"] * 2,
+        *["streams 200000"] * times,
     ]
-    assert topology.ring is not None
-    assert (topology.ring.generation_ms, topology.ring.sets, topology.ttl_s) == (200_000, ((7, 1),), {})
+    assert topology.streams["ks.t"] == topology.streams["ks.u"]
+    assert (topology.streams["ks.t"] is topology.streams["ks.u"]) == vnodes
+    ring = topology.streams["ks.t"].ring
+    assert ring is not None
+    assert (ring.generation_ms, ring.sets, topology.ttl_s) == (200_000, sets, {})
 
 
 class Pages:
@@ -211,7 +235,7 @@ def test_pages_are_counted_on_their_way() -> None:
     pages: Any = Pages()
     store = Store()
     observed = ObservedPages(pages, store, "ks.t", 2)
-    window = Window(G, UnixMicros(0), UnixMicros(1))
+    window = Window(UnixMicros(0), UnixMicros(1))
     for _ in range(3):
         observed.page(StreamId(bytes(16)), window, page_rows=10)
     pages.asked[0].set_result(Page((), [(), ()], None))

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bridge.monitoring import metrics
 from bridge.monitoring.exposition import Exposition
 from bridge.monitoring.metrics import METRICS
-from bridge.monitoring.view import JobView
+from bridge.monitoring.view import JobView, TableStreams, Topology
 from tests.unit.bridge.monitoring import jobs
 
 _DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "metrics.md"
@@ -71,7 +71,7 @@ def test_figures() -> None:
     assert found["cql_request_duration_seconds_count", "crm.contacts"] == 80
     assert found["cql_request_duration_seconds_bucket", "0.005", "crm.contacts"] == 80
     assert found["cql_request_duration_seconds_bucket", "0.0025", "crm.contacts"] == 0
-    assert found["streams",] == 768
+    assert found["streams", "crm.contacts"] == 768
     assert found["log_messages_total", "error"] == 51
 
 
@@ -79,7 +79,8 @@ def test_what_is_not_known_is_left_out() -> None:
     """A log without a TTL has no distance to it, and a lane of a former layout keeps its counters only."""
     job = jobs.running()
     table = replace(job.tables[0], lanes=jobs.lanes(6, 11.0))
-    found = scrape(replace(job, tables=(table,), topology=replace(job.topology, ttl_s={"shop.orders": 0}, ring=None)))
+    topology = Topology({"shop.orders": TableStreams(jobs.GENERATIONS)}, {"shop.orders": 0})
+    found = scrape(replace(job, tables=(table,), topology=topology))
     assert not any(key[0] in ("ttl_left_seconds", "streams") for key in found)
     assert ("lag_seconds", "5", "shop.orders") not in found
     assert found["changes_published_total", "5", "shop.orders"] > 0

@@ -8,10 +8,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from bridge.model.times import UnixMillis
+from bridge.model.cursors import CatchUp, Cursor
+from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring import drawings, page
 from bridge.monitoring.spans import number, size, span
-from bridge.monitoring.view import JobView, Topology
+from bridge.monitoring.view import JobView, LaneView, TableStreams, Topology
 from tests.unit.bridge.monitoring import jobs
 
 _VOID = {"meta", "path", "rect"}
@@ -87,6 +88,20 @@ def test_hanging_and_fresh() -> None:
     assert "generations are not read yet" in text
 
 
+def test_tables_with_streams_of_their_own() -> None:
+    """Each has its ring and its generations, and opened streams that catch up are its lag."""
+    now_us = int(jobs.NOW_S * 1e6)
+    catch_up = CatchUp(jobs.GENERATIONS[2], UnixMicros(now_us - 40_000_000))
+    cursor = Cursor(jobs.GENERATIONS[3], UnixMicros(now_us - 11_000_000), catch_up)
+    behind = jobs.table("ks.a", count=1, lanes=(LaneView(0, cursor, jobs.figures(7)),))
+    tables = (behind, jobs.table("ks.b"))
+    topology = Topology({table.name: TableStreams(jobs.GENERATIONS, jobs.ring(8)) for table in tables})
+    text = read(replace(jobs.running(), tables=tables, topology=topology))
+    assert text.count("Token ring with 8 stream sets") == text.count("Generations") == 2
+    assert "Streams that were opened just now catch up: ks.a." in text
+    assert "40 s worst lag" in text
+
+
 @pytest.mark.parametrize("job", [jobs.running(), jobs.stalled(), jobs.failing()])
 def test_page_needs_nothing_from_outside(job: JobView) -> None:
     """It works offline, in light and dark, and renews itself without a script too."""
@@ -100,7 +115,9 @@ def test_page_needs_nothing_from_outside(job: JobView) -> None:
 
 def test_names_are_escaped() -> None:
     """CQL lets a quoted name hold anything."""
-    html = page.render(replace(jobs.running(), tables=(jobs.table('ks.<b>"x"</b>'),)))
+    name = 'ks.<b>"x"</b>'
+    topology = Topology({name: TableStreams(jobs.GENERATIONS, jobs.ring())})
+    html = page.render(replace(jobs.running(), tables=(jobs.table(name),), topology=topology))
     assert "<b>&quot;" not in html
     assert "ks.&lt;b&gt;&quot;x&quot;&lt;/b&gt;" in html
 

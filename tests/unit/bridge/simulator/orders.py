@@ -14,7 +14,7 @@ from schemas.table_schema import Column, ColumnKind, TableSchema
 T = UnixMicros(1_700_000_000_000_000)
 
 
-def table(*, clustering: bool = True, name: str = "orders") -> TableSchema:
+def table(*, clustering: bool = True, name: str = "orders", descending: bool = False) -> TableSchema:
     """`orders(customer, line, tier static, item, note)`, or without a clustering key and static column."""
     columns = [
         Column("customer", parse("int"), ColumnKind.PARTITION_KEY, 0),
@@ -22,7 +22,7 @@ def table(*, clustering: bool = True, name: str = "orders") -> TableSchema:
         Column("note", parse("int"), ColumnKind.REGULAR),
     ]
     if clustering:
-        columns.append(Column("line", parse("int"), ColumnKind.CLUSTERING, 0))
+        columns.append(Column("line", parse("int"), ColumnKind.CLUSTERING, 0, descending))
         columns.append(Column("tier", parse("int"), ColumnKind.STATIC))
     return TableSchema("shop", name, tuple(columns))
 
@@ -55,7 +55,7 @@ def delete_partition(*, at: int | None = None) -> PartitionDelete:
 
 def logged(*operations: Operation, clustering: bool = True, descending: bool = False) -> list[list[tuple[Any, ...]]]:
     """For each group its rows: us after T, operation, line, ttl and the columns."""
-    rules = LogRules.of(table(clustering=clustering), frozenset({"line"} if descending else ()))
+    rules = LogRules.of(table(clustering=clustering, descending=descending))
     return [readable(group) for group in log_groups(rules, Mutation(key(1), operations), T)]
 
 

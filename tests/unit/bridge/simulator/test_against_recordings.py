@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -78,7 +79,9 @@ def test_tables_become_what_was_recorded(scenario: str) -> None:
     recording, replay = recorded(scenario)
     for table in recording.tables:
         made = replay.tables[table.name].table_schema
-        assert made == table.table_schema(recording.keyspace)
+        # The recordings don't say which clustering columns are descending.
+        columns = tuple(replace(column, descending=False) for column in made.columns)
+        assert replace(made, columns=columns) == table.table_schema(recording.keyspace)
         assert log_columns(made) == table.log_columns[3:]
 
 

@@ -122,10 +122,10 @@ def test_a_range_over_two_columns_is_cut_into_slices() -> None:
     columns = (
         Column("id", parse("int"), ColumnKind.PARTITION_KEY, 0),
         Column("a", parse("int"), ColumnKind.CLUSTERING, 0),
-        Column("b", parse("int"), ColumnKind.CLUSTERING, 1),
+        Column("b", parse("int"), ColumnKind.CLUSTERING, 1, descending=True),
     )
     session = cast("CqlSession", KeepingSession())
-    written = BaseStatements(session, TableSchema("shop", "t", columns), descending=frozenset({"b"}))
+    written = BaseStatements(session, TableSchema("shop", "t", columns))
     found = written.write(RangeDelete(bound(">1,7"), bound("<=3")), key(0), T)
     assert [(str(prepared).split('"id" = ? AND ')[1], cells[2:]) for prepared, cells in found] == [
         ('"a" = ? AND "b" < ?', list(key(1, 7))),

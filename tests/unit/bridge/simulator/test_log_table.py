@@ -21,7 +21,7 @@ def test_log_columns_are_those_of_a_real_log(scenario: str) -> None:
 
 def test_a_base_table_is_made_with_its_cdc_option() -> None:
     """Names are quoted, statics and the clustering order are said."""
-    assert base_ddl(table(), CdcOptions(ttl_s=60), descending=frozenset({"line"})) == (
+    assert base_ddl(table(descending=True), CdcOptions(ttl_s=60)) == (
         'CREATE TABLE "shop"."orders" ("customer" int, "line" int, "tier" int STATIC, "item" int, "note" int, '
         'PRIMARY KEY (("customer"), "line")) WITH CLUSTERING ORDER BY ("line" DESC) AND cdc = '
         "{'delta': 'full', 'enabled': 'true', 'postimage': 'false', 'preimage': 'false', 'ttl': '60'}"

@@ -27,11 +27,11 @@ def wide(*descending: str) -> LogRules:
     """The rules of `lines(customer, line, part, item)`, clustered by line and part."""
     columns = (
         Column("customer", parse("int"), ColumnKind.PARTITION_KEY, 0),
-        Column("line", parse("int"), ColumnKind.CLUSTERING, 0),
-        Column("part", parse("int"), ColumnKind.CLUSTERING, 1),
+        Column("line", parse("int"), ColumnKind.CLUSTERING, 0, "line" in descending),
+        Column("part", parse("int"), ColumnKind.CLUSTERING, 1, "part" in descending),
         Column("item", parse("int"), ColumnKind.REGULAR),
     )
-    return LogRules.of(TableSchema("shop", "lines", columns), frozenset(descending))
+    return LogRules.of(TableSchema("shop", "lines", columns))
 
 
 def order(*descending: bool) -> ClusteringOrder:

@@ -20,7 +20,7 @@ from bridge.local.simulator.schema_changes import (
     set_options,
 )
 from bridge.local.simulator.tables import SimulatedTable
-from schemas.cql_types import parse
+from schemas.cql_types import UdtType, parse
 from schemas.table_schema import Column, ColumnKind
 from tests.unit.bridge.simulator.orders import table
 from tests.unit.bridge.simulator.profiles import ADDRESS, profiles
@@ -28,7 +28,7 @@ from tests.unit.bridge.simulator.test_writer import KeepingSession
 
 BASE = 'ALTER TABLE "shop"."orders"'
 LOG = 'ALTER TABLE "shop"."orders_scylla_cdc_log"'
-ORDERS = SimulatedTable(table(), descending=frozenset({"line"}))
+ORDERS = SimulatedTable(table(descending=True))
 TAGS = Column("tags", parse("set<text>"), ColumnKind.REGULAR)
 
 
@@ -79,7 +79,8 @@ def test_a_renamed_key_is_another_column_of_the_log() -> None:
         f'{LOG} DROP ("line")',
         f'{LOG} ADD ("row" int)',
     )
-    assert (names(change.after)[1], change.after.descending, change.dropped) == ("row", {"row"}, ())
+    (row,) = change.after.table_schema.clustering
+    assert (row.name, row.descending, change.dropped) == ("row", True, ())
 
 
 def test_a_type_gains_a_field_and_its_columns_follow() -> None:
@@ -89,6 +90,8 @@ def test_a_type_gains_a_field_and_its_columns_follow() -> None:
     assert change.statements == ('ALTER TYPE "shop"."address" ADD "zip" text',)
     assert [name for name, _type in change.after.user_types[0].fields] == ["street", "no", "floor", "zip"]
     assert change.after.rules().columns.multi_cell["home"].field_count == 4
+    (home,) = (column.type for column in change.after.table_schema.columns if column.name == "home")
+    assert home == UdtType("address", change.after.user_types[0].fields)
     with pytest.raises(ValueError, match="no type 'other'"):
         add_field(simulated, "other", "zip", parse("text"))
     with pytest.raises(ValueError, match="has a field 'no' already"):

@@ -1,0 +1,36 @@
+"""The simulated day, a few minutes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import simulation
+from bench.simulation import Size, Violation, resolving, run
+
+SMALL = Size(tables=2, minutes=12, streams=64, change_every_s=20, interval_s=4, rows_per_minute=60, killed=0.1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_invariants_hold(seed: int) -> None:
+    """Order, exactly once and nothing left out, over late generations, skewed clocks and killed jobs."""
+    figures = run(SMALL, seed)
+    assert figures["generations"] == 37
+    assert figures["rows"] > 1_000
+    assert figures["deaths"] > 5
+    # Published up to 40 s late, then confidence, leeway, clocks that are behind, and a micro-batch or two.
+    assert figures["longest_stall_s"] < 60
+
+
+def test_violations_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the leeway, rows that come late into closed streams are left out."""
+    monkeypatch.setattr(simulation, "_LEEWAY_S", 0)
+    monkeypatch.setattr(simulation, "_CONFIDENCE_S", 0)
+    with pytest.raises(Violation):
+        run(SMALL, 1)
+
+
+def test_memory_grows_with_the_streams_of_a_lane() -> None:
+    """Twice the streams, twice the memory."""
+    one, two = resolving(1 << 12, 4), resolving(1 << 13, 4)
+    assert two["of_lane"] == 2 * one["of_lane"] == 1 << 11
+    assert two["mib"] < 2.5 * max(one["mib"], 0.1)

@@ -1,0 +1,100 @@
+"""Gaps between a cursor and what the cluster still has."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.errors import DataLossError, RetriableError
+from bridge.gaps import find_gap, margin_us, overtaken
+from bridge.model.cursors import CatchUp, Cursor
+from bridge.model.times import UnixMicros, UnixMillis
+from bridge.planning import GenerationStart
+
+SECOND = 1_000_000
+G1, G2, G3 = (UnixMillis(1_700_000_000_000 + minutes * 60_000) for minutes in (0, 1, 2))
+ALL = [GenerationStart(one) for one in (G1, G2, G3)]
+
+
+def at(generation: UnixMillis, seconds: float) -> Cursor:
+    return Cursor(generation, UnixMicros(generation * 1000 + int(seconds * SECOND)))
+
+
+@pytest.mark.parametrize(
+    ("cursor", "oldest_us"),
+    [(at(G1, 10), None), (at(G1, 10), at(G1, 10).time_us), (at(G3, 0), at(G2, 59).time_us)],
+)
+def test_no_gap(cursor: Cursor, oldest_us: UnixMicros | None) -> None:
+    """The generation is known and nothing has expired."""
+    assert find_gap(cursor, ALL, oldest_us) is None
+
+
+def test_expired_changes() -> None:
+    """The span ends at the TTL's edge; nothing is jumped over when the loss is accepted."""
+    gap = find_gap(at(G1, 10), ALL, at(G2, 30).time_us)
+    assert gap is not None
+    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 10).time_us, at(G2, 30).time_us, at(G1, 10))
+    assert str(gap) == (
+        "the log's TTL has passed: changes written between 2023-11-14T22:13:30.000000Z and 2023-11-14T22:14:50.000000Z "
+        "are affected"
+    )
+    assert gap.advice() == "To go on all the same, from 2023-11-14T22:13:30.000000Z, set reading.accept_data_loss"
+
+
+def test_lagging_streams_decide() -> None:
+    """While opened streams catch up, theirs is the time that may have expired."""
+    behind = Cursor(G2, at(G2, 50).time_us, CatchUp(G1, at(G2, 0).time_us))
+    gap = find_gap(behind, ALL, at(G2, 20).time_us)
+    assert gap is not None
+    assert (gap.since_us, gap.until_us) == (at(G2, 0).time_us, at(G2, 20).time_us)
+    assert margin_us(behind, at(G2, 20).time_us) == -20 * SECOND
+    assert margin_us(behind, None) is None
+
+
+def test_collected_generation() -> None:
+    """Streams that nobody knows can't be read: on with the oldest known set."""
+    gap = find_gap(at(G1, 10), ALL[1:], None)
+    assert gap is not None
+    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 10).time_us, at(G2, 0).time_us, at(G2, 0))
+    # Read beyond the next generation's start, because that was published late.
+    gap = find_gap(at(G1, 90), ALL[1:], None)
+    assert gap is not None
+    assert (gap.since_us, gap.until_us) == (at(G2, 0).time_us, at(G2, 0).time_us)
+
+
+def test_collected_predecessor_of_streams_that_catch_up() -> None:
+    """Which streams were opened is no longer known: what they lag behind is lost."""
+    behind = Cursor(G2, at(G2, 50).time_us, CatchUp(G1, at(G2, 5).time_us))
+    gap = find_gap(behind, ALL[1:], None)
+    assert gap is not None
+    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G2, 5).time_us, at(G2, 50).time_us, at(G2, 50))
+
+
+@pytest.mark.parametrize("known", [[], ALL[:1]])
+def test_another_cluster(known: list[GenerationStart]) -> None:
+    """Where cursor and cluster have nothing in common there is nothing to go on with."""
+    gap = find_gap(at(G2, 10), known, None)
+    assert gap is not None
+    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G2, 10).time_us, None, None)
+    assert "an unknown time" in str(gap)
+    assert "delete the progress topic" in gap.advice()
+
+
+def test_lagging_node_is_asked_again() -> None:
+    """With tablets, a node that does not know the cursor's set yet is no gap; one that skipped it is."""
+    gap = find_gap(at(G3, 10), ALL[:2], None, may_lag=True)
+    assert gap is not None
+    assert isinstance(gap.error("ks.t"), RetriableError)
+    gap = find_gap(at(G2, 10), [ALL[0], ALL[2]], None, may_lag=True)
+    assert gap is not None
+    error = gap.error("ks.t")
+    assert isinstance(error, DataLossError)
+    assert str(error).startswith("ks.t: the cluster does not know generation 2023-11-14T22:14:20.000Z")
+
+
+def test_generation_that_comes_out_of_order() -> None:
+    """One that appears behind the one that is read would be skipped in silence; an older node's memory is none."""
+    assert overtaken(at(G3, 1), {G1, G3}, ALL) == G2
+    assert overtaken(at(G3, 1), {G1, G2, G3}, ALL) is None
+    assert overtaken(at(G2, 1), {G1, G2}, ALL) is None
+    assert overtaken(at(G3, 1), {G2, G3}, ALL) is None
+    assert overtaken(at(G3, 1), set(), ALL) is None

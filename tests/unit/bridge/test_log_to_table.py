@@ -1,0 +1,204 @@
+"""What is written to any table becomes log rows, records, and at a consumer the very same table."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from io import BytesIO
+from itertools import islice
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import fastavro
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.assembly import groups
+from bridge.encoding import GroupEncoder, RecordForm
+from bridge.local.expectations import ExpectedRecords, reader
+from bridge.local.simulator.base import BaseRow, BaseState
+from bridge.local.simulator.images import ImageOptions
+from bridge.local.simulator.log_groups import LogRules, log_groups
+from bridge.local.simulator.oracle import ExpectedChange
+from bridge.local.simulator.ordering import Key
+from bridge.local.simulator.placing import CapturedTable, Place, expected_changes
+from bridge.local.simulator.workload import EVERYTHING, Workload, with_own_timestamps
+from bridge.model.changes import Cells, LogLayout
+from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
+from schemas.avro_names import avro_name
+from schemas.cql_types import CqlType, ListType, MapType, NativeType, SetType, UdtType
+from schemas.envelope import TableCodec
+from schemas.output import OutputOptions
+from schemas.table_schema import Column, TableSchema
+from tests.replica import Replica, RowKey, SeenRow, frozen
+from tests.unit.any_tables import examples, raw_rows, tables
+from tests.unit.schemas.example_tables import log_columns
+
+GENERATION_MS = UnixMillis(1_700_000_000_000)
+START_US = GENERATION_MS * 1000 + 1_000_000
+STREAM = bytes(15) + b"\x01"
+REQUESTS = 25
+
+# More than the statements of a request lie apart: timestamps of two requests never tie, which a consumer of decoded
+# values can't settle as the server does. Nothing expires while the test looks, and unheard operations change nothing.
+APART_US = 100
+BACK_US = 50
+MIX = replace(EVERYTHING, unheard=0.0, partition_deletes=0.15, ttls=0.25, ttls_s=(3600, 7200, 86_400), statics=0.4)
+
+IMAGES = st.builds(ImageOptions, st.sampled_from(["false", "true", "full"]), st.booleans())
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written to a table: the log's rows, what a reader must make of them, and the table."""
+
+    rows: list[Cells]
+    changes: list[ExpectedChange]
+    base: BaseState
+
+
+def write(table: TableSchema, images: ImageOptions, seed: int) -> Written:
+    rules = LogRules.of(table, images=images)
+    captured = CapturedTable.of(table, keys_only=False)
+    random = Random(seed)
+    workload = Workload(table, seed=seed, keys=2, rows_per_key=4, mix=MIX, pool=6)
+    timed = ((UnixMicros(START_US + APART_US * at), each) for at, each in enumerate(islice(workload, REQUESTS)))
+    written = Written([], [], BaseState(rules.columns))
+    for now_us, mutation in with_own_timestamps(timed, seed=seed, back_us=BACK_US):
+        for group in log_groups(rules, mutation, now_us, base=written.base, now_us=now_us):
+            time = timeuuid_of(group.timestamp_us, random.randbytes(8))
+            place = Place(mutation.partition_key, STREAM, time, GENERATION_MS)
+            written.rows.extend(raw_rows(table, group, place))
+            written.changes.extend(expected_changes(captured, group, place))
+        written.base.write(mutation, now_us, now_us)
+    return written
+
+
+Record = tuple[dict[str, Any], dict[str, Any]]
+
+
+def records(table: TableSchema, codec: TableCodec, rows: list[Cells]) -> Iterator[Record]:
+    """What a consumer decodes, by fastavro alone."""
+    layout = LogLayout.of(
+        log_columns(table),
+        [column.name for column in table.partition_key],
+        [column.name for column in table.clustering],
+    )
+    encoder = GroupEncoder(codec, layout, (table.keyspace, table.name), RecordForm())
+    key_schema, value_schema = (
+        fastavro.parse_schema(json.loads(text)) for text in (codec.key_avro_schema, codec.value_avro_schema)
+    )
+    for group in groups(rows, layout):
+        for encoded in encoder.encode(group, GENERATION_MS):
+            assert encoded.value is not None
+            yield _read(encoded.key, key_schema), _read(encoded.value, value_schema)
+
+
+def _read(body: bytes, schema: Any) -> dict[str, Any]:
+    stream = BytesIO(body)
+    found = fastavro.schemaless_reader(stream, schema, None)
+    assert stream.read() == b""
+    assert isinstance(found, dict)
+    return found
+
+
+def sorts(table: TableSchema) -> Any:
+    """How clustering values sort: as they are, but for texts and timeuuids."""
+    types = {avro_name(column.name): str(column.type) for column in table.clustering}
+
+    def compare(name: str, value: Any) -> Any:
+        match types[name]:
+            case "text" | "ascii":
+                return value.encode()
+            case "timeuuid":
+                return sort_key(UUID(value).bytes)
+        return value
+
+    return compare
+
+
+def seen(table: TableSchema, row: BaseRow) -> SeenRow:
+    """A row of the base table in the terms of the replica."""
+    columns = {column.name: column for column in table.values}
+    cells = {avro_name(name): value(columns[name], cell) for name, cell in row.cells.items()}
+    collections = {
+        avro_name(name): dict(element(columns[name].type, *one) for one in elements.items())
+        for name, elements in row.collections.items()
+    }
+    return SeenRow(cells, collections, row.has_marker)
+
+
+def value(column: Column, cell: bytes) -> Any:
+    if not cell and isinstance(column.type, NativeType) and not column.type.empty_is_value:
+        return "EMPTY"
+    return frozen(reader(column.type)(cell))
+
+
+def element(cql_type: CqlType, key: bytes, raw: bytes) -> tuple[Any, Any]:
+    match cql_type:
+        case SetType(inner):
+            return frozen(reader(inner)(key)), True
+        case MapType(name, inner):
+            return frozen(reader(name)(key)), frozen(reader(inner)(raw))
+        case ListType(inner):
+            return str(UUID(bytes=key)), frozen(reader(inner)(raw))
+        case UdtType():
+            name, inner = cql_type.fields[int.from_bytes(key, "big")]
+            return avro_name(name), frozen(reader(inner)(raw))
+    raise AssertionError(cql_type)
+
+
+def decoded(columns: tuple[Column, ...], key: Key) -> dict[str, Any]:
+    return {avro_name(column.name): reader(column.type)(cell) for column, cell in zip(columns, key, strict=True)}
+
+
+def content(table: TableSchema, base: BaseState, partition: Key) -> dict[RowKey, SeenRow]:
+    now_us = UnixMicros(START_US + APART_US * REQUESTS)
+    return {
+        tuple(frozen(one) for one in decoded(table.clustering, clustering).values()): seen(table, row)
+        for clustering, row in base.rows(partition, now_us)
+    }
+
+
+def assert_same(table: TableSchema, replica: Replica, base: BaseState) -> None:
+    now_us = UnixMicros(START_US + APART_US * REQUESTS)
+    for partition in base.partitions:
+        key = decoded(table.partition_key, partition)
+        assert replica.rows(key) == content(table, base, partition)
+        assert replica.static(key) == seen(table, base.static(partition, now_us))
+
+
+def _same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return frozen(dict(sorted(found.items()))) == frozen(dict(sorted(wanted.items())))
+
+
+@given(table=tables(), images=IMAGES, seed=st.integers(0, 2**32), shuffle=st.booleans())
+@settings(deadline=None, max_examples=examples(25), suppress_health_check=list(HealthCheck))
+def test_a_consumer_has_the_base_table(table: TableSchema, images: ImageOptions, seed: int, shuffle: bool) -> None:
+    """Any schema, any requests: each record is what was written, and last-write-wins gives the table in any order."""
+    written = write(table, images, seed)
+    output = OutputOptions(shape="full" if images.wanted else "delta")
+    codec = TableCodec(table, log_columns(table), output)
+    delivered = list(records(table, codec, written.rows))
+    expected = ExpectedRecords(table, full=images.wanted)
+    assert len(delivered) == len(written.changes)
+    for (key, envelope), change in zip(delivered, written.changes, strict=True):
+        assert frozen(key) == frozen(expected.key(change))
+        assert _same(envelope, expected.value(change)), change
+    replica = Replica(json.loads(codec.value_avro_schema), sorts(table))
+    for key, envelope in shuffled(delivered, seed) if shuffle else delivered:
+        replica.apply(key, envelope)
+    assert_same(table, replica, written.base)
+
+
+def shuffled(delivered: list[Record], seed: int) -> list[Record]:
+    """Groups in another order; the records of each stay together."""
+    by_group: defaultdict[bytes, list[Record]] = defaultdict(list)
+    for key, envelope in delivered:
+        by_group[envelope["source"]["time"]].append((key, envelope))
+    order = list(by_group.values())
+    Random(seed).shuffle(order)
+    return [record for group in order for record in group]

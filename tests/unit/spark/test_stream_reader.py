@@ -1,0 +1,194 @@
+"""The planner's side of the source, without Spark: what it makes of Kafka's word, of the metadata, and of gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from bridge.config import ScyllaSettings, SourceConfig
+from bridge.control import Schemas
+from bridge.encoding import EncodedChange
+from bridge.errors import DataLossError, RetriableError
+from bridge.lane_reader import ColumnsChangedError
+from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, Role, StreamOffset, canonical_json
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.planning import GenerationStart
+from bridge.publishing import LaneTask, TableStart
+from bridge.table_watch import TableState
+from spark import rows, stream_reader, worker
+from spark.stream_reader import LanePartition, ScyllaCdcStreamReader
+
+SECOND = 1_000_000
+G1, G2, G3 = UnixMillis(1_000_000), UnixMillis(1_060_000), UnixMillis(1_120_000)
+
+
+def at(generation: UnixMillis, seconds: float) -> Cursor:
+    return Cursor(generation, UnixMicros(generation * 1000 + int(seconds * SECOND)))
+
+
+LAYOUT = Layout(2, at(G1, 0))
+LIMIT = ReadAllAvailable()
+LOG = UUID(int=1)
+
+
+@dataclass
+class Cluster:
+    """What the planner is told."""
+
+    starts: list[UnixMillis] = field(default_factory=lambda: [G1, G2])
+    now_us: int = at(G1, 30).time_us
+    oldest_us: int | None = None
+    may_lag: bool = False
+    log_id: UUID | None = LOG
+
+    def table_state(self, *_: str) -> TableState:
+        return TableState(self.log_id, None, None)
+
+    def generations(self) -> list[GenerationStart]:
+        return [GenerationStart(start) for start in self.starts]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster()
+    monkeypatch.setattr(worker, "stream_metadata", lambda *_: made)
+    monkeypatch.setattr(worker, "change_log", lambda _: made)
+    monkeypatch.setattr(stream_reader, "oldest_us", lambda _: made.oldest_us)
+    monkeypatch.setattr(stream_reader, "_now_us", lambda: made.now_us)
+    monkeypatch.setattr(stream_reader, "_GENERATIONS_EVERY_S", 0)
+    monkeypatch.setattr(stream_reader, "_EDGE_EVERY_S", 0)
+    return made
+
+
+def reader(start: TableStart | None, **reading: Any) -> ScyllaCdcStreamReader:
+    config = SourceConfig.model_validate(
+        {"scylla": ScyllaSettings(contact_points=("a:1",)), "table": "ks.t", "reading": reading, "lanes": 2}
+    )
+    return ScyllaCdcStreamReader(config, start, control=True)
+
+
+def offset(batch: PlannedBatch, turn: int = 5) -> dict[str, Any]:
+    return StreamOffset(batch.next, batch, turn).to_json()
+
+
+def test_planning_begins_where_kafka_says(cluster: Cluster) -> None:
+    """Without a checkpoint, and with one that ends elsewhere."""
+    planner = reader(TableStart(LAYOUT, at(G1, 10)))
+    first = planner.initialOffset()
+    assert StreamOffset.from_json(first) == StreamOffset(at(G1, 10), None)
+    elsewhere = offset(PlannedBatch(at(G1, 0), at(G1, 7), LAYOUT))
+    for start in (first, elsewhere):
+        planned = StreamOffset.from_json(reader(TableStart(LAYOUT, at(G1, 10))).latestOffset(start, LIMIT))
+        assert planned.batch == PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)
+    end = planner.latestOffset(first, LIMIT)
+    assert [partition.lane for partition in planner.partitions(first, end)] == [0, 1]
+    assert planner.latestOffset(end, LIMIT) == end
+
+
+def test_checkpoint_that_kafka_does_not_bear_out_is_passed_over(cluster: Cluster) -> None:
+    """Its micro-batch has no partitions; the interrupted one comes next, and when settling nothing more."""
+    interrupted = PlannedBatch(at(G1, 10), at(G1, 15), LAYOUT)
+    other = offset(PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT))
+    planner = reader(TableStart(LAYOUT, at(G1, 10), interrupted, settle=True))
+    assert planner.partitions({}, other) == []
+    planned = planner.latestOffset(other, LIMIT)
+    assert StreamOffset.from_json(planned).batch == interrupted
+    assert len(planner.partitions(other, planned)) == 2
+    assert planner.latestOffset(planned, LIMIT) == planned
+
+
+def test_falling_behind_the_ttl_stops_the_table(cluster: Cluster) -> None:
+    """Unless it was begun at that very edge, or the loss is accepted."""
+    cluster.oldest_us = at(G1, 12).time_us
+    level = TableStart(LAYOUT, at(G1, 10))
+    somewhere = offset(PlannedBatch(at(G1, 0), at(G1, 10), LAYOUT))
+    with pytest.raises(DataLossError, match=r"ks\.t: the log's TTL has passed: changes written between 1970"):
+        reader(level).latestOffset(somewhere, LIMIT)
+    assert reader(level, accept_data_loss=True).latestOffset(somewhere, LIMIT) != somewhere
+    begun = reader(level)
+    start = begun.initialOffset()
+    end = begun.latestOffset(start, LIMIT)
+    assert end != start
+    cluster.now_us += 5 * SECOND
+    end = begun.latestOffset(end, LIMIT)
+    cluster.oldest_us = at(G1, 60).time_us
+    with pytest.raises(DataLossError, match="TTL has passed"):
+        begun.latestOffset(end, LIMIT)
+
+
+def test_forgotten_streams_stop_the_table(cluster: Cluster) -> None:
+    """With accepted loss it starts anew, for only a start can move the lanes; a lagging node is asked again."""
+    level = TableStart(LAYOUT, at(G1, 10))
+    start = StreamOffset(at(G1, 10), None).to_json()
+    cluster.starts = [G2]
+    with pytest.raises(DataLossError, match="are forgotten"):
+        reader(level).latestOffset(start, LIMIT)
+    with pytest.raises(RetriableError, match="starts anew and goes on"):
+        reader(level, accept_data_loss=True).latestOffset(start, LIMIT)
+    beyond = TableStart(LAYOUT, at(G3, 10))
+    with pytest.raises(DataLossError, match="another cluster"):
+        reader(beyond).latestOffset(start, LIMIT)
+    cluster.may_lag = True
+    with pytest.raises(RetriableError, match="lags behind"):
+        reader(beyond).latestOffset(start, LIMIT)
+
+
+def test_generation_out_of_order_stops_the_table(cluster: Cluster) -> None:
+    """It would be skipped in silence else."""
+    cluster.starts, cluster.now_us = [G1, G3], at(G3, 30).time_us
+    planner = reader(TableStart(LAYOUT, at(G3, 0)))
+    end = planner.latestOffset(planner.initialOffset(), LIMIT)
+    cluster.starts = [G1, G2, G3]
+    with pytest.raises(DataLossError, match=f"generation {G2} was published after"):
+        planner.latestOffset(end, LIMIT)
+
+
+def test_nothing_is_planned_while_the_table_is_missing(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Said with the instant up to which Kafka says it was read, whatever the checkpoint says."""
+    cluster.log_id = None
+    planner = reader(TableStart(LAYOUT, at(G1, 10)))
+    elsewhere = offset(PlannedBatch(at(G1, 0), at(G1, 7), LAYOUT))
+    assert planner.latestOffset(elsewhere, LIMIT) == elsewhere
+    (words,) = caplog.messages
+    assert "what was written after 1970-01-01T00:16:50" in words
+
+
+def test_columns_may_change_inside_a_later_part(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was handed on of the parts before stands; the schema in force stays so from part to part."""
+    schema = ["a"]
+
+    def captured(*_: object) -> Any:
+        return SimpleNamespace(schemas=Schemas("key", schema[0]))
+
+    def changes(_self: object, _task: LaneTask, part: Part, table: Any) -> Iterator[EncodedChange]:
+        number = 0 if part.selection.role is Role.CLOSED else 1
+        for time_us in (1, 2):
+            if number and time_us == 2 and table.schemas.value == "a":
+                schema[0] = "b"
+                raise ColumnsChangedError("other columns")
+            position = bytes([number] * 16) + timeuuid_of(UnixMicros(time_us), bytes(8)) + bytes(4)
+            yield EncodedChange(b"k", table.schemas.value.encode(), position, True)
+
+    monkeypatch.setattr(worker, "captured_table", captured)
+    monkeypatch.setattr(worker, "recaptured_table", captured)
+    monkeypatch.setattr(ScyllaCdcStreamReader, "_changes", changes)
+    batch = PlannedBatch(at(G1, 10), Cursor(G2, UnixMicros(G2 * 1000 + 5)), LAYOUT)
+    assert [part.selection.role for part in batch.parts] == [Role.CLOSED, Role.KEPT]
+    partition = LanePartition("ks", "t", 0, canonical_json(offset(batch)))
+    read = [row for found in reader(None).read(partition) for row in found.to_pylist()]
+    assert [(row["kind"], row["value"]) for row in read] == [
+        (rows.BEGIN, None),
+        (rows.CHANGE, b"a"),
+        (rows.CHANGE, b"a"),
+        (rows.PART, None),
+        (rows.CHANGE, b"a"),
+        (rows.SCHEMA, None),
+        (rows.CHANGE, b"b"),
+        (rows.END, None),
+    ]
