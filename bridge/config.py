@@ -339,7 +339,7 @@ Shape = Literal["delta", "full", "debezium", "flat"]
 
 
 class OutputSettings(_Model):
-    """What a change looks like in Kafka; the README shows an example of each shape."""
+    """What a change looks like in Kafka; docs/output.md has examples of each shape."""
 
     shape: Shape = Field(
         "delta",
@@ -558,6 +558,10 @@ class BridgeConfig(_Model):
         shared = sorted({topic for topic in topics if topics.count(topic) > 1})
         if shared:
             raise ValueError(f"{', '.join(shared)}: each table needs a change topic and a progress topic of its own")
+        # Tables may share a dead-letter topic, but what reads changes or cursors can't read letters.
+        mixed = sorted({self.dead_letter_topic_of(table) or "" for table in self.tables} & set(topics))
+        if mixed:
+            raise ValueError(f"{', '.join(mixed)}: a dead-letter topic can't be a change or progress topic too")
         return self
 
     def topic_of(self, table: TableSettings) -> str:

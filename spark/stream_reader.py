@@ -20,7 +20,6 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from bridge import assembly, logs, planning, schema_switch
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.captured import CapturedTable
-from bridge.change_text import json_value
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, GroupEncoder
@@ -35,6 +34,7 @@ from bridge.monitoring.observed_pages import ObservedPages
 from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, Plans, TableStart
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
+from bridge.value_text import json_value
 from schemas.envelope import TableCodec
 from spark import rows, worker
 

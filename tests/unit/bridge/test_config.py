@@ -50,6 +50,7 @@ def test_topics() -> None:
     [
         ("tables", ["a.b", "A.B"], "named twice"),
         ("tables", ["a.b", {"name": "a.c", "topic": "a.b"}], "each table needs a change topic"),
+        ("publishing.dead_letter_topic", "{keyspace}.{table}", "shop.orders: a dead-letter topic can't be a change"),
         ("tables", ["no_keyspace"], "is not keyspace.table"),
         ("tables", [], "at least 1"),
         ("name", "has blanks", "pattern"),
@@ -76,6 +77,28 @@ def test_refused(path: str, value: object, words: str) -> None:
         validate(_with(path, value))
     assert words in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "output", "key", "tombstones"),
+    [
+        ("delta", {}, "partition_key", False),
+        ("full", {}, "partition_key", False),
+        ("debezium", {}, "primary_key", True),
+        ("flat", {}, "primary_key", False),
+        ("debezium", {"key": "partition_key", "tombstones": False}, "partition_key", False),
+        ("delta", {"key": "primary_key", "tombstones": True}, "primary_key", True),
+    ],
+)
+def test_keys_and_tombstones_by_shape(shape: str, output: dict[str, Any], key: str, tombstones: bool) -> None:
+    """Unset, keys and tombstones are what each shape's consumers expect; a table's own shape counts."""
+    tables = [{"name": "shop.orders", "shape": shape}]
+    config = validate({**SMALLEST, "tables": tables, "output": output})
+    found = config.output_of(config.tables[0])
+    form = found.record_form(dead_letters=False)
+    assert (found.options("job").key, form.primary_key, form.tombstones) == (key, key == "primary_key", tombstones)
+    source = SourceConfig.model_validate({"scylla": SMALLEST["scylla"], "table": tables[0], "output": output})
+    assert (source.output_options.key, source.table_output.record_form(dead_letters=False)) == (key, form)
 
 
 def test_one_identity() -> None:

@@ -10,12 +10,14 @@ import pytest
 from bridge.adapters.kafka import Record
 from bridge.change_text import Position
 from bridge.consume import ChangePrinter, Wanted, records
+from bridge.encoding import RecordForm
 from bridge.errors import RetriableError
 from schemas.envelope import TableCodec
 from schemas.errors import RegistryError
-from schemas.output import OutputOptions
+from schemas.output import OutputOptions, ShapeName
 from schemas.table_schema import TableSchema
 from schemas.wire_format import frame
+from tests.unit.bridge.carried import Capture
 from tests.unit.schemas.example_tables import STREAM, TIME, counted, log_columns, row, sized, table
 from tests.unit.schemas.recorded_cells import RECORDED
 
@@ -224,6 +226,87 @@ def test_every_value(cql_type: str, raw: str, expected: object, as_json: bool) -
         if isinstance(expected, bool | int) and cql_type not in ("timestamp", "date", "time"):
             assert columns == {"v": expected}
     assert text.isprintable()
+
+
+ROWS = (
+    'CREATE TABLE shop.t (pk int, ck int, "a b" text, tags set<text>, PRIMARY KEY (pk, ck)) '
+    "WITH cdc = {'enabled': true%s}"
+)
+INSERT = "INSERT INTO shop.t (pk, ck, \"a b\") VALUES (1, 2, 'x') USING TTL 60"
+ADD = "UPDATE shop.t SET \"a b\" = 'y', tags = tags + {'t'} WHERE pk = 1 AND ck = 2"
+RANGE = "DELETE FROM shop.t WHERE pk = 1 AND ck > 2"
+PLACE = "0xced0000000000000000000000000c0a1/"
+
+
+def _printed(shape: ShapeName, images: str, *statements: str, as_json: bool = False) -> list[str]:
+    """What is printed of the statements' records, without the position's time."""
+    output = OutputOptions(shape=shape, key="primary_key")
+    capture = Capture(ROWS % images, output=output, form=RecordForm(tombstones=True))
+    texts = {1: capture.codec.key_avro_schema, 2: capture.codec.value_avro_schema}
+    printer = ChangePrinter(lambda schema_id: texts[schema_id], as_json=as_json)
+    lines = []
+    for one in capture.run(*statements):
+        value = None if one.record.value is None else frame(2, one.record.value)
+        headers = {} if as_json else {"cdc.position": one.record.position}
+        lines.append(printer.line(Record("t", 0, 5, frame(1, one.record.key), value, headers, 1_769_860_800_000)))
+    return lines if as_json else [line.split(PLACE)[0] for line in lines]
+
+
+class TestRowShapes:
+    def test_debezium(self) -> None:
+        """A line has the row after the change, and what was otherwise before; a question mark is what nobody told."""
+        delete = "DELETE FROM shop.t WHERE pk = 1 AND ck = 2"
+        assert _printed("debezium", "", INSERT, ADD, RANGE) == [
+            "2026-01-31T12:00:00.000000Z shop.t c pk=1 ck=2 'a b'='x' tags=? ttl=60s @ ",
+            "2026-01-31T12:00:01.000000Z shop.t u pk=1 ck=2 'a b'='y' tags=? @ ",
+            "2026-01-31T12:00:02.000000Z shop.t d pk=1 'a b'=? tags=? (ck=2 ..) @ ",
+        ]
+        assert _printed("debezium", ", 'preimage': 'full', 'postimage': true", INSERT, ADD, delete)[1:] == [
+            "2026-01-31T12:00:01.000000Z shop.t u pk=1 ck=2 'a b'='y' tags=['t'] <- 'a b'='x' @ ",
+            "2026-01-31T12:00:02.000000Z shop.t d pk=1 ck=2 'a b'='y' tags=['t'] @ ",
+            "2026-01-31T12:00:00.000Z t[0]@5 tombstone pk=1 ck=2",
+        ]
+
+    def test_flat(self) -> None:
+        """So has one of the shape `flat`."""
+        assert _printed("flat", "", INSERT, RANGE) == [
+            "2026-01-31T12:00:00.000000Z shop.t insert pk=1 ck=2 'a b'='x' tags=? ttl=60s @ ",
+            "2026-01-31T12:00:01.000000Z shop.t range_delete pk=1 'a b'=? tags=? "
+            'range={"start": {"inclusive": false, "key": {"ck": 2}, "empty_columns": []}, "end": null} @ ',
+        ]
+
+    def test_json(self) -> None:
+        """A document lacks the columns that nobody told; the envelope says where it stands, a flat row does not."""
+        found = [json.loads(line) for line in _printed("debezium", "", INSERT, RANGE, as_json=True)]
+        assert found[0]["after"] == {"pk": 1, "ck": 2, "a b": "x"}
+        assert (found[0]["before"], found[0]["ttl"], found[0]["op"]) == (None, 60, "c")
+        assert found[0]["position"].startswith("0xced0")
+        assert found[1]["before"] == {"pk": 1, "ck": None}
+        assert found[1]["range"] == {"start": {"inclusive": False, "key": {"ck": 2}}, "end": None}
+        flat = [json.loads(line) for line in _printed("flat", "", INSERT, RANGE, as_json=True)]
+        assert flat[0]["row"] == {"pk": 1, "ck": 2, "a b": "x"}
+        assert (flat[1]["op"], flat[1]["position"], flat[1]["range"]["end"]) == ("range_delete", None, None)
+
+    def test_tombstone_as_json(self) -> None:
+        """A tombstone's document has its key."""
+        lines = _printed("delta", "", "DELETE FROM shop.t WHERE pk = 1 AND ck = 2", as_json=True)
+        assert json.loads(lines[1]) == {
+            "op": "tombstone",
+            "key": {"pk": 1, "ck": 2},
+            "partition": 0,
+            "offset": 5,
+            "key_schema_id": 1,
+        }
+
+    @pytest.mark.parametrize("as_json", [False, True])
+    def test_dead_letter(self, as_json: bool) -> None:
+        """A dead letter is shown with its reason."""
+        letter = json.dumps({"stream_id": "00", "error": "shop.t: 'x'"}).encode()
+        text = ChangePrinter(lambda _: "", as_json=as_json).line(_record(letter))
+        if as_json:
+            assert json.loads(text)["error"] == "shop.t: 'x'"
+        else:
+            assert text == "2023-11-14T22:13:20.123Z shop.orders[0]@5 dead letter \"shop.t: 'x'\""
 
 
 class TestWhatIsNoChange:
