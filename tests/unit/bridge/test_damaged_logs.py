@@ -130,7 +130,7 @@ class Damage:
         random, cells = self._random, list(row)
         for _ in range(random.choice((1, 1, 3))):
             at = random.choice(self._marks if random.random() < 0.2 else self._cells)
-            full = [each for each in self._cells if cells[each] is not None]
+            full = [each for each in self._cells if cells[each] is not None] or self._cells
             if random.random() < 0.7:
                 at = random.choice(full)
             cells[at] = self._cell(cells[at], cells[random.choice(full)])
