@@ -76,9 +76,8 @@ def loaded(session: CqlSession) -> Loaded:
         load(session, recording, keyspace=Loaded.keyspace(scenario), shift_ms=shift_ms, ttl_s=LOG_TTL_S)
     # Each load replaced the generations by its own; they were recorded on one cluster, which had them all.
     clear_generations(session)
-    for start_ms, streams in sorted(
-        (one.start_ms, one.streams) for each in recordings.values() for one in each.generations
-    ):
+    generations = {one.start_ms: one.streams for each in recordings.values() for one in each.generations}
+    for start_ms, streams in sorted(generations.items()):
         publish_streams(session, UnixMillis(start_ms + shift_ms), dict(streams))
     return Loaded(with_replays, shift_ms)
 

@@ -1,4 +1,4 @@
-"""Everything that a log can hold, by one job through real servers: each change as it was, and the tables as they were."""
+"""Everything that a log can hold, by one job through real servers: each change, and the tables as they were."""
 
 from __future__ import annotations
 
