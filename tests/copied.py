@@ -56,8 +56,8 @@ def element(cql_type: CqlType, key: bytes, raw: bytes) -> tuple[Any, Any]:
         case ListType(inner):
             return str(UUID(bytes=key)), frozen(reader(inner)(raw))
         case UdtType():
-            name, inner = cql_type.fields[int.from_bytes(key, "big")]
-            return avro_name(name), frozen(reader(inner)(raw))
+            field, inner = cql_type.fields[int.from_bytes(key, "big")]
+            return avro_name(field), frozen(reader(inner)(raw))
     raise AssertionError(cql_type)
 
 

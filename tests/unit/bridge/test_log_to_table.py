@@ -103,7 +103,7 @@ def _read(body: bytes, schema: Any) -> dict[str, Any]:
 
 
 def _same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return frozen(dict(sorted(found.items()))) == frozen(dict(sorted(wanted.items())))
+    return bool(frozen(dict(sorted(found.items()))) == frozen(dict(sorted(wanted.items()))))
 
 
 @given(table=tables(), images=IMAGES, seed=st.integers(0, 2**32), shuffle=st.booleans())
