@@ -6,12 +6,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export SCYLLA_CDC_BRIDGE_JARS ?= $(CURDIR)/.local-stack/jars
+export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration bench format constraints wheel clean
+.PHONY: help setup demo test check unit integration chart chart-e2e chart-files bench format constraints wheel clean
 
 help: ## List these targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Install everything into .venv
 
@@ -41,6 +42,18 @@ unit: $(STAMP) ## Run the tests that need no servers
 integration: $(STAMP) ## Run the tests on real servers
 	@mkdir -p build
 	$(BIN)/python -m pytest --basetemp build/pytest tests/integration
+
+chart: $(STAMP) ## Run the tests of the Helm chart and of the image (the first run builds Helm)
+	@mkdir -p build
+	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart tests/integration/test_pod.py
+
+chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds one: a quarter of an hour)
+	@mkdir -p build
+	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m tests.chart.e2e.control_plane
+	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
+
+chart-files: $(STAMP) ## Make the chart's generated files anew
+	$(BIN)/python -m deploy.chart
 
 bench: $(STAMP) ## Measure speed, cost and latency on this machine
 	$(BIN)/python -m bench

@@ -32,6 +32,7 @@ from schemas.output import OutputOptions
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
 _TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)
+_TABLE_TEXT = re.sub(r"\?P<\w+>", "", _TABLE.pattern)
 _ADDRESS = re.compile(r"^(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):\d{1,5}$")
 _SECRET = re.compile(r"password|passphrase|secret|oauthbearer\.config|\.pem$")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -94,8 +95,21 @@ def _address(value: str) -> str:
     return value
 
 
-Address = Annotated[str, BeforeValidator(lambda value: value if not isinstance(value, str) else _address(value))]
-Addresses = Annotated[tuple[Address, ...], BeforeValidator(_addresses), Field(min_length=1)]
+# What JSON schema says of a value is what may be written, which is more than what becomes of it.
+_AddressText = Annotated[str, Field(pattern=_ADDRESS.pattern)]
+_AddressList = Annotated[list[_AddressText], Field(min_length=1)]
+
+Address = Annotated[
+    str,
+    BeforeValidator(
+        lambda value: value if not isinstance(value, str) else _address(value), json_schema_input_type=_AddressText
+    ),
+]
+Addresses = Annotated[
+    tuple[Address, ...],
+    Field(min_length=1),
+    BeforeValidator(_addresses, json_schema_input_type=_AddressList | Annotated[str, Field(min_length=1)]),
+]
 
 
 def _instant(value: object) -> object:
@@ -420,7 +434,10 @@ class PublishingSettings(_Model):
 class TableSettings(_Model):
     """One captured table; what is unset here comes from `reading` and `publishing`."""
 
-    name: str = Field(description="`keyspace.table`, quoted as in CQL where a name is not all lower case.")
+    name: str = Field(
+        description="`keyspace.table`, quoted as in CQL where a name is not all lower case.",
+        json_schema_extra={"pattern": _TABLE_TEXT},
+    )
     topic: str | None = Field(None, pattern=_TOPIC, description="This table's change topic.")
     start: Start | None = Field(None, description="As `reading.start`.")
     lanes: int | None = Field(None, ge=1, le=1024, description="As `spark.lanes`.")
@@ -452,6 +469,12 @@ class TableSettings(_Model):
 
 def _table(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
+
+
+_Table = Annotated[
+    TableSettings,
+    BeforeValidator(_table, json_schema_input_type=Annotated[str, Field(pattern=_TABLE_TEXT)] | TableSettings),
+]
 
 
 class SparkSettings(_Model):
@@ -515,7 +538,7 @@ class BridgeConfig(_Model):
     scylla: ScyllaSettings
     kafka: KafkaSettings
     registry: RegistrySettings
-    tables: Annotated[tuple[Annotated[TableSettings, BeforeValidator(_table)], ...], Field(min_length=1)]
+    tables: Annotated[tuple[_Table, ...], Field(min_length=1)]
     reading: ReadingSettings = ReadingSettings()
     output: OutputSettings = OutputSettings()
     publishing: PublishingSettings = PublishingSettings()
@@ -578,7 +601,7 @@ class SourceConfig(_Model):
     """What the Spark source needs by itself: one table, and how to read it."""
 
     scylla: ScyllaSettings
-    table: Annotated[TableSettings, BeforeValidator(_table)] = Field(description="The captured table.")
+    table: _Table = Field(description="The captured table.")
     reading: ReadingSettings = ReadingSettings()
     name: str = Field("scylla-cdc-bridge", description="The job's name, as the shape `debezium` tells it.")
     output: OutputSettings = OutputSettings()

@@ -251,6 +251,11 @@ def _run(config: BridgeConfig, stop: threading.Event, monitor: Monitor, *, once:
     return status
 
 
+def _end_before_start(signum: int, _frame: FrameType | None) -> None:
+    _log.info("%s: stopped before anything was started", signal.Signals(signum).name)
+    raise SystemExit(0)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line of `python -m spark.job`."""
     parser = argparse.ArgumentParser(prog="python -m spark.job", description="Publish CDC changes to Kafka.")
@@ -259,6 +264,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     arguments = parser.parse_args(argv)
     logs.setup(arguments.log_level)
+    # A container's first process ignores signals that it does not handle, and a start may wait long for its servers.
+    signal.signal(signal.SIGTERM, _end_before_start)
     try:
         config = config_file.load(arguments.config)
         logs.setup(arguments.log_level, form=config.logging.format)

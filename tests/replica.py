@@ -196,7 +196,7 @@ class Replica:
         for name, value, limit in zip(self._clustering, clustering, bound, strict=False):
             if value == limit:
                 continue
-            greater = self._compare(name, value) > self._compare(name, limit)
+            greater = bool(self._compare(name, value) > self._compare(name, limit))
             return greater ^ (name in self._descending) ^ reverse
         return inclusive
 

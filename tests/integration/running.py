@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import yaml
 
-from bridge.adapters.kafka import CommittedReader, KafkaAdmin
-from bridge.config import BridgeConfig, validate
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin, Record
+from bridge.config import BridgeConfig, TableSettings, validate
 from bridge.local.checker import Checker, Verdict
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.local.stack import LocalStack
@@ -140,16 +140,30 @@ class BridgeJob:
                 total += sum(reader.end(topic, partition) for partition in range(partitions))
         return total
 
-    def verdict(self, tables: Iterable[TableSchema], expected: Iterable[ExpectedChange]) -> Verdict:
-        """Hold the topics, read with read_committed from their beginning to their end, against the oracle."""
-        checker = Checker(tables, Registry(self.stack.registry))
+    def records(self, table: TableSettings) -> Iterator[Record]:
+        """What a table's topic holds, read with read_committed from its beginning to its end."""
+        return self.records_of(self.config.topic_of(table))
+
+    def records_of(self, topic: str) -> Iterator[Record]:
+        """The same of any topic."""
+        partitions = range(KafkaAdmin(self.config.kafka).partitions(topic))
+        with CommittedReader(self.config.kafka) as reader:
+            yield from reader.read_to_end(topic, partitions, 60)
+
+    def verdict(
+        self,
+        tables: Iterable[TableSchema],
+        expected: Iterable[ExpectedChange],
+        *,
+        full: Collection[str] = (),
+        keys_only: Collection[str] = (),
+    ) -> Verdict:
+        """Hold the topics against the oracle; `full` and `keys_only` as of the checker."""
+        checker = Checker(tables, Registry(self.stack.registry), full=full, keys_only=keys_only)
         checker.expect(expected)
         for table in self.config.tables:
-            topic = self.config.topic_of(table)
-            partitions = range(KafkaAdmin(self.config.kafka).partitions(topic))
-            with CommittedReader(self.config.kafka) as reader:
-                for record in reader.read_to_end(topic, partitions, 60):
-                    checker.see(record)
+            for record in self.records(table):
+                checker.see(record)
         return checker.close()
 
     def _children(self) -> list[psutil.Process]:

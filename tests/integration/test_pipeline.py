@@ -15,10 +15,7 @@ import pytest
 
 from bridge.adapters.scylla import CqlSession
 from bridge.config import ScyllaSettings
-from bridge.local.recorded.expected import expected_changes
-from bridge.local.recorded.loader import load
-from bridge.local.recorded.recording import Recording
-from bridge.local.simulator.cluster import SimulatedCluster, publish_streams
+from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.local.simulator.pacing import spread, system_clock_us
 from bridge.local.simulator.tables import SimulatedTable
@@ -172,42 +169,3 @@ def test_lanes_and_checkpoint_may_change_over_a_crash(session: CqlSession, bridg
     job.run_once()
     verdict = job.verdict([schema], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
-
-
-RECORDED = {
-    "native_types": ["nt"],
-    "composite_keys": ["ck2", "ck3"],
-    "ttl": ["tt", "tt2"],
-    "many_partitions": ["mp"],
-    "identifiers": ["select"],
-    "reserved_column_names": ["rc1"],
-    "z_generation_change": ["gc"],
-    "z_generation_edge": ["ge"],
-}
-"""Recordings, and their tables whose columns are all scalar and whose logs hold neither images nor range deletes."""
-
-
-def test_recorded_logs_give_the_expected_changes(session: CqlSession, bridge: MakeJob) -> None:
-    """What a real ScyllaDB node logged arrives as the changes that were made there."""
-    recordings = {scenario: Recording.load(scenario) for scenario in RECORDED}
-    # Recorded on one cluster, and half an hour ago from now on, whenever that was.
-    first_ms = min(one.start_ms for recording in recordings.values() for one in recording.generations)
-    shift_ms = system_clock_us() // 1000 - 1_800_000 - first_ms
-    expected: list[ExpectedChange] = []
-    schemas: list[TableSchema] = []
-    for scenario, recording in recordings.items():
-        keyspace = f"pipe_{scenario}"
-        load(session, recording, keyspace=keyspace, shift_ms=shift_ms)
-        for recorded in map(recording.table, RECORDED[scenario]):
-            schemas.append(recorded.table_schema(keyspace))
-            expected += expected_changes(recording, recorded, keyspace=keyspace, shift_ms=shift_ms)
-    # Each load replaced the generations by its own; the cluster had them all.
-    for recording in recordings.values():
-        for generation in recording.generations:
-            publish_streams(session, UnixMillis(generation.start_ms + shift_ms), dict(generation.streams))
-    names = [f'"{schema.keyspace}"."{schema.name}"' for schema in schemas]
-    job = bridge("recorded", names, {"spark": {"lanes": 1}})
-    job.run_once()
-    verdict = job.verdict(schemas, expected)
-    assert verdict.clean, f"{verdict}\n{verdict.examples}"
-    assert verdict.arrived == len(expected) > 250

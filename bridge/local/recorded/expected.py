@@ -24,6 +24,7 @@ from bridge.model.times import UnixMicros, UnixMillis, micros_of
 from schemas.table_schema import TableSchema
 
 _IGNORE_MSB: Final = 12
+_OF_ROWS: Final = frozenset({1, 2, 3, -3})
 T = TypeVar("T")
 
 
@@ -70,6 +71,12 @@ def expected_changes(
                     gone = forgotten.get(table.name, frozenset())
                     changes += _changes(final, entry, group, time, maps, shift_ms, gone)
     return changes
+
+
+def knows_its_row(change: ExpectedChange, table: TableSchema) -> bool:
+    """Whether the log still says which row a change was of: a key column that is renamed is null in earlier rows."""
+    is_static = change.operation == 1 and bool(table.statics) and all(cell is None for cell in change.clustering)
+    return is_static or change.operation not in _OF_ROWS or None not in change.clustering
 
 
 def _changes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from struct import Struct
 from typing import Any, Final
@@ -18,7 +19,14 @@ from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
 _LONG: Final = Struct(">q")
 
 
-def load(session: CqlSession, recording: Recording, *, keyspace: str | None = None, shift_ms: int = 0) -> None:
+def load(
+    session: CqlSession,
+    recording: Recording,
+    *,
+    keyspace: str | None = None,
+    shift_ms: int = 0,
+    ttl_s: int | None = None,
+) -> None:
     """Create a recording's tables, replace the server's generations by its own, and write its log rows.
 
     Tables are made as they are at the end, with their types, so what was dropped is lost as it is on the real server.
@@ -31,6 +39,7 @@ def load(session: CqlSession, recording: Recording, *, keyspace: str | None = No
         recording: what to load.
         keyspace: a name of your own instead of the recorded one; its tables of the recorded names must not exist.
         shift_ms: added to every generation's timestamp and to every `cdc$time`; nothing else changes.
+        ttl_s: another TTL for the logs; some were recorded with one of seconds.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.execute`.
@@ -38,6 +47,8 @@ def load(session: CqlSession, recording: Recording, *, keyspace: str | None = No
     keyspace = keyspace or recording.keyspace
     replay = Replay.of(recording)
     tables = {table.name: replay.simulated_table(table.name, keyspace) for table in recording.tables}
+    if ttl_s is not None:
+        tables = {name: replace(table, options=replace(table.options, ttl_s=ttl_s)) for name, table in tables.items()}
     for simulated in tables.values():
         simulated.create(session)
     clear_generations(session)

@@ -130,7 +130,7 @@ class Damage:
         random, cells = self._random, list(row)
         for _ in range(random.choice((1, 1, 3))):
             at = random.choice(self._marks if random.random() < 0.2 else self._cells)
-            full = [each for each in self._cells if cells[each] is not None]
+            full = [each for each in self._cells if cells[each] is not None] or self._cells
             if random.random() < 0.7:
                 at = random.choice(full)
             cells[at] = self._cell(cells[at], cells[random.choice(full)])
@@ -217,12 +217,12 @@ def _image(log: Log, row: Cells | None) -> dict[str, bytes | None] | None:
 
 def outcome(encoder: TableCodec | ReferenceEncoder, change: Change) -> object:
     """The bytes, or all that there is to know of the error."""
-    parts = {"last_in_group": change.last_in_group, "range_end": change.range_end, "more": change.more}
+    parts: dict[str, Any] = {"last_in_group": change.last_in_group, "range_end": change.range_end, "more": change.more}
     parts |= {"before": change.before, "after": change.after, "operation": change.operation}
     try:
         if isinstance(encoder, ReferenceEncoder):
             return encoder.encode(LogChange(change.row, generation_ms=GENERATION_MS, **parts))  # type: ignore[arg-type]
-        return encoder.encode(change.row, generation_ms=GENERATION_MS, **parts)  # type: ignore[arg-type]
+        return encoder.encode(change.row, generation_ms=GENERATION_MS, **parts)
     except SchemaError as error:
         return type(error), error.args, vars(error)
 

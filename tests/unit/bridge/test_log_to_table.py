@@ -10,7 +10,6 @@ from io import BytesIO
 from itertools import islice
 from random import Random
 from typing import Any
-from uuid import UUID
 
 import fastavro
 from hypothesis import HealthCheck, given, settings
@@ -18,22 +17,20 @@ from hypothesis import strategies as st
 
 from bridge.assembly import groups
 from bridge.encoding import GroupEncoder, RecordForm
-from bridge.local.expectations import ExpectedRecords, reader
-from bridge.local.simulator.base import BaseRow, BaseState
+from bridge.local.expectations import ExpectedRecords
+from bridge.local.simulator.base import BaseState
 from bridge.local.simulator.images import ImageOptions
 from bridge.local.simulator.log_groups import LogRules, log_groups
 from bridge.local.simulator.oracle import ExpectedChange
-from bridge.local.simulator.ordering import Key
 from bridge.local.simulator.placing import CapturedTable, Place, expected_changes
 from bridge.local.simulator.workload import EVERYTHING, Workload, with_own_timestamps
 from bridge.model.changes import Cells, LogLayout
-from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
-from schemas.avro_names import avro_name
-from schemas.cql_types import CqlType, ListType, MapType, NativeType, SetType, UdtType
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from schemas.envelope import TableCodec
 from schemas.output import OutputOptions
-from schemas.table_schema import Column, TableSchema
-from tests.replica import Replica, RowKey, SeenRow, frozen
+from schemas.table_schema import TableSchema
+from tests.copied import assert_same, sorts
+from tests.replica import Replica, frozen
 from tests.unit.any_tables import examples, raw_rows, tables
 from tests.unit.schemas.example_tables import log_columns
 
@@ -105,74 +102,8 @@ def _read(body: bytes, schema: Any) -> dict[str, Any]:
     return found
 
 
-def sorts(table: TableSchema) -> Any:
-    """How clustering values sort: as they are, but for texts and timeuuids."""
-    types = {avro_name(column.name): str(column.type) for column in table.clustering}
-
-    def compare(name: str, value: Any) -> Any:
-        match types[name]:
-            case "text" | "ascii":
-                return value.encode()
-            case "timeuuid":
-                return sort_key(UUID(value).bytes)
-        return value
-
-    return compare
-
-
-def seen(table: TableSchema, row: BaseRow) -> SeenRow:
-    """A row of the base table in the terms of the replica."""
-    columns = {column.name: column for column in table.values}
-    cells = {avro_name(name): value(columns[name], cell) for name, cell in row.cells.items()}
-    collections = {
-        avro_name(name): dict(element(columns[name].type, *one) for one in elements.items())
-        for name, elements in row.collections.items()
-    }
-    return SeenRow(cells, collections, row.has_marker)
-
-
-def value(column: Column, cell: bytes) -> Any:
-    if not cell and isinstance(column.type, NativeType) and not column.type.empty_is_value:
-        return "EMPTY"
-    return frozen(reader(column.type)(cell))
-
-
-def element(cql_type: CqlType, key: bytes, raw: bytes) -> tuple[Any, Any]:
-    match cql_type:
-        case SetType(inner):
-            return frozen(reader(inner)(key)), True
-        case MapType(name, inner):
-            return frozen(reader(name)(key)), frozen(reader(inner)(raw))
-        case ListType(inner):
-            return str(UUID(bytes=key)), frozen(reader(inner)(raw))
-        case UdtType():
-            name, inner = cql_type.fields[int.from_bytes(key, "big")]
-            return avro_name(name), frozen(reader(inner)(raw))
-    raise AssertionError(cql_type)
-
-
-def decoded(columns: tuple[Column, ...], key: Key) -> dict[str, Any]:
-    return {avro_name(column.name): reader(column.type)(cell) for column, cell in zip(columns, key, strict=True)}
-
-
-def content(table: TableSchema, base: BaseState, partition: Key) -> dict[RowKey, SeenRow]:
-    now_us = UnixMicros(START_US + APART_US * REQUESTS)
-    return {
-        tuple(frozen(one) for one in decoded(table.clustering, clustering).values()): seen(table, row)
-        for clustering, row in base.rows(partition, now_us)
-    }
-
-
-def assert_same(table: TableSchema, replica: Replica, base: BaseState) -> None:
-    now_us = UnixMicros(START_US + APART_US * REQUESTS)
-    for partition in base.partitions:
-        key = decoded(table.partition_key, partition)
-        assert replica.rows(key) == content(table, base, partition)
-        assert replica.static(key) == seen(table, base.static(partition, now_us))
-
-
 def _same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return frozen(dict(sorted(found.items()))) == frozen(dict(sorted(wanted.items())))
+    return bool(frozen(dict(sorted(found.items()))) == frozen(dict(sorted(wanted.items()))))
 
 
 @given(table=tables(), images=IMAGES, seed=st.integers(0, 2**32), shuffle=st.booleans())
@@ -191,7 +122,7 @@ def test_a_consumer_has_the_base_table(table: TableSchema, images: ImageOptions,
     replica = Replica(json.loads(codec.value_avro_schema), sorts(table))
     for key, envelope in shuffled(delivered, seed) if shuffle else delivered:
         replica.apply(key, envelope)
-    assert_same(table, replica, written.base)
+    assert_same(table, replica, written.base, UnixMicros(START_US + APART_US * REQUESTS))
 
 
 def shuffled(delivered: list[Record], seed: int) -> list[Record]:

@@ -1,0 +1,1 @@
+"""The chart's values as models, and what is generated from them; `python -m deploy.chart` writes it all anew."""

@@ -1,0 +1,33 @@
+"""Writes what is generated in the chart: `python -m deploy.chart`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from deploy.chart.dashboard import dashboard_text
+from deploy.chart.documents import CHART, values_yaml, with_tables
+from deploy.chart.schema import schema_text
+
+
+def generated() -> Mapping[Path, str]:
+    """Every generated file of the chart, with what has to be in it."""
+    readme = CHART / "README.md"
+    return {
+        CHART / "values.yaml": values_yaml(),
+        CHART / "values.schema.json": schema_text(),
+        CHART / "files" / "dashboard.json": dashboard_text(),
+        readme: with_tables(readme.read_text(encoding="utf-8")),
+    }
+
+
+def main() -> None:
+    """Write every file whose text is no longer right."""
+    for path, text in generated().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"{path}: made anew")  # noqa: T201  # a command that tells what it did
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+{{/* The configuration file: the values' `config`, with what the chart decides, and with paths for named objects. */}}
+
+{{- define "bridge.etc" -}}/etc/scylla-cdc-bridge{{- end -}}
+{{- define "bridge.checkpointFolder" -}}/var/lib/scylla-cdc-bridge{{- end -}}
+
+{{/*
+Names of Secrets (kind "existingSecret") or ConfigMaps ("existingConfigMap") in a value, a line each. Takes kind, value.
+*/}}
+{{- define "bridge.named" -}}
+{{- $kind := .kind -}}
+{{- if kindIs "map" .value -}}
+{{- if hasKey .value $kind }}
+{{ get .value $kind }}
+{{- else -}}
+{{- range $_, $value := .value }}{{ include "bridge.named" (dict "kind" $kind "value" $value) }}{{ end -}}
+{{- end -}}
+{{- else if kindIs "slice" .value -}}
+{{- range .value }}{{ include "bridge.named" (dict "kind" $kind "value" .) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "bridge.secretNames" -}}
+{{- include "bridge.named" (dict "kind" "existingSecret" "value" .Values.config) | splitList "\n" | compact | uniq | sortAlpha | toJson -}}
+{{- end -}}
+
+{{- define "bridge.configMapNames" -}}
+{{- include "bridge.named" (dict "kind" "existingConfigMap" "value" .Values.config) | splitList "\n" | compact | uniq | sortAlpha | toJson -}}
+{{- end -}}
+
+{{/*
+A value with paths instead of named objects, as JSON {"value": ...}. Takes key, value. What is to be a path by itself
+(`ca_file`, `ssl.ca.location`) is one; other settings are secrets, and say {file: PATH}.
+*/}}
+{{- define "bridge.resolved" -}}
+{{- $value := .value -}}
+{{- if kindIs "map" .value -}}
+  {{- $path := "" -}}
+  {{- with .value.existingSecret }}{{ $path = printf "%s/secrets/%s/%s" (include "bridge.etc" $) . $value.key }}{{ end -}}
+  {{- with .value.existingConfigMap }}{{ $path = printf "%s/configmaps/%s/%s" (include "bridge.etc" $) . $value.key }}{{ end -}}
+  {{- if and $path (or (hasSuffix "_file" .key) (hasSuffix ".location" .key)) -}}
+    {{- $value = $path -}}
+  {{- else if $path -}}
+    {{- $value = dict "file" $path -}}
+  {{- else -}}
+    {{- $value = dict -}}
+    {{- range $key, $inner := .value -}}
+      {{- $_ := set $value $key (get (include "bridge.resolved" (dict "key" $key "value" $inner) | fromJson) "value") -}}
+    {{- end -}}
+  {{- end -}}
+{{- else if kindIs "slice" .value -}}
+  {{- $value = list -}}
+  {{- range .value -}}
+    {{- $value = append $value (get (include "bridge.resolved" (dict "key" "" "value" .) | fromJson) "value") -}}
+  {{- end -}}
+{{- end -}}
+{{- dict "value" $value | toJson -}}
+{{- end -}}
+
+{{- define "bridge.sparkProperties" -}}
+spark.driver.memory: {{ .Values.driver.memory }}
+{{- if include "bridge.distributed" . }}
+{{- $name := include "bridge.fullname" . }}
+{{- with .Values.executors }}
+spark.executor.instances: {{ .instances | int }}
+spark.executor.cores: {{ .cores | int }}
+spark.executor.memory: {{ .memory }}
+spark.executor.memoryOverhead: {{ .memoryOverhead }}
+spark.kubernetes.executor.request.cores: {{ default (.cores | int | toString) .cpuRequest | quote }}
+{{- with .cpuLimit }}
+spark.kubernetes.executor.limit.cores: {{ . | quote }}
+{{- end }}
+spark.driver.port: {{ .driverPort | int }}
+spark.blockManager.port: {{ .blockManagerPort | int }}
+spark.driver.blockManager.port: {{ .blockManagerPort | int }}
+{{- end }}
+spark.driver.bindAddress: 0.0.0.0
+spark.driver.host: {{ printf "%s-0.%s-driver.%s.svc" $name $name .Release.Namespace }}
+spark.kubernetes.driver.pod.name: {{ $name }}-0
+spark.kubernetes.namespace: {{ .Release.Namespace }}
+spark.kubernetes.container.image: {{ include "bridge.image" . }}
+spark.kubernetes.container.image.pullPolicy: {{ .Values.image.pullPolicy }}
+spark.kubernetes.executor.podNamePrefix: {{ $name }}
+spark.kubernetes.executor.podTemplateFile: {{ include "bridge.etc" . }}/config/executor.yaml
+spark.kubernetes.executor.podTemplateContainerName: executor
+# What executors need to know comes in their environment, and no volumes are claimed for them: so that the driver needs
+# rights for pods alone.
+spark.kubernetes.executor.disableConfigMap: true
+spark.kubernetes.driver.service.deleteOnTermination: false
+spark.kubernetes.driver.ownPersistentVolumeClaim: false
+spark.kubernetes.driver.reusePersistentVolumeClaim: false
+spark.authenticate: true
+spark.network.crypto.enabled: true
+{{- end }}
+{{- end -}}
+
+{{- define "bridge.ownConfig" -}}
+spark:
+  {{- if include "bridge.distributed" . }}
+  master: k8s://https://kubernetes.default.svc:443
+  {{- else }}
+  master: local[{{ .Values.driver.cores | int }}]
+  {{- end }}
+  checkpoint: {{ default (include "bridge.checkpointFolder" .) .Values.checkpoint.path }}
+  properties:
+    {{- include "bridge.sparkProperties" . | nindent 4 }}
+monitoring:
+  enabled: true
+  listen: 0.0.0.0:{{ .Values.monitoring.port | int }}
+{{- end -}}
+
+{{/* As JSON, which is YAML: Helm would write large whole numbers as 6.7e+07. */}}
+{{- define "bridge.configFile" -}}
+{{- $given := get (include "bridge.resolved" (dict "key" "" "value" .Values.config) | fromJson) "value" -}}
+{{- mergeOverwrite (include "bridge.ownConfig" . | fromYaml) $given | toPrettyJson -}}
+{{- end -}}

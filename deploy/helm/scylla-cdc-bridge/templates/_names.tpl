@@ -1,0 +1,73 @@
+{{/* Names, labels, image: what every object has. */}}
+
+{{- define "bridge.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 30 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* At most 40 characters: Spark adds to it for executors, StatefulSets for their pods' labels. */}}
+{{- define "bridge.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains (include "bridge.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "bridge.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "bridge.selector" -}}
+app.kubernetes.io/name: {{ include "bridge.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "bridge.labels" -}}
+{{ include "bridge.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Metadata of an object. Takes root, suffix, component, and labels and annotations of its own. */}}
+{{- define "bridge.metadata" -}}
+name: {{ include "bridge.fullname" .root }}{{ with .suffix }}-{{ . }}{{ end }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "bridge.labels" .root | nindent 2 }}
+  app.kubernetes.io/component: {{ .component }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (default (dict) .annotations) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "bridge.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "bridge.driverAccount" -}}
+{{- with .Values.serviceAccounts.driver -}}
+{{- default (ternary (include "bridge.fullname" $) "default" .create) .name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "bridge.executorAccount" -}}
+{{- with .Values.serviceAccounts.executors -}}
+{{- default (ternary (printf "%s-executor" (include "bridge.fullname" $)) "default" .create) .name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "bridge.distributed" -}}
+{{- if eq .Values.mode "kubernetes" -}}yes{{- end -}}
+{{- end -}}

@@ -1,0 +1,35 @@
+{{/* What Spark makes executor pods of; it adds name, image, arguments, environment, memory and CPU. */}}
+{{- define "bridge.executorTemplate" -}}
+{{- $values := .Values.executors -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  labels:
+    {{- include "bridge.labels" . | nindent 4 }}
+    app.kubernetes.io/component: executor
+    {{- with $values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with merge (dict) $values.podAnnotations .Values.commonAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "bridge.executorAccount" . }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+  {{- include "bridge.podSecurity" . | trim | nindent 2 }}
+  {{- include "bridge.scheduling" (dict "root" . "values" $values) | trim | nindent 2 }}
+  containers:
+    - name: executor
+      {{- include "bridge.containerSecurity" . | trim | nindent 6 }}
+      {{- with $values.extraEnv }}
+      env:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      volumeMounts:
+        {{- include "bridge.volumeMounts" (dict "root" . "values" $values) | nindent 8 }}
+  volumes:
+    {{- include "bridge.volumes" (dict "root" . "values" $values) | nindent 4 }}
+{{- end -}}

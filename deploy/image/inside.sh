@@ -1,0 +1,56 @@
+#!/bin/sh
+# Runs a command in a root file system as the image has it, without an engine: the bridge's folder is the image's own, the rest
+# (C library, Python, Java) is this machine's. To be started in user and mount namespaces of its own.
+#
+#   inside.sh build|run ROOT SOURCE VOLUMES COMMAND...
+#
+# `build` lets the command write. `run` is what Kubernetes does: user 10001, everything read-only but /tmp and the volumes.
+# VOLUMES are lines FOLDER=PLACE: a folder of this machine, and where the command finds it.
+set -eu
+mode=$1 root=$2 source=$3 volumes=$4
+shift 4
+
+mkdir -p "$root"
+mount --bind "$root" "$root"
+for top in /*; do
+    case $top in /etc | /tmp | /opt | /var | /src | /boot | /lost+found) continue ;; esac
+    if [ -L "$top" ]; then
+        ln -sfn "$(readlink "$top")" "$root$top"
+    elif [ -d "$top" ]; then
+        mkdir -p "$root$top"
+        mount --rbind "$top" "$root$top"
+    fi
+done
+mkdir -p "$root/etc" "$root/tmp" "$root/src" "$root/opt" "$root/var/lib/scylla-cdc-bridge"
+mount -t tmpfs tmpfs "$root/tmp"
+mount --bind "$source" "$root/src"
+
+if [ "$mode" = build ]; then
+    # Of this machine's settings, those that programs of the image need.
+    for name in /etc/alternatives /etc/java-*-openjdk /etc/ssl; do
+        if [ -d "$name" ]; then cp -RP "$name" "$root/etc/" 2>/dev/null || true; fi
+    done
+    for name in hosts ld.so.cache localtime nsswitch.conf resolv.conf; do
+        if [ -f "/etc/$name" ]; then cp -L "/etc/$name" "$root/etc/$name"; fi
+    done
+    # The image has this user; Spark asks for its name.
+    echo 'bridge:x:10001:10001::/tmp:/usr/sbin/nologin' >"$root/etc/passwd"
+    mkdir -p "$root/etc/scylla-cdc-bridge/config"
+    exec unshare --root="$root" --wd=/src "$@"
+fi
+
+echo "$volumes" | while IFS='=' read -r folder place; do
+    if [ -n "$folder" ]; then mount --bind "$folder" "$root$place"; fi
+done
+for top in "$root"/*; do
+    case $top in */tmp | */var | */proc | */dev | */sys) continue ;; esac
+    if mountpoint -q "$top"; then mount -o remount,bind,ro "$top"; fi
+done
+mount -o remount,bind,ro "$root"
+# SIOCSIFFLAGS, up and running: without a network there is the loopback at least. Refused where the network is the machine's.
+python3 -c 'import fcntl, socket, struct
+try:
+    fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh14s", b"lo", 0x41, b""))
+except PermissionError:
+    pass'
+exec unshare --user --map-user=10001 --map-group=10001 --root="$root" --wd=/tmp "$@"

@@ -1,0 +1,40 @@
+"""What the chart's tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from tests.chart.rendering import FULL, LOCAL, Chart, Rendered
+from tests.chart.tools import HELM, ToolMissingError, tool
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """A test without its tool is skipped, with the reason."""
+    try:
+        yield
+    except ToolMissingError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    """The chart, with Helm; without it its tests are skipped."""
+    try:
+        return Chart(tool(HELM), tmp_path_factory.mktemp("values"))
+    except ToolMissingError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def local(chart: Chart) -> Rendered:
+    """The least that can be installed."""
+    return chart.render(LOCAL)
+
+
+@pytest.fixture(scope="session")
+def full(chart: Chart) -> Rendered:
+    """Everything that can be switched on, with executors in pods of their own."""
+    return chart.render(FULL)

@@ -1,0 +1,125 @@
+"""The configuration file that is mounted: what was given, what the chart decides, and where secrets are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridge.config_file import load
+from tests.chart.rendering import FULL, LOCAL, NAME, Chart, Rendered
+
+ETC = "/etc/scylla-cdc-bridge"
+
+
+@pytest.mark.parametrize("values", [LOCAL, FULL], ids=lambda path: path.stem)
+def test_the_job_takes_the_file(chart: Chart, values: Path, tmp_path: Path) -> None:
+    """What is rendered is a configuration file without a mistake, and means what was given."""
+    path = tmp_path / "bridge.yaml"
+    path.write_text(chart.render(values).config_text, encoding="utf-8")
+    config = load(path)
+    given = yaml.safe_load(values.read_text(encoding="utf-8"))["config"]
+    assert config.name == given["name"]
+    assert len(config.tables) == len(given["tables"])
+    assert config.spark.checkpoint == "/var/lib/scylla-cdc-bridge"
+
+
+def test_secrets_become_files(full: Rendered) -> None:
+    """A key of a Secret or ConfigMap becomes the path at which it is mounted, as a secret or as a plain path."""
+    config = full.config
+    assert config["scylla"]["password"] == {"file": f"{ETC}/secrets/scylla-reader/password"}
+    assert config["registry"]["token"] == {"file": f"{ETC}/secrets/registry-token/token"}
+    assert config["registry"]["client_key_password"] == {"env": "REGISTRY_KEY_PASSWORD"}
+    assert config["registry"]["ca_file"] == f"{ETC}/configmaps/company-ca/ca.pem"
+    assert config["registry"]["client_key_file"] == f"{ETC}/secrets/registry-client/tls.key"
+    assert config["kafka"]["properties"]["ssl.ca.location"] == f"{ETC}/configmaps/company-ca/ca.pem"
+    assert config["kafka"]["properties"]["ssl.key.location"] == f"{ETC}/secrets/kafka-client/tls.key"
+
+
+def _paths(node: Any) -> set[str]:
+    if isinstance(node, dict):
+        return {path for one in node.values() for path in _paths(one)}
+    if isinstance(node, list):
+        return {path for one in node for path in _paths(one)}
+    return {node} if isinstance(node, str) and node.startswith("/") else set()
+
+
+@pytest.mark.parametrize("pod", ["driver", "executor", "test"])
+def test_every_path_is_mounted(full: Rendered, pod: str) -> None:
+    """Each file that the configuration names lies in a volume of driver, executors and test."""
+    spec = {"driver": full.driver, "executor": full.executor["spec"], "test": full.find("Pod", f"{NAME}-test")["spec"]}[
+        pod
+    ]
+    mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert set(mounts.values()) <= volumes.keys()
+    paths = [Path(path) for path in _paths(full.config) if "/secrets/" in path or "/configmaps/" in path]
+    assert len(paths) == 6
+    for path in paths:
+        volume = volumes[mounts[str(path.parent)]]
+        named = volume.get("secret", {}).get("secretName") or volume.get("configMap", {}).get("name")
+        assert named == path.parent.name
+
+
+def test_large_numbers_stay_whole(full: Rendered) -> None:
+    """Helm keeps numbers as floats; the file has them as they were given."""
+    assert '"max_transaction_bytes": 67108864' in full.config_text
+    assert '"message.max.bytes": 10000000' in full.config_text
+
+
+def test_local_work_is_done_by_as_many_tasks_as_cores(chart: Chart) -> None:
+    """The number of tasks is given: in a container `local[*]` would count the node's cores."""
+    config = chart.render(values={"driver": {"cores": 3, "memory": "2g"}}).config
+    assert config["spark"]["master"] == "local[3]"
+    assert config["spark"]["properties"] == {"spark.driver.memory": "2g"}
+
+
+def test_given_spark_properties_win(chart: Chart) -> None:
+    """What stands in the configuration itself is stronger than what the chart would choose."""
+    given = {"spark.driver.memory": "5g", "spark.log.level": "WARN"}
+    config = chart.render(values={"config": {"spark": {"properties": given, "lanes": 8}}}).config
+    assert config["spark"]["properties"] == given
+    assert config["spark"]["lanes"] == 8
+    assert config["spark"]["master"] == "local[2]"
+
+
+def test_executors_are_asked_for_in_the_releases_namespace(full: Rendered) -> None:
+    """Client mode: where the driver listens, which pod owns the executors, what they are made of."""
+    properties = full.config["spark"]["properties"]
+    assert full.config["spark"]["master"] == "k8s://https://kubernetes.default.svc:443"
+    expected = {
+        "spark.executor.instances": 3,
+        "spark.executor.cores": 2,
+        "spark.kubernetes.namespace": "data",
+        "spark.kubernetes.driver.pod.name": f"{NAME}-0",
+        "spark.driver.host": f"{NAME}-0.{NAME}-driver.data.svc",
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.kubernetes.executor.request.cores": "500m",
+        "spark.kubernetes.executor.limit.cores": "2",
+        "spark.kubernetes.container.image": full.container["image"],
+        "spark.kubernetes.executor.podTemplateFile": f"{ETC}/config/executor.yaml",
+        "spark.authenticate": True,
+    }
+    assert {name: properties[name] for name in expected} == expected
+    assert properties["spark.sql.streaming.minBatchesToRetain"] == 50
+
+
+def test_change_of_the_file_restarts_the_driver(chart: Chart, local: Rendered) -> None:
+    """The pod carries the file's checksum: another file is another pod, the same file is the same pod."""
+
+    def pod(rendered: Rendered) -> Any:
+        return rendered.find("StatefulSet")["spec"]["template"]
+
+    assert pod(chart.render(LOCAL)) == pod(local)
+    changed = chart.render(values={"config": {"reading": {"confidence_ms": 20_000}}})
+    assert pod(changed)["metadata"]["annotations"] != pod(local)["metadata"]["annotations"]
+
+
+def test_checkpoint_may_lie_in_an_object_store(chart: Chart) -> None:
+    """A Hadoop-compatible path takes the volume's place."""
+    rendered = chart.render(values={"checkpoint": {"path": "s3a://bucket/checkpoint"}})
+    assert rendered.config["spark"]["checkpoint"] == "s3a://bucket/checkpoint"
+    assert not [one for one in rendered.kinds() if one.startswith("PersistentVolumeClaim")]
+    assert "checkpoint" not in {volume["name"] for volume in rendered.driver["volumes"]}

@@ -1,0 +1,107 @@
+"""The image's root file system, made by the Dockerfile's own steps and used as Kubernetes would: it alone is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from deploy.image import rootfs
+from deploy.image.rootfs import ENTRYPOINT, PYTHON, RootFileSystem
+from tests.chart.rendering import LOCAL, Chart
+from tests.chart.tools import may_build
+
+DOCKERFILE = Path(rootfs.__file__).parents[1] / "Dockerfile"
+BUILT_VARIABLE = "SCYLLA_CDC_BRIDGE_ROOTFS"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> RootFileSystem:
+    """The root file system; `SCYLLA_CDC_BRIDGE_ROOTFS` may name one that is built already."""
+    missing = rootfs.why_not_here()
+    if missing is not None:
+        pytest.skip(missing)
+    named = os.environ.get(BUILT_VARIABLE)
+    if named:
+        return RootFileSystem(Path(named))
+    if not may_build():
+        pytest.skip("the image's root file system is built by `make chart` alone")
+    built = RootFileSystem(tmp_path_factory.mktemp("image") / "root")
+    built.build()
+    return built
+
+
+def test_dockerfile_takes_the_same_steps() -> None:
+    """What the check builds and starts is what the Dockerfile does."""
+    text = DOCKERFILE.read_text(encoding="utf-8")
+    assert f"RUN deploy/image/install.sh python /src {rootfs.FOLDER}" in text
+    assert f"ENV PATH={rootfs.FOLDER}/bin:" in text
+    assert f'ENTRYPOINT ["python", {", ".join(f"{chr(34)}{word}{chr(34)}" for word in ENTRYPOINT[1:])}]' in text
+    assert re.search(r"^USER 10001:10001$", text, re.MULTILINE)
+
+
+def test_command_answers(image: RootFileSystem) -> None:
+    """The entry point is the command line, in its release."""
+    ended = image.run([*ENTRYPOINT, "--version"])
+    assert (ended.returncode, ended.stdout) == (0, "scylla-cdc-bridge 0.1.0\n"), ended.stderr
+
+
+def test_nothing_is_writable_but_tmp(image: RootFileSystem) -> None:
+    """As user 10001, on a read-only root file system, without the installer."""
+    script = """
+import os, pathlib, importlib.util
+def writable(folder):
+    try:
+        (pathlib.Path(folder) / "probe").write_text("x")
+    except OSError:
+        return False
+    return True
+print(os.getuid(), [folder for folder in ("/", "/opt/scylla-cdc-bridge", "/usr", "/tmp") if writable(folder)])
+print(importlib.util.find_spec("pip"))
+"""
+    ended = image.run([PYTHON, "-c", script])
+    assert ended.stdout == "10001 ['/tmp']\nNone\n", ended.stderr
+
+
+def test_rendered_configuration_is_taken(image: RootFileSystem, chart: Chart) -> None:
+    """The chart's file is good for the image's release."""
+    write = "import pathlib, sys; pathlib.Path('/tmp/bridge.yaml').write_text(sys.argv[1]); "
+    run = "from spark.container import main; sys.exit(main(['validate', '-c', '/tmp/bridge.yaml']))"
+    ended = image.run([PYTHON, "-c", write + run, chart.render(LOCAL).config_text])
+    assert ended.returncode == 0, ended.stderr
+    assert "/tmp/bridge.yaml: no problem found" in ended.stdout
+
+
+def test_spark_works_without_network(image: RootFileSystem) -> None:
+    """Jars, JVM and Python workers are all inside: a task runs with nothing to fetch from."""
+    script = """
+from bridge.config import SparkSettings
+from spark.session import build_session
+session = build_session("check", SparkSettings(master="local[1]"))
+print(session.sparkContext.parallelize([1, 2, 3], 1).map(lambda x: x + 1).sum())
+session.stop()
+"""
+    ended = image.run([PYTHON, "-c", script], within_s=240)
+    assert ended.stdout.strip().endswith("9"), ended.stderr[-3000:]
+
+
+def test_executor_starts_its_jvm(image: RootFileSystem) -> None:
+    """With a pod's environment the JVM of Spark's Kubernetes executor comes up, and looks for its driver."""
+    pod = {
+        "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@127.0.0.1:9",
+        "SPARK_EXECUTOR_ID": "1",
+        "SPARK_EXECUTOR_CORES": "1",
+        "SPARK_EXECUTOR_MEMORY": "512m",
+        "SPARK_APPLICATION_ID": "spark-check",
+        "SPARK_EXECUTOR_POD_IP": "127.0.0.1",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+        "SPARK_EXECUTOR_POD_NAME": "check-exec-1",
+    }
+    ended = image.run([*ENTRYPOINT, "executor"], environment=pod, within_s=240)
+    assert ended.returncode != 0
+    assert "KubernetesExecutorBackend" in ended.stderr
+    assert re.search(r"Failed to connect to /?127\.0\.0\.1:9", ended.stderr), ended.stderr[-3000:]
+    refused = image.run([*ENTRYPOINT, "executor"])
+    assert (refused.returncode, "SPARK_DRIVER_URL" in refused.stderr) == (2, True)

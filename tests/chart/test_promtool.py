@@ -1,0 +1,98 @@
+"""Prometheus' own judgement of alerts, queries and metrics."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.chart.dashboard import dashboard_text
+from tests.chart.rendering import Rendered
+from tests.chart.tools import PROMTOOL
+
+pytestmark = pytest.mark.timeout(1500)
+
+_LABELS = 'namespace="data", service="shop-scylla-cdc-bridge", table="shop.orders"'
+
+
+def promtool(*words: str | Path, text: str = "") -> str:
+    """What promtool says; it has to be content."""
+    ended = subprocess.run(
+        [PROMTOOL.build(), *words], input=text, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout + ended.stderr
+
+
+@pytest.fixture
+def rules(full: Rendered, tmp_path: Path) -> Path:
+    """The rendered alerts, as a file of rules."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump(full.find("PrometheusRule")["spec"]), encoding="utf-8")
+    return path
+
+
+def test_rules_are_good(rules: Path) -> None:
+    """Expressions, templates and durations are what Prometheus takes."""
+    assert "SUCCESS: 8 rules found" in promtool("check", "rules", "--lint-fatal", rules)
+
+
+def test_queries_of_the_dashboard_are_good(tmp_path: Path) -> None:
+    """Each query is PromQL once Grafana has put its variables in."""
+    targets = [target["expr"] for panel in json.loads(dashboard_text())["panels"] for target in panel["targets"]]
+    filled = [query.replace("$__rate_interval", "5m").replace("$", "") for query in targets]
+    records = [{"record": f"query_{at}", "expr": query} for at, query in enumerate(filled)]
+    path = tmp_path / "queries.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": records}]}), encoding="utf-8")
+    assert f"SUCCESS: {len(records)} rules found" in promtool("check", "rules", path)
+
+
+_SERIES: list[tuple[str, str, str]] = [
+    ("Down", "up", "1"),
+    ("TableStopped", f'scylla_cdc_bridge_table_state{{{_LABELS}, state="stopped"}}', "1x60"),
+    ("TableNotReady", f"scylla_cdc_bridge_table_ready{{{_LABELS}}}", "0x60"),
+    ("LagHigh", f'scylla_cdc_bridge_lag_seconds{{{_LABELS}, lane="1"}}', "301x60"),
+    ("ChangesExpireSoon", f'scylla_cdc_bridge_ttl_left_seconds{{{_LABELS}, lane="1"}}', "100x60"),
+    ("QueryFails", f"scylla_cdc_bridge_query_failures_total{{{_LABELS}}}", "0+1x60"),
+    ("Fenced", f'scylla_cdc_bridge_fencings_total{{{_LABELS}, lane="1"}}', "0+1x60"),
+    ("UnknownOperations", f"scylla_cdc_bridge_unknown_operations_total{{{_LABELS}}}", "0+1x60"),
+]
+_CALM: list[tuple[str, str]] = [
+    (f'scylla_cdc_bridge_build_info{{{_LABELS}, version="0.1.0"}}', "1x60"),
+    (f'scylla_cdc_bridge_table_state{{{_LABELS}, state="running"}}', "1x60"),
+    (f'scylla_cdc_bridge_table_state{{{_LABELS}, state="stopped"}}', "0x60"),
+    (f"scylla_cdc_bridge_table_ready{{{_LABELS}}}", "1x60"),
+    (f'scylla_cdc_bridge_lag_seconds{{{_LABELS}, lane="0"}}', "11x60"),
+    (f'scylla_cdc_bridge_ttl_left_seconds{{{_LABELS}, lane="0"}}', "86000x60"),
+    (f"scylla_cdc_bridge_query_failures_total{{{_LABELS}}}", "1x60"),
+    (f'scylla_cdc_bridge_fencings_total{{{_LABELS}, lane="0"}}', "1x60"),
+    (f"scylla_cdc_bridge_unknown_operations_total{{{_LABELS}}}", "0x60"),
+]
+
+
+def test_each_alert_fires_for_its_cause_alone(rules: Path, tmp_path: Path) -> None:
+    """With a job that does well no alert fires; each cause alone fires its own alert and no other."""
+    names = [rule["alert"] for rule in yaml.safe_load(rules.read_text(encoding="utf-8"))["groups"][0]["rules"]]
+    causes: list[tuple[str | None, str, str]] = [(None, "up", "1"), *_SERIES]
+    tests = [_case(names, cause, series, values) for cause, series, values in causes]
+    path = tmp_path / "tests.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(rules)], "tests": tests}), encoding="utf-8")
+    assert "SUCCESS" in promtool("test", "rules", path)
+
+
+def _case(names: list[str], cause: str | None, series: str, values: str) -> dict[str, Any]:
+    calm = [(name, value) for name, value in _CALM if name != series and not (cause == "Down" and "build_info" in name)]
+    # promtool compares alerts whole; a query of ALERTS asks for names alone.
+    firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    expected = [] if cause is None else [{"labels": f'{{alertname="ScyllaCdcBridge{cause}"}}', "value": 1}]
+    assert cause is None or f"ScyllaCdcBridge{cause}" in names
+    return {
+        "name": cause or "well",
+        "interval": "1m",
+        "input_series": [{"series": name, "values": value} for name, value in [*calm, (series, values)]],
+        "promql_expr_test": [{"expr": firing, "eval_time": "40m", "exp_samples": expected}],
+    }

@@ -1,0 +1,154 @@
+"""The driver's pod without a cluster: the image's root file system, the rendered file and command, on real servers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+import pytest
+
+from bridge.adapters.scylla import CqlSession
+from bridge.config import ScyllaSettings
+from bridge.local.stack import LocalStack
+from deploy.image import rootfs
+from deploy.image.rootfs import ENTRYPOINT, RootFileSystem
+from schemas.cql_types import parse
+from schemas.table_schema import Column, ColumnKind, TableSchema
+from tests.chart.rendering import Chart, Rendered
+from tests.chart.tools import HELM, ToolMissingError, may_build, tool
+from tests.integration.running import BridgeJob, wait_for
+from tests.integration.test_pipeline import history
+
+pytestmark = pytest.mark.integration
+
+SCHEMA = TableSchema(
+    "pod",
+    "t",
+    (
+        Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
+        Column("ck", parse("bigint"), ColumnKind.CLUSTERING, 0),
+        Column("v", parse("text"), ColumnKind.REGULAR),
+    ),
+)
+
+
+@dataclass
+class Pod(BridgeJob):
+    """The driver's pod; its volumes stay when it ends, its file system does not."""
+
+    image: RootFileSystem = field(default_factory=lambda: RootFileSystem(Path()))
+    chart: Chart | None = None
+    port: int = 0
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start what the kubelet would: the image's entry with the arguments of the rendered pod."""
+        config, checkpoint = self.folder / "config", self.folder / "claim"
+        for folder in (config, checkpoint):
+            folder.mkdir(exist_ok=True)
+        rendered = self.rendered()
+        # A pod has a network of its own; here it is everybody's.
+        text = rendered.config_text.replace("0.0.0.0:", "127.0.0.1:")
+        (config / "bridge.yaml").write_text(text, encoding="utf-8")
+        # These two volumes are all that it has beside /tmp.
+        mounts = {mount["name"]: mount["mountPath"] for mount in rendered.container["volumeMounts"]}
+        assert mounts.keys() == {"config", "tmp", "checkpoint"}
+        command = self.image.command(
+            [*ENTRYPOINT, *rendered.container["args"], *arguments],
+            volumes={config: mounts["config"], checkpoint: mounts["checkpoint"]},
+            network=True,
+        )
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        return self.process
+
+    def rendered(self) -> Rendered:
+        """The release that is this job."""
+        assert self.chart is not None
+        config = {name: value for name, value in self.mapping().items() if name != "spark"}
+        return self.chart.render(values={"config": config, "monitoring": {"port": self.port}})
+
+    def probe(self, which: str) -> int:
+        """The status that the kubelet gets from a probe; 0 while nobody answers."""
+        path = self.rendered().container[which]["httpGet"]["path"]
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            return error.code
+        except URLError:
+            return 0
+
+
+@pytest.fixture
+def image(tmp_path_factory: pytest.TempPathFactory) -> RootFileSystem:
+    """The image's root file system."""
+    missing = rootfs.why_not_here()
+    if missing is not None:
+        pytest.skip(missing)
+    named = os.environ.get("SCYLLA_CDC_BRIDGE_ROOTFS")
+    if not named and not may_build():
+        pytest.skip("the image's root file system is built by `make chart` alone")
+    found = RootFileSystem(Path(named) if named else tmp_path_factory.mktemp("image") / "root")
+    if not named:
+        found.build()
+    return found
+
+
+@pytest.fixture
+def chart(tmp_path: Path) -> Chart:
+    """The chart, with Helm."""
+    try:
+        return Chart(tool(HELM), tmp_path)
+    except ToolMissingError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def pod(local_stack: LocalStack, image: RootFileSystem, chart: Chart, tmp_path: Path) -> Iterator[Pod]:
+    """The pod of a release on the local stack; nothing of it runs on."""
+    settings: dict[str, Any] = {"publishing": {"max_transaction_records": 500}, "reading": {"max_window_ms": 60_000}}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    with Pod(local_stack, tmp_path, "pod", ["pod.t"], settings, image=image, chart=chart, port=port) as made:
+        yield made
+
+
+def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack, pod: Pod) -> None:
+    """SIGTERM in the midst of the work ends the first pod within its grace; the second loses and doubles nothing."""
+    session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
+    try:
+        written = history(session, SCHEMA, seed=8, changes=6_000, keys=500)
+    finally:
+        session.close()
+    pod.start()
+    wait_for("the first pod publishing", lambda: committed(pod) > 500, 180)
+    assert pod.process is not None
+    assert pod.probe("livenessProbe") == 200
+    pod.process.terminate()
+    grace_s = pod.rendered().driver["terminationGracePeriodSeconds"]
+    assert pod.process.wait(grace_s) == 0, pod.log_tail()
+    assert "SIGTERM: stopping" in pod.log.read_text(encoding="utf-8")
+    early = committed(pod)
+    assert early < len(written)
+    pod.start()
+    wait_for("the second pod publishing", lambda: committed(pod) > len(written), 240)
+    wait_for("every change", lambda: not pod.verdict([SCHEMA], written).missing, 120)
+    wait_for("the pod being ready", lambda: pod.probe("readinessProbe") == 200)
+    assert pod.stop() == 0, pod.log_tail()
+    verdict = pod.verdict([SCHEMA], written)
+    assert verdict.clean, f"{verdict}\n{verdict.examples}"
+
+
+def committed(pod: Pod) -> int:
+    """Committed records and markers, 0 while there is no topic."""
+    assert pod.process is not None
+    assert pod.process.poll() in (None, 0), pod.log_tail()
+    text = pod.log.read_text(encoding="utf-8")
+    return pod.committed() if "lanes, from" in text else 0
