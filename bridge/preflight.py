@@ -96,7 +96,7 @@ def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: 
                 try:
                     schema = log.check_captured(table.keyspace, table.table)
                 except CdcOffError as error:
-                    schema = log.check_captured(table.keyspace, table.table, even_if_off=True)
+                    schema = _with_log_left(log, table, error)
                     off.append((table, str(error)))
                 # A column type that can't be carried is better known now than at the first change.
                 output = config.output_of(table).options(config.name)
@@ -113,6 +113,16 @@ def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: 
     finally:
         session.close()
     return Preflight(tuple(schemas), nodes)
+
+
+def _with_log_left(log: ChangeLog, table: TableSettings, off: CdcOffError) -> TableSchema:
+    """The schema of a table whose CDC is off but whose log is still there; without a log, `off` says it all."""
+    try:
+        return log.check_captured(table.keyspace, table.table, even_if_off=True)
+    except RetriableError:
+        raise
+    except StartupError:
+        raise off from None
 
 
 def _shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[str]:

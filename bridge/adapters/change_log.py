@@ -126,8 +126,8 @@ class ChangeLog:
         log_table = table + LOG_TABLE_SUFFIX
         if not self.session.rows(_TABLE, (keyspace, log_table)):
             raise StartupError(
-                f"table {keyspace}.{table}: the log table {keyspace}.{log_table} does not exist; it may still be in "
-                "the making: try again, or disable and enable CDC"
+                f"table {keyspace}.{table}: CDC is enabled but the log table {keyspace}.{log_table} does not exist; "
+                "it may still be in the making: try again, or disable and enable CDC"
             )
         return schema
 

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from bridge.assembly import groups
+from bridge.encoding import GroupEncoder, RecordForm
+from bridge.local.expectations import ExpectedRecords
+from bridge.local.simulator.placing import CapturedTable, Place, expected_changes
 from bridge.local.simulator.refusals import SchemaRefusal
+from bridge.local.simulator.tables import resolved
+from bridge.model.changes import LogLayout
+from bridge.model.times import UnixMillis, timeuuid_of
+from schemas.codec import compile_reader
+from schemas.envelope import TableCodec
+from schemas.output import OutputOptions
+from tests.replica import frozen
+from tests.unit.bridge.simulator.log_records import records_of
 from tests.unit.bridge.simulator.vectors import Run, Vector, load, problems
+from tests.unit.schemas.example_tables import log_columns
 
 NOT_WRITES = {
     "short_stream_id_reads_empty": "it is about what a query returns, and the simulator answers none",
@@ -23,6 +39,44 @@ def test_statements_are_logged_as_known(vector: Vector) -> None:
     for statement in run.statements:
         run.execute(statement)
     assert problems(run, vector["log"], free_order=vector.get("order") == "free") == []
+
+
+@pytest.mark.parametrize("vector", LOGGED, ids=lambda vector: vector["name"])
+def test_what_was_logged_is_read_as_known(vector: Vector) -> None:
+    """The bridge makes of these log rows the changes that the statements were."""
+    run = Run(vector)
+    for statement in run.statements:
+        run.execute(statement)
+    low = 0
+    for logged in run.logged:
+        user_types = run.server.catalog.user_types(logged.table.table_schema.keyspace)
+        table = resolved(logged.table.table_schema, user_types)
+        options = logged.table.options
+        full, keys_only = options.images.wanted, options.delta == "keys"
+        names = log_columns(table)
+        keys = ([column.name for column in part] for part in (table.partition_key, table.clustering))
+        layout = LogLayout.of(names, *keys)
+        codec = TableCodec(table, names, OutputOptions(shape="full" if full else "delta"), keys_only=keys_only)
+        encoder = GroupEncoder(codec, layout, (table.keyspace, table.name), RecordForm())
+        truth = ExpectedRecords(table, full=full, keys_only=keys_only)
+        read_key, read = (compile_reader(json.loads(text)) for text in (codec.key_avro_schema, codec.value_avro_schema))
+        for group, records in zip(logged.groups, records_of(logged), strict=True):
+            low += 1
+            place = Place(
+                logged.partition_key, bytes(16), timeuuid_of(group.timestamp_us, low.to_bytes(8, "big")), UnixMillis(1)
+            )
+            wanted = expected_changes(CapturedTable.of(table, keys_only=keys_only), group, place)
+            where = {"cdc$stream_id": place.stream_id, "cdc$time": place.time}
+            rows = [tuple((where | record).get(name) for name in names) for record in records]
+            (read_group,) = groups(rows, layout)
+            found = list(encoder.encode(read_group, UnixMillis(1)))
+            assert [in_order(read_key(one.key)) for one in found] == [in_order(truth.key(one)) for one in wanted]
+            values = [in_order(read(one.value)) for one in found if one.value is not None]
+            assert values == [in_order(truth.value(one)) for one in wanted]
+
+
+def in_order(record: dict[str, Any]) -> object:
+    return frozen(dict(sorted(record.items())))
 
 
 @pytest.mark.parametrize("vector", REFUSED, ids=lambda vector: vector["name"])
