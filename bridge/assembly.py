@@ -2,8 +2,8 @@
 
 ScyllaDB writes a group's rows as pre-images, deltas, post-images (spec section 2.5), and a row of the base table may
 have several deltas there, one for each TTL. An image shows its row before or after the whole group, so every delta of
-the row gets the same ones. ScyllaDB has images of rows that the group changes by an insert, an update or a delete of the
-row itself, and none of what the delete of a range or of a partition removes (spec section 2.6).
+the row gets the same ones. ScyllaDB logs images of rows that the group inserts, updates or deletes one by one, and none
+of what the delete of a range or of a partition removes (spec section 2.6).
 """
 
 from __future__ import annotations
