@@ -22,6 +22,7 @@ from schemas.operations import (
     RANGE_ENDS,
     RANGE_STARTS,
     STATIC_UPDATE,
+    UPDATES,
     WITH_COLUMNS,
     WITH_ROW,
     WITHOUT_ROW,
@@ -188,10 +189,15 @@ class LogRecords:
         return self._bound_branch, {"inclusive": inclusive, "key": key, "empty_columns": empty}
 
     def columns(self, row: LogRow, symbol: str, empty: list[str]) -> Branch | None:
-        """Return what the change did to the static and regular columns."""
+        """Return what the change did to the static and regular columns; None where the row does not say it.
+
+        An update always touches a column. If it seems not to, then its log held keys only when it was written, or
+        what it touched was dropped since. The row of an insert is the same then as that of one of the key alone.
+        """
         if symbol not in WITH_COLUMNS:
             return None
-        if self._keys_only and not any(one.touched(row) for one in self._values):
+        is_mute = self._keys_only or (symbol in UPDATES and bool(self._values))
+        if is_mute and not any(one.touched(row) for one in self._values):
             return None
         record = {one.field: change for one in self._values if (change := one.change(row, empty)) is not None}
         return self._columns_branch, record
