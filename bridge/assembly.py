@@ -2,7 +2,8 @@
 
 ScyllaDB writes a group's rows as pre-images, deltas, post-images (spec section 2.5), and a row of the base table may
 have several deltas there, one for each TTL. An image shows its row before or after the whole group, so every delta of
-the row gets the same ones.
+the row gets the same ones. ScyllaDB logs images of rows that the group inserts, updates or deletes one by one, and none
+of what the delete of a range or of a partition removes (spec section 2.6).
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ _STARTS: Final = frozenset({Operation.RANGE_START_INCLUSIVE, Operation.RANGE_STA
 _ENDS: Final = frozenset({Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXCLUSIVE})
 _OF_PARTITIONS: Final = frozenset({Operation.PARTITION_DELETE, Operation.PARTITION_EXPIRY})
 _UPSERTS: Final = frozenset({Operation.INSERT, Operation.UPDATE})
+_IMAGES: Final = {Operation.PREIMAGE: "pre-image", Operation.POSTIMAGE: "post-image"}
+_MAY_BE_RENAMED: Final = (
+    ". Its key has a null: rows from before a key column was renamed (ALTER TABLE ... RENAME) can't be told apart"
+)
 _DIGEST_BYTES: Final = 16
 _REMEMBERED_GROUPS: Final = 1_000_000
 
@@ -44,14 +49,16 @@ def groups(
         rows: in lane order: the rows of a group lie together, in `cdc$batch_seq_no` order. A page break inside a
             group is no concern of this function: it sees one sequence.
         layout: where the CDC columns and the primary key lie in a row.
-        incomplete: `stop` or `deliver`, for a group that does not end with `cdc$end_of_batch`.
+        incomplete: `stop` or `deliver`, for a group that does not end with `cdc$end_of_batch`. Of what is delivered,
+            images may stand alone: their deltas are what is missing.
         by_row: make one change of all inserts and updates of one row in a group (`Change.more`); else each delta is a
             change of its own.
         keep_poison: hand on a group that can't be carried, with the reason in `Group.poison`; else raise it.
 
     Raises:
         IncompleteGroupError: as said; naming stream and time.
-        PoisonError: a row that can't be carried (a damaged operation cell, half of a range delete).
+        PoisonError: a row that can't be carried (a damaged operation cell, half of a range delete, an image of a row
+            that the group does not change, a second one of the same row).
     """
     for held in _by_group(rows, layout):
         try:
@@ -126,7 +133,8 @@ def _content(group: Group, layout: LogLayout) -> bytes:
 
 def _group(rows: list[Cells], layout: LogLayout, incomplete: str, *, by_row: bool) -> Group:
     stream_id, timeuuid = _identity(rows[0], layout)
-    if layout.end_of_batch is not None and rows[-1][layout.end_of_batch] != _TRUE and incomplete == "stop":
+    ends = layout.end_of_batch is None or rows[-1][layout.end_of_batch] == _TRUE
+    if not ends and incomplete == "stop":
         raise IncompleteGroupError(
             f"{_place(rows[0], layout)}: the group ends without cdc$end_of_batch after "
             f"{len(rows)} rows; to go on, set reading.on_incomplete_group to deliver what is there"
@@ -135,7 +143,7 @@ def _group(rows: list[Cells], layout: LogLayout, incomplete: str, *, by_row: boo
         operation = _operation(rows[0], layout)
         if operation not in _SPECIAL:
             return Group(stream_id, timeuuid, (Change(operation, rows[0], last_in_group=True),), rows)
-    return Group(stream_id, timeuuid, _Members(layout).of(rows, by_row=by_row), rows)
+    return Group(stream_id, timeuuid, _Members(layout).of(rows, by_row=by_row, whole=ends), rows)
 
 
 _SPECIAL: Final = frozenset({Operation.PREIMAGE, Operation.POSTIMAGE, *_STARTS, *_ENDS})
@@ -150,18 +158,22 @@ class _Members:
         self._key_cells = (*layout.partition_key, *layout.clustering)
         # With clustering columns, a partition's delete has the key of its static row but is not that row's.
         self._without_images = _STARTS | _OF_PARTITIONS if layout.clustering else _STARTS
-        self._before: dict[Key, Cells] = {}
-        self._after: dict[Key, Cells] = {}
+        self._images: dict[int, dict[Key, Cells]] = {Operation.PREIMAGE: {}, Operation.POSTIMAGE: {}}
 
-    def of(self, rows: list[Cells], *, by_row: bool) -> tuple[Change, ...]:
+    def of(self, rows: list[Cells], *, by_row: bool, whole: bool) -> tuple[Change, ...]:
         deltas = self._deltas(rows)
         if by_row:
             deltas = self._joined(deltas)
         last = len(deltas) - 1
-        joins = bool(self._before or self._after)
+        before, after = self._images[Operation.PREIMAGE], self._images[Operation.POSTIMAGE]
+        joins = bool(before or after)
+        changed: set[Key] = set()
         changes: list[Change] = []
         for index, (operation, row, other) in enumerate(deltas):
-            key = self._key(row) if joins and operation not in self._without_images else ()
+            key: Key = ()
+            if joins and operation not in self._without_images:
+                key = self._key(row)
+                changed.add(key)
             changes.append(
                 Change(
                     operation,
@@ -169,11 +181,31 @@ class _Members:
                     last_in_group=index == last,
                     range_end=other[0] if operation in _STARTS else None,
                     more=() if operation in _STARTS else other,
-                    before=self._before.get(key),
-                    after=self._after.get(key),
+                    before=before.get(key),
+                    after=after.get(key),
                 )
             )
+        if whole and joins:
+            self._require_changes(changed)
         return tuple(changes)
+
+    def _require_changes(self, changed: set[Key]) -> None:
+        for operation, images in self._images.items():
+            for key, row in images.items():
+                if key not in changed:
+                    raise PoisonError(
+                        f"{_place(row, self._layout)}: a {_IMAGES[Operation(operation)]} of a row that its group has "
+                        f"no change of (cdc$operation {operation})"
+                    )
+
+    def _add_image(self, operation: int, row: Cells) -> None:
+        known = self._images[operation].setdefault(self._key(row), row)
+        if known is not row:
+            renamed = "" if all(row[at] is not None for at in self._key_cells) else _MAY_BE_RENAMED
+            raise PoisonError(
+                f"{_place(row, self._layout)}: a second {_IMAGES[Operation(operation)]} of the row whose first is "
+                f"{_seq(known, self._layout)} (cdc$operation {operation}){renamed}"
+            )
 
     def _deltas(self, rows: list[Cells]) -> list[tuple[int, Cells, tuple[Cells, ...]]]:
         deltas: list[tuple[int, Cells, tuple[Cells, ...]]] = []
@@ -189,10 +221,8 @@ class _Members:
                 start = None
             elif operation in _STARTS:
                 start = operation, row
-            elif operation == Operation.PREIMAGE:
-                self._before[self._key(row)] = row
-            elif operation == Operation.POSTIMAGE:
-                self._after[self._key(row)] = row
+            elif operation in self._images:
+                self._add_image(operation, row)
             else:
                 deltas.append((operation, row, ()))
         if start is not None:
@@ -227,5 +257,8 @@ def _operation(row: Cells, layout: LogLayout) -> int:
 
 def _place(row: Cells, layout: LogLayout) -> str:
     stream_id, timeuuid = row[layout.stream_id] or b"", row[layout.time] or b""
-    seq = int.from_bytes(row[layout.batch_seq_no] or b"", "big")
-    return f"stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us, batch_seq_no {seq}"
+    return f"stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us, batch_seq_no {_seq(row, layout)}"
+
+
+def _seq(row: Cells, layout: LogLayout) -> int:
+    return int.from_bytes(row[layout.batch_seq_no] or b"", "big")

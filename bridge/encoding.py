@@ -15,6 +15,7 @@ from bridge.placement import placement
 from bridge.poison import likely_cause
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError
+from schemas.operations import OPERATION_SYMBOLS
 
 POSITION_HEADER: Final = "cdc.position"
 """Name of the record header that holds a change's position."""
@@ -76,7 +77,11 @@ class RecordForm:
 
 
 class GroupEncoder:
-    """Encodes the groups of one table whose log is read with one layout."""
+    """Encodes the groups of one table whose log is read with one layout.
+
+    Attributes:
+        unknown_operations: how many changes so far had a ``cdc$operation`` that this release does not know.
+    """
 
     def __init__(self, codec: TableCodec, layout: LogLayout, table: tuple[str, str], form: RecordForm) -> None:
         """Take what does not depend on a group.
@@ -92,6 +97,7 @@ class GroupEncoder:
         self._table = table
         self._form = form
         self._is_plain = form.is_plain
+        self.unknown_operations = 0
         # What a delete must reach so that nothing is left under its record key.
         if not layout.clustering:
             self._clears_key = _DELETES_OF_ROWS | _DELETES_OF_PARTITIONS
@@ -110,12 +116,14 @@ class GroupEncoder:
             yield self._dead_letter(group.rows, generation_ms, group.poison, position, last=True, whole_group=True)
             return
         for change in group.changes:
-            row = change.row
+            row, operation = change.row, change.operation
             position = place + (row[self._layout.batch_seq_no] or b"")
+            if operation not in OPERATION_SYMBOLS:
+                self.unknown_operations += 1
             try:
                 key, value = self._codec.encode(
                     row,
-                    operation=change.operation,
+                    operation=operation,
                     generation_ms=generation_ms,
                     last_in_group=change.last_in_group,
                     range_end=change.range_end,

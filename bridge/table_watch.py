@@ -127,10 +127,7 @@ class TableWatch:
         known = self._known
         if known is None or known.log_id == state.log_id:
             return [_warning(f"{self._name}: the table is back, with its log")] if self._is_missing else []
-        made_us = state.log_made_us
-        if made_us is not None and made_us <= reached.reached_us:
-            return [_warning(f"{self._name}: the table was dropped and made anew; all of its former log was read")]
-        return [_warning(f"{self._name}: the table was dropped and made anew: {unread_in_words(state, reached)}")]
+        return [_warning(f"{self._name}: {made_anew_in_words(state, reached)}")]
 
     def _option_changes(self, state: TableState, now_us: UnixMicros) -> list[Notice]:
         notices = []
@@ -184,13 +181,15 @@ class TableWatch:
         return notices
 
 
-def unread_in_words(state: TableState, reached: Cursor) -> str:
-    """What of a former log, read up to a cursor, can't be delivered now that the table has this one."""
+def made_anew_in_words(state: TableState, reached: Cursor) -> str:
+    """That a table has another log than that which was read up to a cursor, and what of that one can't be delivered."""
     made_us = state.log_made_us
+    if made_us is not None and made_us <= reached.reached_us:
+        return "the table was dropped and made anew; all of its former log was read"
     until = "its end" if made_us is None else iso_of_micros(made_us)
     return (
-        f"what was written to the former one between {iso_of_micros(reached.reached_us)}, up to where it was read, and "
-        f"{until} can't be delivered"
+        "the table was dropped and made anew: what was written to the former one between "
+        f"{iso_of_micros(reached.reached_us)}, up to where it was read, and {until} can't be delivered"
     )
 
 

@@ -105,15 +105,10 @@ class _Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class CellColumn:
-    """A column of one cell: of a scalar or a frozen type, a tuple or a vector."""
+class _Column:
+    """What the readers have in common."""
 
     cells: _Cells
-
-    @classmethod
-    def of(cls, column: Column, log: LogFormat) -> CellColumn:
-        """Resolve the column."""
-        return cls(_Cells.of(column, log))
 
     @property
     def column(self) -> str:
@@ -129,6 +124,33 @@ class CellColumn:
         """See `ColumnReader`."""
         return row[self.cells.value.index] is not None or self.cells.is_deleted(row)
 
+    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
+        """See `ColumnReader`."""
+        known, value = self.cells.image(row, empty)
+        return known, None if value is None else (self.cells.plain, value)
+
+
+@dataclass(frozen=True, slots=True)
+class _ManyCells(_Column):
+    """A column that has the cells of its deleted elements as well."""
+
+    removed: LogCell
+
+    def touched(self, row: LogRow) -> bool:
+        """See `ColumnReader`."""
+        cells = self.cells
+        return row[cells.value.index] is not None or row[self.removed.index] is not None or cells.is_deleted(row)
+
+
+@dataclass(frozen=True, slots=True)
+class CellColumn(_Column):
+    """A column of one cell: of a scalar or a frozen type, a tuple or a vector."""
+
+    @classmethod
+    def of(cls, column: Column, log: LogFormat) -> CellColumn:
+        """Resolve the column."""
+        return cls(_Cells.of(column, log))
+
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """See `ColumnReader`: set to null, or to a value."""
         cells = self.cells
@@ -142,22 +164,15 @@ class CellColumn:
             return cells.change, {"value": None}
         return cells.change, {"value": (cells.plain, cells.value.value(raw))}
 
-    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
-        """See `ColumnReader`."""
-        known, value = self.cells.image(row, empty)
-        return known, None if value is None else (self.cells.plain, value)
-
     def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
         """See `ColumnReader`: it is the last one's value."""
         return self.image(rows[-1], empty)
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionColumn:
+class CollectionColumn(_ManyCells):
     """A non-frozen list, set or map."""
 
-    cells: _Cells
-    removed: LogCell
     is_list: bool
 
     @classmethod
@@ -165,21 +180,6 @@ class CollectionColumn:
         """Resolve the column."""
         removed = log.cell(deleted_elements(column.name), deleted_elements_type(column.type))
         return cls(_Cells.of(column, log), removed, isinstance(column.type, ListType))
-
-    @property
-    def column(self) -> str:
-        """The column's CQL name."""
-        return self.cells.value.column
-
-    @property
-    def field(self) -> str:
-        """The column's Avro name."""
-        return self.cells.field
-
-    def touched(self, row: LogRow) -> bool:
-        """See `ColumnReader`."""
-        cells = self.cells
-        return row[cells.value.index] is not None or row[self.removed.index] is not None or cells.is_deleted(row)
 
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """See `ColumnReader`: whether it was cleared, and which elements were added and removed."""
@@ -237,11 +237,9 @@ class _UdtField:
 
 
 @dataclass(frozen=True, slots=True)
-class UdtColumn:
+class UdtColumn(_ManyCells):
     """A non-frozen user-defined type."""
 
-    cells: _Cells
-    removed: LogCell
     fields: tuple[_UdtField, ...]
 
     @classmethod
@@ -260,21 +258,6 @@ class UdtColumn:
             for name, one in cql_type.fields
         )
         return cls(cells, removed, fields)
-
-    @property
-    def column(self) -> str:
-        """The column's CQL name."""
-        return self.cells.value.column
-
-    @property
-    def field(self) -> str:
-        """The column's Avro name."""
-        return self.cells.field
-
-    def touched(self, row: LogRow) -> bool:
-        """See `ColumnReader`."""
-        cells = self.cells
-        return row[cells.value.index] is not None or row[self.removed.index] is not None or cells.is_deleted(row)
 
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """See `ColumnReader`: a null field in the value says nothing, only the deleted elements do (spec 2.3)."""
@@ -319,11 +302,6 @@ class UdtColumn:
             if not 0 <= index < len(self.fields):
                 raise self.removed.error(f"there is no field {index}; the type has {len(self.fields)}", raw)
         return frozenset(indices)
-
-    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
-        """See `ColumnReader`."""
-        known, value = self.cells.image(row, empty)
-        return known, None if value is None else (self.cells.plain, value)
 
     def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
         """See `ColumnReader`: known where the first one clears it."""

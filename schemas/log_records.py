@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final, cast
 
 from schemas.avro_names import namespace
-from schemas.avro_records import BOUND, COLUMNS, ENVELOPE_VERSION, RANGE, ROW
+from schemas.avro_records import BOUND, COLUMNS, ENVELOPE_VERSION, RANGE, ROW, UNKNOWN_OPERATION
 from schemas.cql_types import NativeType
 from schemas.errors import OperationError
 from schemas.log_cells import KeyCell, LogFormat, LogRow
@@ -22,6 +22,7 @@ from schemas.operations import (
     RANGE_ENDS,
     RANGE_STARTS,
     STATIC_UPDATE,
+    UPDATES,
     WITH_COLUMNS,
     WITH_ROW,
     WITHOUT_ROW,
@@ -188,10 +189,15 @@ class LogRecords:
         return self._bound_branch, {"inclusive": inclusive, "key": key, "empty_columns": empty}
 
     def columns(self, row: LogRow, symbol: str, empty: list[str]) -> Branch | None:
-        """Return what the change did to the static and regular columns."""
+        """Return what the change did to the static and regular columns; None where the row does not say it.
+
+        An update always touches a column. If it seems not to, then its log held keys only when it was written, or
+        what it touched was dropped since. The row of an insert is the same then as that of one of the key alone.
+        """
         if symbol not in WITH_COLUMNS:
             return None
-        if self._keys_only and not any(one.touched(row) for one in self._values):
+        is_mute = self._keys_only or (symbol in UPDATES and bool(self._values))
+        if is_mute and not any(one.touched(row) for one in self._values):
             return None
         record = {one.field: change for one in self._values if (change := one.change(row, empty)) is not None}
         return self._columns_branch, record
@@ -225,9 +231,14 @@ class LogRecords:
         return Image((self._row_branch, record), [] if change.after is row else unknown, empty)
 
     def outcome(self, change: LogChange, symbol: str) -> Image:
-        """Return what is known of the row after the change: its post-image, or what pre-image and deltas give."""
+        """Return what is known of the row after the change: its post-image, or what pre-image and deltas give.
+
+        What an unknown operation makes of its row would be a guess, so that only a post-image tells it.
+        """
         if change.after is not None:
             return self.after(change, symbol)
+        if symbol == UNKNOWN_OPERATION:
+            return NO_IMAGE
         deltas = change.deltas
         before = self.before(change, symbol) if self._says_all(deltas, symbol) else NO_IMAGE
         earlier = self.columns_of(before)
@@ -261,8 +272,10 @@ class LogRecords:
         return [one.column for one in (self._values if symbol in WITHOUT_ROW else self._of_row(symbol))]
 
     def _of_row(self, symbol: str) -> Sequence[ColumnReader]:
-        """Return the columns that a row of the change's kind has."""
-        return self._values if not self._statics else self._statics if symbol == STATIC_UPDATE else self._regulars
+        """Return the columns that a row of the change's kind has; of an unknown kind all of them."""
+        if not self._statics or symbol == UNKNOWN_OPERATION:
+            return self._values
+        return self._statics if symbol == STATIC_UPDATE else self._regulars
 
     @staticmethod
     def _require_same(row: LogRow, other: LogRow, keys: Sequence[KeyCell], what: str) -> None:

@@ -172,7 +172,9 @@ class _RowCode:
             body += self._nullable(cell, column.type)
         body += _block(f"if kind == {_ROW_DELETE} or kind == {_PARTITION_DELETE}:", without_columns)
         if self._keys_only:
-            body += _block(f"if {self._all_null(self._values)}:", without_columns)
+            body += _block(f"if {self._untouched()}:", without_columns)
+        elif self._values:
+            body += _block(f"if operation == {UPDATE} and {self._untouched()}:", without_columns)
         for column in self._values:
             body += self._value(column)
         body.append(_returned([*before, repr(SOME), *values, repr(_EMPTY_ARRAY), *after]))
@@ -192,6 +194,12 @@ class _RowCode:
         """An expression: no cell of the columns is set (a flag that is false counts as set: the server has none)."""
         cells = [cell for column in columns for cell in self._cells_of(column)]
         return " and ".join(f"{cell} is None" for cell in cells) or "True"
+
+    def _untouched(self) -> str:
+        """An expression: the row says nothing of any column."""
+        cells = [self._cells_of(column) for column in self._values]
+        parts = [f"{cell} is None" for value, _flag, *removed in cells for cell in (value, *removed)]
+        return " and ".join([*parts, *(f"not is_set[{flag}]" for _value, flag, *_removed in cells)]) or "True"
 
     def _check_lines(self, clustering: Lines) -> Lines:
         """Decline rows whose cells do not fit their operation (`schemas.operations.symbol_of` says how)."""

@@ -20,8 +20,6 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, BooleanType, ByteType, IntegerType, StringType, StructField, StructType
 
 from bridge.encoding import EncodedChange
-from schemas.avro_records import OPERATIONS, UNKNOWN_OPERATION
-from schemas.varints import long_bytes
 
 CHANGE: Final = 0
 BEGIN: Final = 1
@@ -60,18 +58,6 @@ _ROWS_IN_BATCH: Final = 4000
 """Rows of a record batch: 1,000 to 10,000 are best, 50,000 cost up to half the throughput."""
 
 _BYTES_IN_BATCH: Final = 8 * 1024 * 1024
-
-_UNKNOWN: Final = long_bytes(OPERATIONS.index(UNKNOWN_OPERATION))
-"""With what an Avro envelope begins whose operation is not known."""
-
-
-def unknown_operations(batch: pa.RecordBatch) -> int:
-    """How many changes with Avro bodies have an operation that this release does not know."""
-    # Imported here because it takes 50 ms, and the sink's processes do without.
-    import pyarrow.compute as pc
-
-    begins = pc.binary_slice(batch.column(2), 0, len(_UNKNOWN))
-    return pc.sum(pc.equal(begins, _UNKNOWN)).as_py() or 0
 
 
 def control_batch(kind: int, text: str | None) -> pa.RecordBatch:

@@ -14,13 +14,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from bridge import registration
-from bridge.adapters.kafka import KafkaAdmin
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
 from bridge.control import Begin, Schemas, end_from_json
 from bridge.dead_letters import refused_change
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import BridgeError, FencedError, RetriableError, StartupError
+from bridge.errors import BridgeError, FencedError, StartupError
 from bridge.lane_publisher import LanePublisher
 from bridge.monitoring import mailbox
 from bridge.monitoring.figures import Counted, LaneFigures, tally
@@ -118,6 +117,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
                 tally.add(_table(task), task.lane, LaneFigures(fencings=1))
             # Also for a killed task: whatever happened, only Kafka knows how far the transaction got.
             worker.drop_publisher(*place)
+            worker.drop_topic_sizes(self._config)
             raise
         return LaneWritten(task, tally.take())
 
@@ -216,9 +216,7 @@ class LaneRows:
 
     def _partition(self, placement: int) -> int:
         if not self._partitions:
-            self._partitions = KafkaAdmin(self._config.kafka).partitions(self._topic)
-            if not self._partitions:
-                raise RetriableError(f"{self._task}: topic {self._topic} does not exist; was it deleted?")
+            self._partitions = worker.topic_sizes(self._config).of(self._topic)
         return placement % self._partitions
 
 

@@ -249,22 +249,13 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                     elif self._control and captured.schemas != schemas:
                         yield rows.control_batch(rows.SCHEMA, captured.schemas.to_json())
                     schemas = captured.schemas
-                    for batch in rows.change_batches(changes):
-                        self._count(task, batch)
-                        yield batch
+                    yield from rows.change_batches(changes)
             if self._control:
                 yield rows.control_batch(rows.END, end_to_json(tally.take()))
         except RetriableError:
             # A session that failed, or a table that is gone: the next attempt looks at everything anew.
             worker.drop_cluster(scylla)
             raise
-
-    def _count(self, task: LaneTask, batch: pa.RecordBatch) -> None:
-        # Only these have the operation in front.
-        in_front = self._config.payload == "avro" and not self._config.output_options.by_row
-        unknown = rows.unknown_operations(batch) if in_front else 0
-        if unknown:
-            tally.add(f"{task.keyspace}.{task.table}", task.lane, LaneFigures(unknown_operations=unknown))
 
     def _changes(self, task: LaneTask, part: Part, captured: CapturedTable) -> Iterator[EncodedChange]:
         reading: ReadingSettings = self._config.reading
@@ -292,9 +283,14 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             found = assembly.without_repeats(found, layout)
         form = output.record_form(dead_letters=self._config.dead_letters)
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
-        for group in found:
-            changes = encoder.encode(group, opened[group.stream_id])
-            yield from changes if self._config.payload == "avro" else _as_json(changes, captured.codec)
+        try:
+            for group in found:
+                changes = encoder.encode(group, opened[group.stream_id])
+                yield from changes if self._config.payload == "avro" else _as_json(changes, captured.codec)
+        finally:
+            if encoder.unknown_operations:
+                figures = LaneFigures(unknown_operations=encoder.unknown_operations)
+                tally.add(f"{task.keyspace}.{task.table}", task.lane, figures)
 
 
 def _as_json(changes: Iterator[EncodedChange], codec: TableCodec) -> Iterator[EncodedChange]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from pyspark.sql import SparkSession
@@ -19,10 +19,11 @@ from bridge.gaps import find_gap
 from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
 from bridge.monitoring.board import Board
 from bridge.publishing import TableStart, decide_start
-from bridge.table_watch import TableState, unread_in_words
+from bridge.table_watch import TableState, made_anew_in_words
 from schemas.table_changes import changes_between
 from schemas.table_schema import TableSchema
 from spark import sink, worker
+from spark.checkpoint import Checkpoint
 from spark.session import cores_of
 from spark.source import CONFIG_OPTION, START_OPTION
 from spark.stream_reader import oldest_us, wait_for_first_cursor
@@ -64,6 +65,7 @@ class TableQuery:
         self._table = table
         self.name = f"{table.keyspace}.{table.table}"
         self.lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
+        self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
         self._log_id: UUID | None = None
         self._first_schema: TableSchema | None = None
         self._source = SourceConfig(
@@ -75,11 +77,6 @@ class TableQuery:
             dead_letters=config.dead_letter_topic_of(table) is not None,
             lanes=self.lanes,
         )
-
-    @property
-    def checkpoint(self) -> str:
-        """Where Spark keeps this table's plan."""
-        return f"{self._config.spark.checkpoint}/{self._config.name}/{self.name}"
 
     def start(self, *, once: bool) -> StreamingQuery:
         """Make the topics, settle the lane layout, and start reading.
@@ -108,7 +105,7 @@ class TableQuery:
             if start.settle:
                 raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
             self._board.laid(self.name, start.layout, progress)
-        self._log_id = state.log_id
+        self._know_log(state)
         self._first_schema = self._first_schema or state.schema
         if start.initialise:
             self._write_layout(start.layout, progress)
@@ -153,10 +150,10 @@ class TableQuery:
     def _decide(self, progress: Mapping[int, LaneProgress]) -> TableStart:
         if progress:
             return decide_start(progress, self.lanes, None)
-        if self._has_checkpoint():
+        if self._checkpoint.has_commits:
             raise DataLossError(
                 f"{self.name}: the progress topic {self._progress_topic} holds no cursor, but the checkpoint "
-                f"{self.checkpoint} says that changes were published. Was the topic deleted? If so, delete the "
+                f"{self._checkpoint.folder} says that changes were published. Was the topic deleted? If so, delete the "
                 "checkpoint too: the table then begins anew, as reading.start says"
             )
         return decide_start({}, self.lanes, wait_for_first_cursor(self._source, self._still_none))
@@ -164,13 +161,6 @@ class TableQuery:
     def _still_none(self) -> bool:
         self._board.waiting(self.name, "the cluster has no CDC generation yet")
         return self._stopping()
-
-    def _has_checkpoint(self) -> bool:
-        # Through Hadoop, because it may lie in any file system that Spark knows.
-        jvm: Any = self._session._jvm  # noqa: SLF001  # PySpark has no public way to Hadoop's file systems
-        path = jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/commits")
-        files = path.getFileSystem(self._session._jsc.hadoopConfiguration())  # noqa: SLF001
-        return bool(files.exists(path)) and len(files.listStatus(path)) > 0
 
     def _state(self) -> TableState:
         table = self._table
@@ -180,14 +170,15 @@ class TableQuery:
         return state
 
     def _check_log(self, state: TableState, start: Cursor) -> None:
-        made_us = state.log_made_us
-        lost = unread_in_words(state, start)
-        if self._log_id is not None and state.log_id != self._log_id:
-            _log.warning("%s: the table was dropped and made anew: %s", self.name, lost)
-        elif self._log_id is None and made_us is not None and made_us > start.reached_us:
-            _log.warning(
-                "%s: if its log is not the one that was read until now, but was made anew: %s", self.name, lost
-            )
+        # Said on evidence only: a log may be younger than what it holds, where changes have timestamps of their own.
+        known = self._log_id or self._checkpoint.log_id()
+        if known is not None and known != state.log_id:
+            _log.warning("%s: %s", self.name, made_anew_in_words(state, start))
+
+    def _know_log(self, state: TableState) -> None:
+        if state.log_id is not None and state.log_id != self._log_id:
+            self._checkpoint.keep_log_id(state.log_id)
+        self._log_id = state.log_id
 
     def _beyond_gap(self, start: TableStart) -> TableStart:
         """The same start, or one behind what is lost if that is accepted."""
@@ -233,7 +224,7 @@ class TableQuery:
             reader.load()
             .writeStream.format("scylla-cdc-kafka")
             .option(sink.CONFIG_OPTION, self._config.model_dump_json())
-            .option("checkpointLocation", self.checkpoint)
+            .option("checkpointLocation", self._checkpoint.folder)
             .outputMode("append")
             .queryName(f"{self.name} (settling)" if start.settle else self.name)
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import SparkFiles, TaskContext
 
 from bridge.adapters.change_log import ChangeLog
-from bridge.adapters.kafka import CommittedReader, TransactionalProducer
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin, TransactionalProducer
 from bridge.adapters.scylla import CqlSession
 from bridge.adapters.stream_metadata import StreamMetadata, Streams, select
 from bridge.captured import CapturedTable, capture
@@ -28,6 +28,7 @@ from bridge.model.times import UnixMillis
 from bridge.monitoring.figures import tally
 from bridge.publishing import LaneTask, transactional_id
 from bridge.shared_ids import SharedIds
+from bridge.topic_sizes import TopicSizes
 from schemas.output import OutputOptions
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _tables: dict[tuple[str, str, str, OutputOptions], _Known] = {}
 _metadata: dict[tuple[str, str, str], StreamMetadata] = {}
 _streams: dict[tuple[str, str, str, UnixMillis, TokenRange], Streams] = {}
 _publishers: dict[str, LanePublisher] = {}
+_sizes: dict[str, TopicSizes] = {}
 _registries: dict[str, Registry] = {}
 
 
@@ -168,6 +170,19 @@ def drop_publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -
     held = _publishers.pop(transactional_id(config.name, keyspace, table, lane), None)
     if held is not None:
         held.close()
+
+
+def topic_sizes(config: BridgeConfig) -> TopicSizes:
+    """What this process knows of the topics' partitions; a client of its own asks for them."""
+    name = config.kafka.model_dump_json()
+    if name not in _sizes:
+        _sizes[name] = TopicSizes(KafkaAdmin(config.kafka).partitions)
+    return _sizes[name]
+
+
+def drop_topic_sizes(config: BridgeConfig) -> None:
+    """Forget it after an error: a topic that was made anew may have fewer partitions."""
+    _sizes.pop(config.kafka.model_dump_json(), None)
 
 
 def registry(config: BridgeConfig) -> Registry:

@@ -6,8 +6,10 @@ Knows the server's table names (spec sections 1 and 7); knows no client library.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Final
 
 from bridge.adapters.scylla import CqlSession, Prepared, timeuuid_parameter
@@ -26,8 +28,11 @@ _COLUMNS: Final = (
     "WHERE keyspace_name = ? AND table_name = ?"
 )
 _TABLE: Final = "SELECT id, extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+_FLAGS: Final = "SELECT flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _TYPES: Final = "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ?"
 _KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"
+_OF_OTHER_TABLES: Final = frozenset({"compound", "dense"})
+"""Flags of which every table has one that is no static compact table."""
 
 
 class CdcOffError(StartupError):
@@ -59,7 +64,26 @@ class ChangeLog:
         if any(True for one in types for _ in user_types(one)):
             definitions = self._user_types(keyspace)
             types = [resolve(one, definitions) for one in types]
-        return TableSchema(keyspace, table, tuple(map(_column, rows, types)))
+        columns = list(map(_column, rows, types))
+        if self._is_static_compact(keyspace, table, columns):
+            columns = [
+                replace(one, kind=ColumnKind.REGULAR) if one.kind is ColumnKind.STATIC else one
+                for one in columns
+                if one.kind in (ColumnKind.PARTITION_KEY, ColumnKind.STATIC)
+            ]
+        return TableSchema(keyspace, table, tuple(columns))
+
+    def _is_static_compact(self, keyspace: str, table: str, columns: Sequence[Column]) -> bool:
+        """Whether a table without clustering columns has COMPACT STORAGE.
+
+        `system_schema` has its columns as static ones then, beside a clustering and a regular column that neither CQL
+        nor the log know.
+        """
+        kinds = Counter(one.kind for one in columns)
+        if not kinds[ColumnKind.STATIC] or (kinds[ColumnKind.CLUSTERING], kinds[ColumnKind.REGULAR]) != (1, 1):
+            return False
+        rows = self.session.rows(_FLAGS, (keyspace, table))
+        return bool(rows) and not _OF_OTHER_TABLES & set(rows[0]["flags"] or ())
 
     def _user_types(self, keyspace: str) -> dict[str, list[tuple[str, CqlType]]]:
         """Fields of the keyspace's user-defined types, by name."""

@@ -34,6 +34,7 @@ _PARTITION: Final = {4: "partition_delete", -4: "partition_expiry"}
 _ONLY_ROW: Final = {4: "row_delete", -4: "row_expiry"}
 _RANGE: Final = {5: "range_delete", 6: "range_delete"}
 _INCLUSIVE: Final = frozenset({5, 7})
+_UPDATE: Final = 1
 _WITHOUT_COLUMNS: Final = frozenset({3, -3, 4, -4, 5, 6})
 _EMPTY_IS_A_VALUE: Final = frozenset({"ascii", "blob", "text", "varchar"})
 
@@ -226,7 +227,9 @@ class ExpectedRecords:
         return {"inclusive": operation in _INCLUSIVE, "key": self._prefix(cells, empty), "empty_columns": empty}
 
     def _columns(self, change: ExpectedChange, empty: list[str]) -> Values | None:
-        if change.operation in _WITHOUT_COLUMNS or (self._keys_only and not change.columns):
+        # An update touches something, unless the table has nothing else than keys.
+        is_mute = self._keys_only or (change.operation == _UPDATE and bool(self._values))
+        if change.operation in _WITHOUT_COLUMNS or (is_mute and not change.columns):
             return None
         return {
             column.field: column.change(change.columns[column.name], empty) if column.name in change.columns else None

@@ -180,7 +180,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     _table(
         "unknown_operations_total",
         "counter",
-        "Changes that were read with a cdc$operation which this release does not know; published with op `unknown`.",
+        "Changes that were read with a cdc$operation which this release does not know; published as `unknown`, "
+        "as `m` in debezium.",
         lambda _job, table: table.total.unknown_operations,
     ),
     _table(

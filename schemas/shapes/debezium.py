@@ -11,6 +11,11 @@ the columns that read as null in `after` and `before` because nobody told them.
 | insert | c |
 | update, static update | u |
 | delete or expiry of a row, a partition or a range | d |
+| an operation that is not known | m; with a post-image u |
+
+`m` is Debezium's op for what is no change of a row. Such a record has neither `before` nor `after`: what Debezium's
+transform does with a record goes by these two, and this one it drops. A post-image tells what the row is now, whatever
+was done to it.
 
 The records' names end in ``.Envelope``, ``.Value`` and ``.Key``, by which Debezium's transforms know them.
 `ts_ms` is the write's time, as ``source.ts_ms`` is: the bridge has no clock where it encodes, so that a replay gives
@@ -22,10 +27,9 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from schemas.avro_records import ENVELOPE_VERSION, Records
-from schemas.errors import OperationError
+from schemas.avro_records import ENVELOPE_VERSION, UNKNOWN_OPERATION, Records
 from schemas.log_records import LogChange, LogRecords
-from schemas.operations import RANGE_DELETE, WITH_COLUMNS
+from schemas.operations import RANGE_DELETE
 
 NAME: Final = "Envelope"
 """Of the value's record."""
@@ -39,6 +43,7 @@ _OPS: Final = {
     RANGE_DELETE: "d",
     "row_expiry": "d",
     "partition_expiry": "d",
+    UNKNOWN_OPERATION: "m",
 }
 _CONNECTOR: Final = "scylla"
 _END_OF_NS_US: Final = 2**63 // 1000
@@ -64,20 +69,16 @@ def fields(records: Records) -> list[object]:
 def value(log: LogRecords, change: LogChange) -> dict[str, object]:
     """Return the values of the fields."""
     symbol = log.symbol(change)
-    op = _OPS.get(symbol)
-    if op is None:
-        raise OperationError(
-            f"cdc$operation {change.operation} has no form in the shape debezium; the shape delta has one"
-        )
+    op = _OPS[symbol] if symbol != UNKNOWN_OPERATION or change.after is None else "u"
     empty: list[str] = []
     key = log.primary_key(change, symbol, empty)
     before, earlier, after = log.before(change, symbol), None, None
     unavailable: list[str] = []
     before_unavailable: list[str] = []
-    if before.row is not None or op == "d":
+    if op == "d" or (before.row is not None and op != "m"):
         earlier = log.whole_row("Value", key, before)
         before_unavailable = [*empty, *log.unavailable(before, symbol)]
-    if symbol in WITH_COLUMNS:
+    if op in ("c", "u"):
         outcome = log.outcome(change, symbol)
         after = log.whole_row("Value", key, outcome)
         unavailable = [*empty, *log.unavailable(outcome, symbol)]

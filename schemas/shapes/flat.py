@@ -1,7 +1,8 @@
 """The shape ``flat``: the row's columns and a few fields that begin with ``__``, for sinks that want one level.
 
 Columns hold the row after the change as far as the log tells it: from the post-image; without one, from pre-image and
-change. ``__unavailable`` names the others. In deletes they hold the row before, if there is a pre-image, else the key.
+change. ``__unavailable`` names the others: without a post-image all of them, where the operation is not known. In
+deletes they hold the row before, if there is a pre-image, else the key.
 The record is not named ``Envelope``: by that name Debezium's sinks know what is not flat.
 """
 

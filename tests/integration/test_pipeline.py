@@ -169,3 +169,5 @@ def test_lanes_and_checkpoint_may_change_over_a_crash(session: CqlSession, bridg
     job.run_once()
     verdict = job.verdict([schema], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
+    # The log is younger than what it holds, and yet the same one all along.
+    assert "made anew" not in job.log.read_text(encoding="utf-8", errors="replace")

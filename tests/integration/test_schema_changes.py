@@ -274,6 +274,15 @@ def test_a_table_changes_while_the_job_runs(
         assert len(records(job, f"alter.{KEYSPACE}.refused")) == refused.count
         assert job.stop() == 1  # for the table that was given up
 
+        # While nobody looks: the next run knows from the checkpoint that the log is another one.
+        log_before = job.log.stat().st_size
+        SimulatedTable(written.schema).drop(session)
+        written.create()
+        job.tables = [f"{KEYSPACE}.t"]
+        job.run_once()
+        said = job.log.read_bytes()[log_before:].decode()
+        assert f"{KEYSPACE}.t: the table was dropped and made anew: what was written to the former one between" in said
+
 
 def test_pages_follow_alter_type_and_their_own_columns(session: CqlSession) -> None:
     """A reader that was prepared before an ALTER gets pages that say what they are, and a new one fits the table."""

@@ -102,10 +102,60 @@ def test_delete_of_a_row_without_clustering_columns_has_its_image() -> None:
     assert group.changes == (Change(4, rows[1], True, before=rows[0]),)
 
 
-def test_group_of_images_alone_has_no_change() -> None:
-    """Nothing to deliver is no failure."""
-    (group,) = groups([row(1, 0, 0), row(1, 1, 9, last=True)], LAYOUT)
-    assert group.changes == ()
+PREIMAGES = "a pre-image of a row that its group has no change of"
+
+
+@pytest.mark.parametrize(
+    ("others", "seq", "what"),
+    [
+        ([], 0, PREIMAGES),
+        ([(1, b"b")], 0, PREIMAGES),
+        ([(1, None)], 0, PREIMAGES),
+        ([(4, None)], 0, PREIMAGES),
+        ([(5, None), (7, None)], 0, PREIMAGES),
+        ([(77, None)], 0, PREIMAGES),
+        ([(1, b"a"), (9, b"a"), (9, b"b")], 3, "a post-image of a row that its group has no change of"),
+        ([(1, b"a"), (9, None)], 2, "a post-image of a row that its group has no change of"),
+    ],
+)
+def test_image_of_a_row_that_is_not_changed_is_refused(
+    others: list[tuple[int, bytes | None]], seq: int, what: str
+) -> None:
+    """Its change is lost or it is of a kind that nobody knows: dropping it would be in silence."""
+    rows = [row(3, 0, 0, ck=b"a"), *(row(3, 1 + at, operation, ck=ck) for at, (operation, ck) in enumerate(others))]
+    rows[-1] = (*rows[-1][:3], b"\x01", *rows[-1][4:])
+    with pytest.raises(PoisonError, match=rf"0x{STREAM.hex()}, 3 us, batch_seq_no {seq}: {what}"):
+        list(groups(rows, LAYOUT))
+    (kept,) = groups(rows, LAYOUT, keep_poison=True)
+    assert (kept.changes, kept.rows) == ((), rows)
+    assert what in str(kept.poison)
+
+
+def test_image_may_stand_alone_where_the_rest_of_its_group_is_missing() -> None:
+    """Whoever wants incomplete groups delivered gets the changes that are there."""
+    rows = [row(3, 0, 0, ck=b"a"), row(3, 1, 0, ck=b"b"), row(3, 2, 1, ck=b"a")]
+    (group,) = groups(rows, LAYOUT, incomplete="deliver")
+    assert group.changes == (Change(1, rows[2], True, before=rows[0]),)
+
+
+@pytest.mark.parametrize(("operation", "name"), [(0, "pre-image"), (9, "post-image")])
+@pytest.mark.parametrize(
+    ("clustering", "renamed"), [(b"a", False), (None, True)], ids=["of a row", "of a row without its key"]
+)
+def test_second_image_of_a_row_is_refused(operation: int, name: str, clustering: bytes | None, renamed: bool) -> None:
+    """Which of the two the row was like can't be told; where its key is null, a renamed column may be why."""
+    rows = [row(3, 0, operation, ck=clustering), row(3, 1, operation, ck=clustering), row(3, 2, 1, last=True)]
+    what = rf"batch_seq_no 1: a second {name} of the row whose first is 0 \(cdc\$operation {operation}\)"
+    with pytest.raises(PoisonError, match=what) as caught:
+        list(groups(rows, LAYOUT))
+    assert ("RENAME" in str(caught.value)) == renamed
+
+
+def test_pre_and_post_image_of_one_row_are_no_pair_of_a_kind() -> None:
+    """One of each is what a row has."""
+    rows = [row(3, 0, 0, ck=b"a"), row(3, 1, 1, ck=b"a"), row(3, 2, 9, ck=b"a", last=True)]
+    (group,) = groups(rows, LAYOUT)
+    assert group.changes == (Change(1, rows[1], True, before=rows[0], after=rows[2]),)
 
 
 def test_deltas_of_a_row_can_be_joined() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from bridge.encoding import RecordForm
+from bridge.model.changes import Cells
 from bridge.model.times import UnixMicros, timeuuid_of
-from schemas.errors import OperationError, OutputError
-from schemas.output import OutputOptions
+from schemas.errors import OutputError
+from schemas.output import OutputOptions, ShapeName
 from tests.unit.bridge.carried import START_US, STREAM, Capture
 from tests.unit.schemas.example_tables import row
 
@@ -241,12 +242,54 @@ def test_expiry_and_empties() -> None:
     assert empty.value["source"]["unavailable"] == ["ck", "v"]
 
 
-def test_unknown_operation_has_no_debezium_form() -> None:
-    """A number that is not known has no letter, and is refused."""
-    capture = orders()
-    cells = row(capture.schema, {"customer": bytes(4), "line": bytes(4)})
-    with pytest.raises(OperationError, match=r"cdc\$operation 42 has no form in the shape debezium"):
-        capture.codec.encode(cells, operation=42, generation_ms=0, last_in_group=True)
+def unknown(shape: ShapeName, *images: int) -> dict[str, Any]:
+    """The value of a change 77 of row (1, 2), whose log row says `v` = 9, with the images asked for."""
+    ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
+    capture = Capture(ddl, output=OutputOptions(shape=shape))
+    key = {"pk": bytes((0, 0, 0, 1)), "ck": bytes((0, 0, 0, 2))}
+    seen = [
+        row(capture.schema, {**key, "v": bytes((0, 0, 0, value)), "cdc$operation": bytes((operation,))})
+        for operation, value in ((0, 8), (77, 9), (9, 10))
+        if operation == 77 or operation in images
+    ]
+    (found,) = capture.records([*seen[:-1], replaced(capture, seen[-1], "cdc$end_of_batch", b"\x01")])
+    assert found.value is not None
+    return found.value
+
+
+def replaced(capture: Capture, cells: Cells, column: str, cell: bytes) -> Cells:
+    return tuple(cell if name == column else one for name, one in zip(capture.columns, cells, strict=True))
+
+
+def test_unknown_operation_as_debezium() -> None:
+    """It says that something was done there, by which no sink deletes or writes a row, unless a post-image tells it."""
+    for images in ((), (0,)):
+        value = unknown("debezium", *images)
+        assert (value["op"], value["before"], value["after"]) == ("m", None, None)
+        assert value["source"]["operation"] == 77
+        assert (value["source"]["unavailable"], value["source"]["before_unavailable"]) == ([], [])
+    value = unknown("debezium", 0, 9)
+    whole = {"pk": 1, "ck": 2, "s": None}
+    assert (value["op"], value["source"]["operation"]) == ("u", 77)
+    assert (value["before"], value["after"]) == ({**whole, "v": 8}, {**whole, "v": 10})
+
+
+def test_unknown_operation_as_flat() -> None:
+    """It is no delete, and what became of the row is unavailable, unless a post-image tells it."""
+    for images in ((), (0,)):
+        value = unknown("flat", *images)
+        assert (value["__op"], value["__deleted"]) == ("unknown", False)
+        assert (value["pk"], value["ck"], value["v"], value["s"]) == (1, 2, None, None)
+        assert set(json.loads(value["__unavailable"])) == {"v", "s"}
+    value = unknown("flat", 9)
+    assert (value["__op"], value["v"], value["__unavailable"]) == ("unknown", 10, None)
+
+
+def test_unknown_operation_as_full() -> None:
+    """What its log row says stands beside the images."""
+    value = unknown("full", 0, 9)
+    assert (value["op"], value["source"]["operation"], value["columns"]["v"]) == ("unknown", 77, {"value": 9})
+    assert (value["before"]["v"], value["after"]["v"]) == (8, 10)
 
 
 def test_nanoseconds_end() -> None:

@@ -25,9 +25,15 @@ class System:
 
     settings = SimpleNamespace(metadata_consistency=None)
 
-    def __init__(self, columns: Sequence[tuple[str, str, int, str, str]], types: Sequence[dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        columns: Sequence[tuple[str, str, int, str, str]],
+        types: Sequence[dict[str, Any]],
+        flags: frozenset[str] | None = frozenset({"compound"}),
+    ) -> None:
         names = ("column_name", "kind", "position", "type", "clustering_order")
         self._rows = {"columns": [dict(zip(names, column, strict=True)) for column in columns], "types": list(types)}
+        self._rows["tables"] = [{"flags": flags}]
         self.asked: list[str] = []
 
     def rows(self, cql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
@@ -65,6 +71,21 @@ def test_no_user_types() -> None:
     system = System([("pk", "partition_key", 0, "frozen<map<int, text>>", "NONE")], TYPES)
     assert described(system) == table({"pk": "frozen<map<int, text>>"})
     assert system.asked == ["columns"]
+
+
+@pytest.mark.parametrize("flags", [frozenset(), None])
+def test_compact_storage_without_clustering_columns(flags: frozenset[str] | None) -> None:
+    """As the server described table xc2 of the recordings: the columns of the log and of CQL, and no other."""
+    columns = [
+        ("a", "static", -1, "int", "NONE"),
+        ("b", "static", -1, "text", "NONE"),
+        ("column1", "clustering", 0, "text", "ASC"),
+        ("pk", "partition_key", 0, "int", "NONE"),
+        ("value", "regular", -1, "blob", "NONE"),
+    ]
+    assert described(System(columns, [], flags)) == table({"pk": "int"}, {}, {"a": "int", "b": "text"})
+    ordinary = table({"pk": "int"}, {"column1": "text"}, {"value": "blob"}, {"a": "int", "b": "text"})
+    assert described(System(columns, [])) == ordinary
 
 
 def test_unknown_type() -> None:

@@ -24,10 +24,12 @@ TRUE = b"\x01"
 
 
 def columns(cells: dict[str, bytes | None], *, static: bool = False) -> dict[str, object]:
-    """The touched columns of an update."""
+    """The touched columns of an update; none where it says nothing of them."""
     given = row(OF, {"pk": ONE, "ck": None if static else ONE, **cells})
     value = CODEC.decode_value(CODEC.encode_value(given, operation=1, generation_ms=0, last_in_group=True))
     assert value["op"] == ("static_update" if static else "update")
+    if value["columns"] is None:
+        return {}
     assert isinstance(value["columns"], dict)
     return {name: _text(one) for name, one in value["columns"].items() if one is not None}
 

@@ -55,12 +55,11 @@ def test_whole_envelope() -> None:
 @pytest.mark.parametrize(
     ("cells", "columns"),
     [
-        ({}, {"s": None, "v": None, "w": None}),
         ({"w": b""}, {"s": None, "v": None, "w": {"value": ""}}),
         ({"s": b"\x00", **STATIC}, {"s": {"value": False}, "v": None, "w": None}),
         ({"s": b"\x01", **STATIC}, {"s": {"value": True}, "v": None, "w": None}),
         ({"cdc$deleted_s": b"\x01", **STATIC}, {"s": {"value": None}, "v": None, "w": None}),
-        ({"cdc$deleted_s": b"\x00"}, {"s": None, "v": None, "w": None}),
+        ({"cdc$deleted_s": b"\x00", "v": ONE}, {"s": None, "v": {"value": 1}, "w": None}),
         ({"v": ONE, "cdc$deleted_v": b"\x00"}, {"s": None, "v": {"value": 1}, "w": None}),
     ],
 )
@@ -84,11 +83,27 @@ def test_three_states(cells: dict[str, bytes | None], columns: dict[str, object]
 )
 def test_operations(operation: int, symbol: str, has_columns: bool) -> None:
     """Each cdc$operation has its symbol, unknown ones too, and deletes carry no columns."""
-    value = encode({"ck": None} if symbol.startswith("partition") else {}, operation)
+    cells: dict[str, bytes | None] = {"ck": None} if symbol.startswith("partition") else {}
+    value = encode({**cells, "v": ONE} if has_columns else cells, operation)
     assert value["op"] == symbol
     assert isinstance(value["source"], dict)
     assert value["source"]["operation"] == operation
     assert (value["columns"] is not None) == has_columns
+
+
+@pytest.mark.parametrize("cells", [{}, {"cdc$deleted_v": b"\x00"}, STATIC])
+def test_update_that_touches_nothing_does_not_say_what_it_did(cells: dict[str, bytes | None]) -> None:
+    """Its log held keys only then, or the column was dropped since; an insert may well be one of the key alone."""
+    assert encode(cells)["columns"] is None
+    assert encode(cells | {"ck": TWO}, INSERT)["columns"] == {"s": None, "v": None, "w": None}
+
+
+def test_update_in_a_table_of_keys_touches_nothing() -> None:
+    """With COMPACT STORAGE the insert of a row of nothing but keys is logged as an update."""
+    keys = table({"pk": "int"}, {"ck": "int"}, {})
+    codec = TableCodec(keys, log_columns(keys))
+    body = codec.encode_value(row(keys, {"pk": ONE, "ck": TWO}), operation=1, generation_ms=0, last_in_group=True)
+    assert codec.decode_value(body)["columns"] == {}
 
 
 @pytest.mark.parametrize("operation", [0, 9])

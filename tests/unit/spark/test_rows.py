@@ -17,13 +17,12 @@ from bridge.errors import ConfigError, StartupError
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing import LaneTask, TableStart
-from schemas.envelope import TableCodec
 from schemas.errors import IncompatibleSchemaError
 from spark import rows, sink
 from spark.sink import KafkaLanesWriter
 from spark.source import ScyllaCdcSource, SourceOptions
 from spark.stream_reader import LanePartition
-from tests.unit.schemas.example_tables import log_columns, row, table
+from tests.unit.schemas.example_tables import table
 
 SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "int"}, {})
 NEXT = Cursor(UnixMillis(5), UnixMicros(9_000))
@@ -174,16 +173,3 @@ def test_partition_carries_its_task() -> None:
     """What a task gets is the plan itself."""
     partition = LanePartition("ks", "t", 1, canonical_json(StreamOffset(NEXT, BATCH).to_json()))
     assert (partition.task.batch, partition.task.lane) == (BATCH, 1)
-
-
-def test_operations_that_are_not_known_are_counted() -> None:
-    """They are told by how their envelopes begin."""
-    columns = log_columns(SMALL)
-    codec = TableCodec(SMALL, columns)
-    cells = row(SMALL, {"pk": b"\x00\x00\x00\x01", "ck": b"\x00\x00\x00\x02"}, None)
-    bodies = [
-        codec.encode(cells, operation=operation, generation_ms=1, last_in_group=True)[1]
-        for operation in (1, 2, 42, 3, -9)
-    ]
-    (batch,) = rows.change_batches(EncodedChange(b"k", body, b"p" * 36, True) for body in bodies)
-    assert rows.unknown_operations(batch) == 2

@@ -6,23 +6,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from bridge.captured import CapturedTable
 from bridge.config import ScyllaSettings, SourceConfig
-from bridge.control import Schemas
+from bridge.control import Schemas, end_from_json
 from bridge.encoding import EncodedChange
 from bridge.errors import DataLossError, RetriableError
 from bridge.lane_reader import ColumnsChangedError
+from bridge.model.changes import LogLayout
 from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, Role, StreamOffset, canonical_json
+from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.monitoring.figures import tally
 from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, TableStart
 from bridge.table_watch import TableState
+from schemas.envelope import TableCodec
+from schemas.output import ShapeName
 from spark import rows, stream_reader, worker
 from spark.stream_reader import LanePartition, ScyllaCdcStreamReader
+from tests.unit.schemas.example_tables import STREAM, log_columns, table
+from tests.unit.schemas.example_tables import row as log_row
 
 SECOND = 1_000_000
 G1, G2, G3 = UnixMillis(1_000_000), UnixMillis(1_060_000), UnixMillis(1_120_000)
@@ -192,3 +201,41 @@ def test_columns_may_change_inside_a_later_part(cluster: Cluster, monkeypatch: p
         (rows.CHANGE, b"b"),
         (rows.END, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "payload"),
+    [("delta", "avro"), ("full", "avro"), ("debezium", "avro"), ("flat", "avro"), ("flat", "json")],
+)
+def test_operations_that_are_not_known_are_counted(
+    monkeypatch: pytest.MonkeyPatch, shape: ShapeName, payload: str
+) -> None:
+    """Whatever the records look like, the `end` row says how many there were; the records are there."""
+    config = SourceConfig.model_validate(
+        {
+            "scylla": ScyllaSettings(contact_points=("a:1",)),
+            "table": "ks.t",
+            "output": {"shape": shape, "tombstones": False},
+            "lanes": 2,
+            "payload": payload,
+        }
+    )
+    small = table({"pk": "int"}, {"ck": "int"}, {"v": "text"})
+    columns = log_columns(small)
+    layout = LogLayout.of(columns, ["pk"], ["ck"])
+    captured = CapturedTable(small, Mock(), layout, TableCodec(small, columns, config.output_options))
+    key = {"pk": bytes(4), "ck": bytes(4), "cdc$end_of_batch": b"\x01"}
+    cells = [log_row(small, {**key, "cdc$operation": bytes((operation,))}) for operation in (1, 77, 3, 200)]
+    monkeypatch.setattr(worker, "captured_table", lambda *_: captured)
+    monkeypatch.setattr(worker, "lane_streams", lambda *_: {StreamId(STREAM): G1})
+    # Each row a group of its own: its time is another one.
+    apart = [[(one[0], timeuuid_of(UnixMicros(at_us), bytes(8)), *one[2:])] for at_us, one in enumerate(cells)]
+    monkeypatch.setattr(stream_reader, "read_lane", lambda *_, **__: iter(apart))
+    tally.take()
+    planned = PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)
+    partition = LanePartition("ks", "t", 0, canonical_json(offset(planned)))
+    found = ScyllaCdcStreamReader(config, None, control=True).read(partition)
+    read = [row for batch in found for row in batch.to_pylist()]
+    assert [row["kind"] for row in read] == [rows.BEGIN, *[rows.CHANGE] * 4, rows.END]
+    ((name, lane, figures),) = end_from_json(read[-1]["text"])
+    assert (name, lane, figures.unknown_operations) == ("ks.t", 0, 2)
