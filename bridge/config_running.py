@@ -1,0 +1,60 @@
+"""The sections about the process itself: `spark`, `startup`, `monitoring` and `logging`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from bridge.config_values import Address, Model
+
+
+class SparkSettings(Model):
+    """Where the work runs."""
+
+    master: str = Field("local[*]", description="Spark master; `local[*]` is this machine alone.")
+    checkpoint: str = Field(
+        "checkpoint",
+        description="Folder (any Hadoop-compatible path) for Spark's plan; a lost one loses and doubles nothing.",
+    )
+    lanes: int | None = Field(
+        None, ge=1, le=1024, description="Lanes of each table; unset, as many as there are cores to work them."
+    )
+    trigger_interval_ms: int = Field(500, ge=0, description="Shortest time from one micro-batch to the next, in ms.")
+    properties: dict[str, str | int | bool] = Field(default_factory=dict, description="Further Spark properties.")
+
+
+class StartupSettings(Model):
+    """How patient the start is with servers that are not there yet."""
+
+    patience_s: int = Field(60, ge=0, description="How long in s an unreachable server is tried again at start.")
+
+
+class MonitoringSettings(Model):
+    """Metrics, probes and the status page, on one HTTP port of the job's first process."""
+
+    enabled: bool = Field(True, description="Whether the port is opened.")
+    listen: Address = Field(
+        "127.0.0.1:9404",
+        description="Where to listen, `host:port`; 0.0.0.0 is every interface. The default gives way to a free port "
+        "when another job has it; an address that is set must be free.",
+    )
+    stalled_after_s: int = Field(
+        60,
+        ge=1,
+        description="A table is not ready once its cursors have stood for this long, in s, although there is something "
+        "to read.",
+    )
+    dead_after_s: int = Field(
+        300,
+        ge=10,
+        description="The job counts as dead once its supervisor has not looked at its queries for this long, in s.",
+    )
+
+
+class LoggingSettings(Model):
+    """The job's own log, on standard error."""
+
+    format: Literal["text", "json"] = Field(
+        "text", description="Lines for people, or one JSON object a line for log collectors."
+    )

@@ -1,0 +1,177 @@
+"""The sections that say how to reach and to treat the servers: `scylla`, `kafka` and `registry`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import AnyHttpUrl, Field, field_validator, model_validator
+
+from bridge.config_values import Addresses, Model, SecretSetting
+from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
+
+_SECRET = re.compile(r"password|passphrase|secret|oauthbearer\.config|\.pem$")
+
+Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]
+
+
+class ScyllaSettings(Model):
+    """How to reach and to spare the ScyllaDB cluster."""
+
+    contact_points: Addresses = Field(description="Nodes to connect to first, `host:port`.")
+    local_datacenter: str | None = Field(
+        None, description="Data center whose nodes are asked; unset, that of the first contact point."
+    )
+    username: str | None = Field(None, description="Role to log in as; unset, no authentication.")
+    password: SecretSetting | None = Field(None, description="Where the role's password lies.")
+    consistency: Consistency = Field(
+        "LOCAL_QUORUM",
+        description="Consistency of log reads; together with the writers' it must overlap (R + W > RF).",
+    )
+    metadata_consistency: Consistency | None = Field(
+        None, description="Consistency of generation reads; unset, QUORUM, or ONE when the cluster has one node."
+    )
+    page_rows: int = Field(2000, ge=10, le=100_000, description="Most log rows asked for in one page.")
+    requests_in_flight: int = Field(
+        32, ge=1, le=1024, description="Most log requests that one lane has under way at a time."
+    )
+    request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("`username` and `password` go together: set both or none")
+        return self
+
+
+_OURS = frozenset(
+    {
+        "bootstrap.servers",
+        "transactional.id",
+        "enable.idempotence",
+        "acks",
+        "isolation.level",
+        "enable.auto.commit",
+        "group.id",
+        "transaction.timeout.ms",
+        "partitioner",
+    }
+)
+
+
+class KafkaSettings(Model):
+    """How to reach Kafka, and what topics are made like."""
+
+    bootstrap_servers: Addresses = Field(description="Brokers to connect to first, `host:port`.")
+    partitions: int = Field(12, ge=1, le=10_000, description="Partitions of a change topic that does not exist yet.")
+    replication_factor: int | None = Field(
+        None, ge=1, description="Replicas of topics that do not exist yet; unset, the broker's default."
+    )
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
+        "lz4", description="Compression of record batches."
+    )
+    linger_ms: int = Field(20, ge=0, le=10_000, description="How long a record batch may wait to fill, in ms.")
+    transaction_timeout_ms: int = Field(
+        60_000,
+        ge=1000,
+        le=900_000,
+        description="After this long, in ms, the broker aborts a transaction whose lane has vanished.",
+    )
+    properties: dict[str, str | int | bool] = Field(
+        default_factory=dict,
+        description="Further librdkafka properties for every client (not those that the protocol depends on).",
+    )
+
+    @field_validator("properties")
+    @classmethod
+    def _leave_ours_alone(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        taken = sorted(_OURS & value.keys())
+        if taken:
+            raise ValueError(f"{', '.join(taken)}: set by the bridge itself, exactly-once depends on it")
+        secret = sorted(filter(_SECRET.search, value))
+        if secret:
+            raise ValueError(f"{', '.join(secret)}: a secret can't stand in the file")
+        return value
+
+
+class RegistrySettings(Model):
+    """How to reach the schema registry (Confluent's REST interface), and how schemas are registered."""
+
+    url: AnyHttpUrl = Field(description="Base address, as Confluent's clients take it.")
+    username: str | None = Field(None, description="User for basic authentication; unset, none.")
+    password: SecretSetting | None = Field(
+        None, description="Where the user's password lies; read again when the registry refuses it."
+    )
+    token: SecretSetting | None = Field(
+        None,
+        description="Where a token for bearer authentication lies, instead of user and password; read again when the "
+        "registry refuses it.",
+    )
+    logical_cluster: str | None = Field(
+        None, description="With a token, Confluent Cloud's id of the registry's cluster (`target-sr-cluster`)."
+    )
+    identity_pool: str | None = Field(
+        None, description="With a token, Confluent Cloud's identity pool (`Confluent-Identity-Pool-Id`)."
+    )
+    ca_file: Path | None = Field(
+        None,
+        description="PEM file with the authorities that may have signed the registry's certificate; unset, "
+        "the usual public ones.",
+    )
+    client_certificate_file: Path | None = Field(
+        None, description="PEM file with the certificate to show to the registry (mutual TLS); unset, none."
+    )
+    client_key_file: Path | None = Field(
+        None, description="PEM file with that certificate's private key; unset, it is in the same file."
+    )
+    client_key_password: SecretSetting | None = Field(
+        None, description="Where the password lies that the private key is encrypted with."
+    )
+    request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
+    auto_register: bool = Field(
+        True,
+        description="Register schemas that their subjects do not hold yet; otherwise they must be there, and "
+        "`scylla-cdc-bridge schemas` prints or registers them.",
+    )
+    subject_name_strategy: SubjectNameStrategy = Field(
+        "TopicName",
+        description="How subjects are named, as Confluent's strategies do: `<topic>-key` and `<topic>-value`, "
+        "`<record>`, or `<topic>-<record>`.",
+    )
+    key_subject_name_strategy: SubjectNameStrategy | None = Field(
+        None, description="The same for keys alone; unset, as `subject_name_strategy`."
+    )
+    value_subject_name_strategy: SubjectNameStrategy | None = Field(
+        None, description="The same for values alone; unset, as `subject_name_strategy`."
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _no_credentials(cls, value: AnyHttpUrl) -> AnyHttpUrl:
+        if value.username or value.password:
+            raise ValueError("no user or password in the address: use `username` and `password`")
+        return value
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("`username` and `password` go together: set both or none")
+        if self.token is not None and self.username is not None:
+            raise ValueError("either `username` and `password` or `token`, not both")
+        if self.token is None and (self.logical_cluster is not None or self.identity_pool is not None):
+            raise ValueError("`logical_cluster` and `identity_pool` go with a `token`")
+        return self
+
+    @model_validator(mode="after")
+    def _tls_by_https(self) -> Self:
+        if self.client_certificate_file is None and (self.client_key_file or self.client_key_password):
+            raise ValueError("`client_key_file` and `client_key_password` go with `client_certificate_file`")
+        if self.url.scheme != "https" and (self.ca_file or self.client_certificate_file):
+            raise ValueError("`ca_file` and `client_certificate_file` need an address that begins with https://")
+        return self
+
+    def subject_of(self, topic: str, part: Part, schema_text: str) -> Subject:
+        """The subject of a topic's keys or values with this Avro schema."""
+        own = self.key_subject_name_strategy if part == "key" else self.value_subject_name_strategy
+        return subject_of(own or self.subject_name_strategy, topic, part, schema_text)

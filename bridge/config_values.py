@@ -1,0 +1,110 @@
+"""What settings are made of: the models' base, secrets, addresses, instants.
+
+Secrets are never values in the file: a `Secret` says where one is to be found, and is read where it is used, so a
+rotated one is seen by the next connection and none can reach a log, a repr, a metric or a Spark option.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from bridge.errors import StartupError
+
+_ADDRESS = re.compile(r"^(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):\d{1,5}$")
+
+
+class Model(BaseModel):
+    """A section: every key is known, and nothing changes once it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
+
+
+class Secret(Model):
+    """Where a secret lies: an environment variable or a file (whose trailing newline is dropped)."""
+
+    env: str | None = Field(None, description="Name of the environment variable that holds the secret.")
+    file: Path | None = Field(None, description="Path of the file that holds the secret; read again at each use.")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("name one place for the secret: either `env` or `file`")
+        return self
+
+    def reveal(self) -> str:
+        """The secret itself.
+
+        Raises:
+            StartupError: the variable is not set, or the file can't be read.
+        """
+        if self.env is not None:
+            value = os.environ.get(self.env)
+            if value is None:
+                raise StartupError(f"the environment variable {self.env} is not set; it should hold a secret")
+            return value
+        assert self.file is not None
+        try:
+            return self.file.read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise StartupError(f"the secret's file {self.file} can't be read: {error.strerror}") from error
+
+
+def _refuse_plain_secret(value: object) -> object:
+    if isinstance(value, str):
+        # pydantic reports ValueErrors, not TypeErrors.
+        raise ValueError("a secret can't stand in the file: write {env: NAME} or {file: PATH}")  # noqa: TRY004
+    return value
+
+
+SecretSetting = Annotated[Secret, BeforeValidator(_refuse_plain_secret)]
+
+
+def _addresses(value: object) -> object:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _address(value: str) -> str:
+    if "@" in value:
+        raise ValueError("an address is host:port, without user or password")
+    if not _ADDRESS.match(value) or not 0 < int(value.rpartition(":")[2]) < 65536:
+        raise ValueError(f"{value!r} is not host:port")
+    return value
+
+
+# What JSON schema says of a value is what may be written, which is more than what becomes of it.
+_AddressText = Annotated[str, Field(pattern=_ADDRESS.pattern)]
+_AddressList = Annotated[list[_AddressText], Field(min_length=1)]
+
+Address = Annotated[
+    str,
+    BeforeValidator(
+        lambda value: value if not isinstance(value, str) else _address(value), json_schema_input_type=_AddressText
+    ),
+]
+Addresses = Annotated[
+    tuple[Address, ...],
+    Field(min_length=1),
+    BeforeValidator(_addresses, json_schema_input_type=_AddressList | Annotated[str, Field(min_length=1)]),
+]
+
+
+def _instant(value: object) -> object:
+    # A bare number would be read as seconds or milliseconds since 1970, whichever seems nearer.
+    if isinstance(value, (int, float)) or (isinstance(value, str) and value.strip().lstrip("+-").isdecimal()):
+        raise ValueError("`earliest`, `latest`, or an instant as in 2026-01-31T12:00:00+00:00")
+    return value
+
+
+def _aware(value: str | datetime) -> str | datetime:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise ValueError("give the instant with its UTC offset, as in 2026-01-31T12:00:00+00:00")
+    return value
+
+
+Start = Annotated[Literal["earliest", "latest"] | datetime, BeforeValidator(_instant), AfterValidator(_aware)]
