@@ -1,7 +1,7 @@
 """Kafka clients: the only module that imports `confluent_kafka` (the registry's client apart).
 
-Thin: it turns settings into librdkafka properties and librdkafka's errors into ours. What is written when is decided in
-`bridge.publishing`.
+Thin: settings become librdkafka's properties in `kafka_properties`, its errors become ours in `kafka_errors`. What is
+written when is decided in `bridge.publishing`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -30,8 +30,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     OffsetSpec,
 )
 
+from bridge.adapters import kafka_errors
+from bridge.adapters.kafka_properties import client_properties, producer_properties
 from bridge.config import KafkaSettings
-from bridge.errors import BridgeError, FencedError, PoisonError, RetriableError, StartupError
+from bridge.errors import BridgeError, RetriableError
 
 _log = logging.getLogger(__name__)
 
@@ -61,22 +63,7 @@ class TransactionalProducer:
         self._address = ", ".join(settings.bootstrap_servers)
         self._timeout_s = settings.transaction_timeout_ms / 1000
         with _meaning(self._address, "making a producer"):
-            self._producer = Producer(self._producer_properties(settings))
-
-    def _producer_properties(self, settings: KafkaSettings) -> dict[str, Any]:
-        return {
-            **_properties(settings),
-            "transactional.id": self.transactional_id,
-            "transaction.timeout.ms": settings.transaction_timeout_ms,
-            "enable.idempotence": True,
-            "acks": "all",
-            # Java clients partition like this; another hash would tear co-partitioned topics apart.
-            "partitioner": "murmur2_random",
-            "compression.type": settings.compression,
-            "linger.ms": settings.linger_ms,
-            "queue.buffering.max.messages": 200_000,
-            "queue.buffering.max.kbytes": 128 * 1024,
-        }
+            self._producer = Producer(producer_properties(settings, transactional_id))
 
     def init(self) -> None:
         """Fence older owners of the id and settle their transaction (45-55 ms; up to 1 s with one open).
@@ -160,7 +147,7 @@ class KafkaAdmin:
         self._settings = settings
         self._address = ", ".join(settings.bootstrap_servers)
         with _meaning(self._address, "making a client"):
-            self._client = AdminClient(_properties(settings))
+            self._client = AdminClient(client_properties(settings))
 
     def ping(self, timeout_s: float = 5.0) -> None:
         """Ask for the cluster's metadata once.
@@ -222,7 +209,7 @@ class CommittedReader:
 
     def __init__(self, settings: KafkaSettings, *, client_id: str = "scylla-cdc-bridge-reader") -> None:
         self._address = ", ".join(settings.bootstrap_servers)
-        self._properties = {**_properties(settings), "client.id": client_id}
+        self._properties = {**client_properties(settings), "client.id": client_id}
         self._admin: AdminClient | None = None
         properties = {
             **self._properties,
@@ -387,54 +374,6 @@ def _record(message: Message) -> Record:
     )
 
 
-_REFUSED: Final = {
-    KafkaError._AUTHENTICATION,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._SSL,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM,
-    KafkaError.INVALID_CONFIG,
-    KafkaError._INVALID_ARG,
-    KafkaError.INVALID_REPLICATION_FACTOR,
-    KafkaError.INVALID_TRANSACTION_TIMEOUT,
-    KafkaError.POLICY_VIOLATION,
-    KafkaError._UNSUPPORTED_FEATURE,
-}
-_FENCED: Final = {
-    KafkaError._FENCED,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.INVALID_PRODUCER_ID_MAPPING,
-}
-_POISON: Final = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.INVALID_RECORD,
-    KafkaError.INVALID_MSG,
-}
-
-
-def _translate(error: KafkaException, address: str, what: str) -> BridgeError:
-    """The one table from librdkafka's error codes to ours; a code that is not in it may pass."""
-    code = error.args[0].code()
-    message = f"Kafka at {address}: {what} failed: {_text(error)}"
-    if code in _FENCED:
-        return FencedError(message)
-    if code in _POISON:
-        return PoisonError(message)
-    if code in _REFUSED:
-        return StartupError(message)
-    return RetriableError(message)
-
-
-def _text(error: KafkaException) -> str:
-    cause = error.args[0]
-    return f"{cause.name()} ({cause.str()})"
-
-
 @contextmanager
 def _meaning(address: str, what: str) -> Iterator[None]:
     try:
@@ -443,11 +382,10 @@ def _meaning(address: str, what: str) -> Iterator[None]:
         raise _translate(error, address, what) from error
 
 
-def _properties(settings: KafkaSettings) -> dict[str, Any]:
-    return {
-        "client.id": "scylla-cdc-bridge",
-        "reconnect.backoff.max.ms": 2000,
-        "logger": logging.getLogger("librdkafka"),
-        **settings.properties,
-        "bootstrap.servers": ",".join(settings.bootstrap_servers),
-    }
+def _translate(error: KafkaException, address: str, what: str) -> BridgeError:
+    return kafka_errors.meant(error.args[0].name(), f"Kafka at {address}: {what} failed: {_text(error)}")
+
+
+def _text(error: KafkaException) -> str:
+    cause = error.args[0]
+    return f"{cause.name()} ({cause.str()})"
