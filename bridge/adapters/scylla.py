@@ -39,7 +39,6 @@ from cassandra.cluster import (
     Session,
 )
 from cassandra.connection import ConnectionException
-from cassandra.cqltypes import FrozenType, ListType, MapType, ReversedType, SetType, TupleType, UserType, VectorType
 from cassandra.policies import (
     ConstantReconnectionPolicy,
     DCAwareRoundRobinPolicy,
@@ -47,10 +46,10 @@ from cassandra.policies import (
 from cassandra.protocol import ErrorMessage, ResultMessage, SyntaxException, _ProtocolHandler
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement, PreparedStatement
 
+from bridge.adapters.results import RawRows, known_metadata, parse_rows, result_columns
 from bridge.config import ScyllaSettings
 from bridge.errors import BridgeError, RefusedError, RetriableError, StartupError
-from bridge.model.changes import Cells, Page
-from schemas import cql_types
+from bridge.model.changes import Page
 from schemas.cql_types import CqlType
 
 UNSET: Final[Any] = UNSET_VALUE
@@ -76,12 +75,12 @@ class Prepared:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the statement's result, as they were when it was prepared."""
-        return _result_columns(self.statement.result_metadata or ()).names
+        return result_columns(self.statement.result_metadata or ()).names
 
     @property
     def types(self) -> tuple[CqlType, ...]:
         """Types of `columns`, as `Page.types`."""
-        return _result_columns(self.statement.result_metadata or ()).types
+        return result_columns(self.statement.result_metadata or ()).types
 
 
 class CqlSession:
@@ -214,7 +213,7 @@ class CqlSession:
             prepared, parameters, page_rows=page_rows, paging_state=paging_state, consistency=consistency
         )
 
-        def arrived(raw: _RawRows) -> None:
+        def arrived(raw: RawRows) -> None:
             result.set_result(Page(raw.columns.names, raw, response._paging_state, raw.columns.types))
 
         def failed(error: BaseException) -> None:
@@ -292,10 +291,10 @@ class CqlSession:
             bound.consistency_level = ConsistencyLevel.name_to_value[consistency]
         return self._session.execute_async(bound, paging_state=paging_state)
 
-    def _result(self, future: ResponseFuture, cql: str) -> _RawRows:
+    def _result(self, future: ResponseFuture, cql: str) -> RawRows:
         try:
             # Not future.result(): its ResultSet would fetch further pages by itself.
-            done: Future[_RawRows] = Future()
+            done: Future[RawRows] = Future()
             future.add_callbacks(done.set_result, done.set_exception)
             return done.result()
         except _FAILURES as error:
@@ -305,49 +304,6 @@ class CqlSession:
 def timeuuid_parameter(timeuuid: bytes) -> uuid.UUID:
     """A timeuuid's 16 bytes as the driver wants its parameter."""
     return uuid.UUID(bytes=timeuuid)
-
-
-@dataclass(frozen=True, slots=True)
-class _ResultColumns:
-    """What a result's metadata says: `kinds` are the driver's classes, `types` the same as CQL has them."""
-
-    names: tuple[str, ...]
-    kinds: tuple[Any, ...]
-    types: tuple[CqlType, ...]
-
-
-class _RawRows(list[Cells]):
-    """Undecoded rows with their columns; a list because the driver looks at its length."""
-
-    columns: _ResultColumns
-
-
-class _KnownMetadata:
-    """Columns by the very bytes of their metadata, so that a page costs a comparison and not a parse of its columns.
-
-    A page of a log can hold few rows, or none; parsing its metadata then costs more than all the rest. That a page
-    begins with known bytes is enough: given its flags and the number of columns, metadata says itself where it ends.
-    """
-
-    def __init__(self, most: int = 64) -> None:
-        self._most = most
-        self._known: dict[tuple[int, int], list[tuple[bytes, _ResultColumns]]] = {}
-
-    def find(self, flags: int, count: int, body: bytes, at: int) -> tuple[_ResultColumns, int] | None:
-        """The columns whose metadata begins at `at`, and where it ends; None when they were not met before."""
-        for raw, columns in self._known.get((flags, count), ()):
-            if body.startswith(raw, at):
-                return columns, at + len(raw)
-        return None
-
-    def add(self, flags: int, count: int, raw: bytes, columns: _ResultColumns) -> None:
-        """Remember; the process keeps only the latest of each number of columns."""
-        others = self._known.get((flags, count), [])
-        # A new list, because other threads may be reading the old one.
-        self._known[flags, count] = [(raw, columns), *others][: self._most]
-
-
-_known_metadata: Final = _KnownMetadata()
 
 
 class _RawResultMessage(ResultMessage):  # type: ignore[misc]  # the driver has no types
@@ -389,72 +345,20 @@ class _RawResultMessage(ResultMessage):  # type: ignore[misc]  # the driver has 
             (length,) = _SHORT.unpack_from(body, at)
             at += 2 + length
         shape = flags & self._FLAGS_GLOBAL_TABLES_SPEC
-        found = _known_metadata.find(shape, count, body, at)
+        found = known_metadata.find(shape, count, body, at)
         if found is None:
             f.seek(begins)
             self.recv_results_metadata(f, user_type_map)
             self.result_metadata_id = None
-            columns = _result_columns(self.column_metadata or ())
+            columns = result_columns(self.column_metadata or ())
             end = f.tell() - begins
-            _known_metadata.add(shape, count, body[at:end], columns)
+            known_metadata.add(shape, count, body[at:end], columns)
         else:
             columns, end = found
         self.column_names = columns.names
         self.column_types = columns.kinds
-        self.parsed_rows = rows = _parse_rows(body, count, end)
+        self.parsed_rows = rows = parse_rows(body, count, end)
         rows.columns = columns
-
-
-_same: Final[dict[Any, Any]] = {}
-"""Names and types that were met, so that equal ones are one object and compared in no time."""
-
-
-def _result_columns(metadata: Iterable[Any]) -> _ResultColumns:
-    columns = list(metadata)
-    names, kinds = tuple(column[2] for column in columns), tuple(column[3] for column in columns)
-    types = tuple(map(_cql_type, kinds))
-    return _ResultColumns(_same.setdefault(names, names), kinds, _same.setdefault(types, types))
-
-
-def _cql_type(kind: Any) -> CqlType:
-    """The driver's class for a type as CQL has it; what is frozen is not said on the wire."""
-    if issubclass(kind, FrozenType | ReversedType):
-        return _cql_type(kind.subtypes[0])
-    if issubclass(kind, UserType):
-        fields = zip(kind.fieldnames, map(_cql_type, kind.subtypes), strict=True)
-        return cql_types.UdtType(kind.typename, tuple(fields))
-    if issubclass(kind, VectorType):
-        return cql_types.VectorType(_cql_type(kind.subtype), kind.vector_size)
-    inner = tuple(_cql_type(one) for one in getattr(kind, "subtypes", ()))
-    if issubclass(kind, ListType):
-        return cql_types.ListType(*inner)
-    if issubclass(kind, SetType):
-        return cql_types.SetType(*inner)
-    if issubclass(kind, MapType):
-        return cql_types.MapType(*inner)
-    if issubclass(kind, TupleType):
-        return cql_types.TupleType(inner)
-    # Two names of one type; the server's schema tables say `text`.
-    return cql_types.NativeType("text" if kind.typename == "varchar" else kind.typename)
-
-
-def _parse_rows(body: bytes, width: int, at: int) -> _RawRows:
-    (count,) = _INT.unpack_from(body, at)
-    at += 4
-    rows = _RawRows()
-    read_length = _INT.unpack_from
-    for _ in range(count):
-        row: list[bytes | None] = []
-        for _ in range(width):
-            (length,) = read_length(body, at)
-            at += 4
-            if length < 0:
-                row.append(None)
-            else:
-                row.append(body[at : at + length])
-                at += length
-        rows.append(tuple(row))
-    return rows
 
 
 class _RawProtocolHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver has no types
