@@ -39,10 +39,8 @@ from cassandra.cluster import (
     Session,
 )
 from cassandra.connection import ConnectionException
-from cassandra.policies import (
-    ConstantReconnectionPolicy,
-    DCAwareRoundRobinPolicy,
-)
+from cassandra.metadata import Murmur3Token
+from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPolicy, TokenAwarePolicy
 from cassandra.protocol import ErrorMessage, ResultMessage, SyntaxException, _ProtocolHandler
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement, PreparedStatement
 
@@ -50,6 +48,7 @@ from bridge.adapters.results import RawRows, known_metadata, parse_rows, result_
 from bridge.config import ScyllaSettings
 from bridge.errors import BridgeError, RefusedError, RetriableError, StartupError
 from bridge.model.changes import Page
+from bridge.model.streams import Token
 from schemas.cql_types import CqlType
 
 UNSET: Final[Any] = UNSET_VALUE
@@ -106,9 +105,9 @@ class CqlSession:
         address = ", ".join(settings.contact_points)
         endpoints = [_host_and_port(point) for point in settings.contact_points]
         # Without a name the driver takes the first contact point's data center: LOCAL_QUORUM must be the writers'.
-        balancing = DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter or "")
+        nearby = DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter or "")
         profile = ExecutionProfile(
-            load_balancing_policy=balancing,
+            load_balancing_policy=TokenAwarePolicy(nearby),
             consistency_level=ConsistencyLevel.name_to_value[settings.consistency],
             request_timeout=settings.request_timeout_ms / 1000,
             row_factory=_keep,
@@ -198,6 +197,23 @@ class CqlSession:
             self._prepared[cql] = known = Prepared(cql, statement)
         return known
 
+    def learn_replication(self, keyspace: str) -> None:
+        """Learn which nodes have which of a keyspace's tokens, as it is now: `page` needs it to ask one that has them.
+
+        All else of the schema stays unknown to the driver, which would read it whole again at every change of it. For
+        tables in tablets the servers tell with their answers; until then the driver goes by this.
+
+        Raises:
+            RetriableError: the server did not answer in time.
+        """
+        try:
+            # Nodes that do not agree yet at worst make a request take a detour.
+            self._cluster.refresh_keyspace_metadata(keyspace, max_schema_agreement_wait=0)
+        except _FAILURES as error:
+            raise RetriableError(
+                f"ScyllaDB at {self.address} does not tell how keyspace {keyspace} is replicated: {error}"
+            ) from error
+
     def page(
         self,
         prepared: Prepared,
@@ -206,11 +222,27 @@ class CqlSession:
         page_rows: int,
         paging_state: bytes | None = None,
         consistency: str | None = None,
+        routing_key: bytes | None = None,
     ) -> Future[Page]:
-        """Ask for one page; the future fails with RetriableError or BridgeError."""
+        """Ask for one page; the future fails with RetriableError or BridgeError.
+
+        Args:
+            prepared: the statement.
+            parameters: its values.
+            page_rows: most rows in the page.
+            paging_state: of the page before.
+            consistency: unless the settings' will do.
+            routing_key: what to hash for the token whose owner is to be asked, node and shard; see
+                `bridge.model.murmur3.key_with_token`. Unset, the statement's partition key.
+        """
         result: Future[Page] = Future()
         response = self._send(
-            prepared, parameters, page_rows=page_rows, paging_state=paging_state, consistency=consistency
+            prepared,
+            parameters,
+            page_rows=page_rows,
+            paging_state=paging_state,
+            consistency=consistency,
+            routing_key=routing_key,
         )
 
         def arrived(raw: RawRows) -> None:
@@ -284,8 +316,9 @@ class CqlSession:
         page_rows: int,
         paging_state: bytes | None,
         consistency: str | None,
+        routing_key: bytes | None = None,
     ) -> ResponseFuture:
-        bound = prepared.statement.bind(parameters)
+        bound = _Routed(prepared.statement, routing_key).bind(parameters)
         bound.fetch_size = page_rows
         if consistency is not None:
             bound.consistency_level = ConsistencyLevel.name_to_value[consistency]
@@ -301,9 +334,30 @@ class CqlSession:
             raise _translate(error, self.address, cql) from error
 
 
+def token_of(key: bytes) -> Token:
+    """A serialized partition key's token, as `bridge.model.murmur3.murmur3_token`; in C, so a hundred times faster."""
+    return Token(Murmur3Token.hash_fn(key))
+
+
 def timeuuid_parameter(timeuuid: bytes) -> uuid.UUID:
     """A timeuuid's 16 bytes as the driver wants its parameter."""
     return uuid.UUID(bytes=timeuuid)
+
+
+class _Routed(BoundStatement):  # type: ignore[misc]  # the driver has no types
+    """A statement that goes to the owner of another key than the one it is about, if that is given."""
+
+    def __init__(self, statement: PreparedStatement, routing_key: bytes | None) -> None:
+        super().__init__(statement)
+        self._other_key = routing_key
+
+    @property
+    def routing_key(self) -> bytes | None:
+        """What the driver hashes to choose node, tablet and shard."""
+        if self._other_key is not None:
+            return self._other_key
+        key: bytes | None = super().routing_key
+        return key
 
 
 class _RawResultMessage(ResultMessage):  # type: ignore[misc]  # the driver has no types
