@@ -150,6 +150,13 @@ class ScyllaSettings(_Model):
     requests_in_flight: int = Field(
         32, ge=1, le=1024, description="Most log requests that one lane has under way at a time."
     )
+    requests_per_second: int = Field(
+        10_000,
+        ge=1,
+        description="Most log requests a second that looking for changes may cost, over all tables (in equal shares) "
+        "and lanes. Each micro-batch asks each stream once, so it bounds how often a table with many streams is "
+        "looked at; further pages, which come with changes, are not held back.",
+    )
     request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
 
     @model_validator(mode="after")
@@ -317,6 +324,12 @@ class ReadingSettings(_Model):
         3_000,
         ge=50,
         description="Duration in ms that a micro-batch of a backlog should take: windows shrink and grow towards it.",
+    )
+    idle_interval_ms: int = Field(
+        10_000,
+        ge=0,
+        description="Longest time in ms from one micro-batch to the next of a table to which nothing is written. It "
+        "grows with the silence, to half of its length: a change that ends it is late by no more than that.",
     )
     accept_data_loss: bool = Field(
         False,
@@ -609,6 +622,7 @@ class SourceConfig(_Model):
         False, description="Give changes that can't be carried as rows of their own kind; else they stop the query."
     )
     lanes: int = Field(1, ge=1, le=1024, description="Input partitions of each micro-batch.")
+    sharing: int = Field(1, ge=1, description="How many queries like this share `scylla.requests_per_second`.")
     payload: Literal["avro", "json"] = Field(
         "avro", description="What `key` and `value` hold: Avro bodies, or the same as JSON text."
     )

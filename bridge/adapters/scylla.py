@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from struct import Struct
@@ -47,7 +47,7 @@ from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStateme
 from bridge.adapters.results import RawRows, known_metadata, parse_rows, result_columns
 from bridge.config import ScyllaSettings
 from bridge.errors import BridgeError, RefusedError, RetriableError, StartupError
-from bridge.model.changes import Page
+from bridge.model.changes import Cells, Page
 from bridge.model.streams import Token
 from schemas.cql_types import CqlType
 
@@ -168,6 +168,21 @@ class CqlSession:
             state = future._paging_state
             if not state:
                 return found
+
+    def cells(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> Iterator[Cells]:
+        """The rows of a result, whatever its size, as raw cells.
+
+        Raises:
+            RetriableError, BridgeError: as `rows`.
+        """
+        prepared = self.prepare(cql)
+        state: bytes | None = None
+        while True:
+            page = self.page(prepared, parameters, page_rows=5000, paging_state=state, consistency=consistency).result()
+            yield from page.rows
+            state = page.paging_state
+            if not state:
+                return
 
     def execute(self, cql: str, consistency: str | None = None) -> None:
         """Run a statement that has no parameters and gives no rows (DDL for one).

@@ -24,6 +24,7 @@ from bridge.local.ports import free_ports
 from bridge.model.cursors import Window
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
+from tests.integration.running import wait_for
 
 WANTED = "SCYLLA_CDC_BRIDGE_CLUSTER"
 pytestmark = [
@@ -71,13 +72,14 @@ def owner_of(token: int, ring: list[tuple[int, str]]) -> str:
 def ring(session: CqlSession) -> list[tuple[int, str]]:
     """Each token with its node, as each node itself says."""
     found: dict[str, list[str]] = {}
-    # Statements without a routing key go to one node after the other.
-    for _ in range(10 * len(HOSTS)):
+
+    def both_answer() -> bool:
+        # Statements without a routing key go to one node after the other, once the driver has found the second.
         for row in session.rows("SELECT tokens, rpc_address FROM system.local"):
             found[row["rpc_address"]] = list(row["tokens"])
-        if len(found) == len(HOSTS):
-            break
-    assert sorted(found) == list(HOSTS)
+        return sorted(found) == list(HOSTS)
+
+    wait_for("both nodes answer", both_answer)
     return sorted((int(token), address) for address, tokens in found.items() for token in tokens)
 
 
