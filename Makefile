@@ -9,7 +9,7 @@ export SCYLLA_CDC_BRIDGE_JARS ?= $(CURDIR)/.local-stack/jars
 export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration chart chart-e2e chart-files bench format constraints wheel clean
+.PHONY: help setup demo test check unit integration cluster chart chart-e2e chart-files bench format constraints wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ unit: $(STAMP) ## Run the tests that need no servers
 integration: $(STAMP) ## Run the tests on real servers
 	@mkdir -p build
 	$(BIN)/python -m pytest --basetemp build/pytest tests/integration
+
+cluster: $(STAMP) ## Count on a cluster of two CQL servers which node is asked for which stream
+	@mkdir -p build
+	SCYLLA_CDC_BRIDGE_CLUSTER=1 $(BIN)/python -m pytest --basetemp build/pytest tests/integration/test_routing.py
 
 chart: $(STAMP) ## Run the tests of the Helm chart and of the image (the first run builds Helm)
 	@mkdir -p build

@@ -102,6 +102,7 @@ class SourceConfig(Model):
         False, description="Give changes that can't be carried as rows of their own kind; else they stop the query."
     )
     lanes: int = Field(1, ge=1, le=1024, description="Input partitions of each micro-batch.")
+    sharing: int = Field(1, ge=1, description="How many queries like this share `scylla.requests_per_second`.")
     payload: Literal["avro", "json"] = Field(
         "avro", description="What `key` and `value` hold: Avro bodies, or the same as JSON text."
     )

@@ -36,6 +36,13 @@ class ScyllaSettings(Model):
     requests_in_flight: int = Field(
         32, ge=1, le=1024, description="Most log requests that one lane has under way at a time."
     )
+    requests_per_second: int = Field(
+        10_000,
+        ge=1,
+        description="Most log requests a second that looking for changes may cost, over all tables (in equal shares) "
+        "and lanes. Each micro-batch asks each stream once, so it bounds how often a table with many streams is "
+        "looked at; further pages, which come with changes, are not held back.",
+    )
     request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
 
     @model_validator(mode="after")

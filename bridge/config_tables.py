@@ -43,6 +43,12 @@ class ReadingSettings(Model):
         ge=50,
         description="Duration in ms that a micro-batch of a backlog should take: windows shrink and grow towards it.",
     )
+    idle_interval_ms: int = Field(
+        10_000,
+        ge=0,
+        description="Longest time in ms from one micro-batch to the next of a table to which nothing is written. It "
+        "grows with the silence, to half of its length: a change that ends it is late by no more than that.",
+    )
     accept_data_loss: bool = Field(
         False,
         description="Go on although changes, or the streams that held them, were gone before they were read; otherwise "

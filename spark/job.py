@@ -125,6 +125,8 @@ class Job:
                 self._stop.wait(_LOOK_EVERY_S)
         finally:
             self._stop_queries()
+            for running in self._tables:
+                running.table.close()
         return EXIT_FAILED if any(running.given_up for running in self._tables) else 0
 
     def _asked_to_stop(self) -> bool:

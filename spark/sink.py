@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from bridge import registration
+from bridge import activity, registration
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
 from bridge.control import Begin, Schemas, end_from_json
@@ -32,6 +32,7 @@ from spark import rows, worker
 
 CONFIG_OPTION: Final = "config"
 MAILBOX_OPTION: Final = "mailbox"
+ACTIVITY_OPTION: Final = "activity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,15 @@ class LaneWritten(WriterCommitMessage):
 class KafkaLanesSink(DataSource):
     """The registered sink.
 
-    Its option `config` is a `BridgeConfig` as JSON; `mailbox`, if set, is where reports of what was done go.
+    Its option `config` is a `BridgeConfig` as JSON; `mailbox`, if set, is where reports of what was done go, and
+    `activity` where the planner is told of changes (`bridge.activity`).
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._config = BridgeConfig.model_validate_json(options[CONFIG_OPTION])
         self._mailbox = options.get(MAILBOX_OPTION)
+        self._activity = options.get(ACTIVITY_OPTION)
 
     @classmethod
     def name(cls) -> str:
@@ -65,7 +68,7 @@ class KafkaLanesSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """The writer of a query; called once a micro-batch."""
-        return KafkaLanesWriter(self._config, self._mailbox)
+        return KafkaLanesWriter(self._config, self._mailbox, self._activity)
 
 
 class KafkaLanesWriter(DataSourceStreamArrowWriter):
@@ -75,9 +78,10 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     Kafka, not Spark's verdict on the task, says what was published.
     """
 
-    def __init__(self, config: BridgeConfig, mailbox: str | None) -> None:
+    def __init__(self, config: BridgeConfig, mailbox: str | None, activity: str | None) -> None:
         self._config = config
         self._mailbox = mailbox
+        self._activity = activity
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Report what was done; there is nothing to commit."""
@@ -88,13 +92,16 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         self._report(messages, committed=False)
 
     def _report(self, messages: list[WriterCommitMessage | None], *, committed: bool) -> None:
-        if self._mailbox is None:
-            return
         written = [message for message in messages if isinstance(message, LaneWritten)]
         tasks = [one.task for one in written if one.task is not None]
-        reached = tuple(LaneReached(_table(at), at.lane, at.batch.next) for at in tasks)
         counted = [one for message in written for one in message.counted]
-        mailbox.send(self._mailbox, BatchReport(committed, reached, counted))
+        if self._activity is not None:
+            tables = {_table(at) for at in tasks}
+            if any(figures.log_rows for table, _, figures in counted if table in tables):
+                activity.note(self._activity)
+        if self._mailbox is not None:
+            reached = tuple(LaneReached(_table(at), at.lane, at.batch.next) for at in tasks)
+            mailbox.send(self._mailbox, BatchReport(committed, reached, counted))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish one lane's part of a micro-batch; see `bridge.lane_publisher`."""

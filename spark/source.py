@@ -22,6 +22,7 @@ from spark.stream_reader import ScyllaCdcStreamReader
 
 CONFIG_OPTION = "config"
 START_OPTION = "table_start"
+ACTIVITY_OPTION = "activity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,13 @@ class SourceOptions:
         start: where Kafka says that the table stands; None for a query whose sink is not ours, which begins by
             `reading.start` and whose checkpoint is all there is.
         control: whether begin and end rows are wanted.
+        activity: where the sink says that changes came (`bridge.activity`); None where no sink does.
     """
 
     config: SourceConfig
     start: TableStart | None
     control: bool
+    activity: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -44,12 +47,14 @@ class SourceOptions:
         plain = {name: value for name, value in options.items() if name.lower() != "path"}
         control = plain.pop("control", "false").lower() == "true"
         start = plain.pop(START_OPTION, None)
+        activity = plain.pop(ACTIVITY_OPTION, None)
         text = plain.pop(CONFIG_OPTION, None)
         config = SourceConfig.model_validate_json(text) if text else from_options(plain, SourceConfig)
         return cls(
             config,
             None if start is None else TableStart.from_json(json.loads(start)),
             control,
+            activity,
         )
 
 
@@ -72,4 +77,4 @@ class ScyllaCdcSource(DataSource):
     def streamReader(self, schema: StructType) -> ScyllaCdcStreamReader:
         """The reader of a query."""
         options = self._options
-        return ScyllaCdcStreamReader(options.config, options.start, control=options.control)
+        return ScyllaCdcStreamReader(options.config, options.start, control=options.control, activity=options.activity)

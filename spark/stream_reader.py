@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from bridge import assembly, logs, planning, schema_switch
+from bridge.activity import Arrivals
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.captured import CapturedTable
 from bridge.config import ReadingSettings, SourceConfig
@@ -31,6 +32,7 @@ from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffse
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.figures import LaneFigures, tally
 from bridge.monitoring.observed_pages import ObservedPages
+from bridge.pacing import PaceLimits, Pacer, load_interval_s
 from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, Plans, TableStart
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
@@ -44,6 +46,7 @@ _GENERATIONS_EVERY_S = 2.0
 _FIRST_GENERATION_EVERY_S = 0.5
 _EDGE_EVERY_S = 10.0
 _FIRST_WINDOW_US = 60_000_000
+_OFTEN_ENOUGH_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ class LanePartition(InputPartition):
 class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans in the query's planner process, reads in its tasks; what it keeps between calls only paces the planner."""
 
-    def __init__(self, config: SourceConfig, start: TableStart | None, *, control: bool) -> None:
+    def __init__(
+        self, config: SourceConfig, start: TableStart | None, *, control: bool, activity: str | None = None
+    ) -> None:
         self._config = config
         self._start = start
         self._plans = Plans(start)
@@ -89,6 +94,16 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._gap_said = False
         self._begins_at_edge = False
         self._seen: set[UnixMillis] = set()
+        self._arrivals = None if activity is None else Arrivals(activity)
+        self._pacer = Pacer(
+            PaceLimits(
+                config.scylla.requests_per_second / config.sharing,
+                # Nobody would say that a table is written to again.
+                0.0 if activity is None else config.reading.idle_interval_ms / 1000,
+            ),
+            _clock_s(),
+        )
+        self._streams: tuple[UnixMillis, int] | None = None
 
     # -- planner process ------------------------------------------------------------------------------------------
 
@@ -107,13 +122,45 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if not self._state.exists:
             self._planned = None
             return start
-        self._pace()
-        batch = at if isinstance(at, PlannedBatch) else self._plan(at)
+        self._adapt_window()
+        batch = at if isinstance(at, PlannedBatch) else self._plan_in_turn(at)
         if batch is None:
             self._planned = None
             return start
-        self._planned = (time.monotonic(), batch)
+        self._planned = (_clock_s(), batch)
+        self._pacer.planned(_clock_s(), self._stream_count(batch.start.generation_ms))
         return _plain(self._plans.planned(batch, offset))
+
+    def _plan_in_turn(self, cursor: Cursor) -> PlannedBatch | None:
+        """A micro-batch, but none while the table would be looked at more often than it may be."""
+        if self._arrivals is not None and self._arrivals.came():
+            self._pacer.came(_clock_s())
+        if self._frozen_now_us is None:
+            changing = any(one.start_ms > cursor.generation_ms for one in self._known_generations())
+            idle = not changing and cursor.catch_up is None
+            return None if self._pacer.due_in_s(_clock_s(), idle=idle) else self._plan(cursor)
+        batch = self._plan(cursor)
+        if batch is not None:
+            # A run that is to end would do so when its offset stands still.
+            _pause(self._pacer.due_in_s(_clock_s(), idle=False))
+        return batch
+
+    def _stream_count(self, generation_ms: UnixMillis) -> int:
+        """Streams of a generation, so most requests that a micro-batch which begins in it begins with."""
+        if self._streams is None or self._streams[0] != generation_ms:
+            count = self._metadata.count(generation_ms)
+            if not count:
+                return 0
+            self._streams = generation_ms, count
+            scylla = self._config.scylla
+            interval_s = load_interval_s(count, scylla.requests_per_second / self._config.sharing)
+            if interval_s > _OFTEN_ENOUGH_S:
+                _log.warning(
+                    "%s: its %d streams are looked at every %.0f s, as scylla.requests_per_second: %d allows for %d "
+                    "tables; raise that if the cluster bears it, or changes will be that late",
+                    *(self._config.table.name, count, interval_s, scylla.requests_per_second, self._config.sharing),
+                )
+        return self._streams[1]
 
     def _plan(self, cursor: Cursor) -> PlannedBatch | None:
         if self._start is not None and self._start.settle:
@@ -154,21 +201,21 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Close the planner's session (Spark ends the process with SIGTERM instead, mostly)."""
         worker.drop_cluster(self._config.scylla)
 
-    def _pace(self) -> None:
+    def _adapt_window(self) -> None:
         if self._planned is None:
             return
         planned_s, batch = self._planned
         full = batch.longest_us >= self._window_us
         self._window_us = planning.next_window_us(
             self._window_us,
-            (time.monotonic() - planned_s) * 1000,
+            (_clock_s() - planned_s) * 1000,
             self._config.reading.target_batch_ms,
             full,
             self._config.reading.max_window_ms * 1000,
         )
 
     def _look_at_table(self, reached: Cursor) -> None:
-        now_s = time.monotonic()
+        now_s = _clock_s()
         if now_s - self._looked_s < LOOK_EVERY_S:
             return
         table = self._config.table
@@ -181,7 +228,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             _log.log(notice.level, "%s", notice.text)
 
     def _look_for_gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
-        now_s = time.monotonic()
+        now_s = _clock_s()
         if now_s - self._edge_read_s >= _EDGE_EVERY_S:
             self._edge_us = oldest_us(self._config)
             self._edge_read_s = now_s
@@ -217,7 +264,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
 
     def _known_generations(self) -> list[GenerationStart]:
-        now_s = time.monotonic()
+        now_s = _clock_s()
         if now_s - self._generations_read_s >= _GENERATIONS_EVERY_S:
             self._generations = self._metadata.generations()
             self._generations_read_s = now_s
@@ -346,6 +393,14 @@ def _start_us(config: SourceConfig) -> UnixMicros | None:
         return UnixMicros(_now_us() - config.reading.confidence_ms * 1000)
     # Generations are kept for ever, changes are not: nothing older than this is left.
     return oldest_us(config)
+
+
+def _clock_s() -> float:
+    return time.monotonic()
+
+
+def _pause(seconds: float) -> None:
+    time.sleep(seconds)
 
 
 def _now_us() -> UnixMicros:

@@ -11,6 +11,7 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from bridge.activity import ActivityFile
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.captured import missing_in_words
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
@@ -25,7 +26,7 @@ from schemas.table_schema import TableSchema
 from spark import sink, worker
 from spark.checkpoint import Checkpoint
 from spark.session import cores_of
-from spark.source import CONFIG_OPTION, START_OPTION
+from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, START_OPTION
 from spark.stream_reader import oldest_us, wait_for_first_cursor
 
 _log = logging.getLogger(__name__)
@@ -76,7 +77,9 @@ class TableQuery:
             output=config.output_of(table),
             dead_letters=config.dead_letter_topic_of(table) is not None,
             lanes=self.lanes,
+            sharing=len(config.tables),
         )
+        self._activity = ActivityFile()
 
     def start(self, *, once: bool) -> StreamingQuery:
         """Make the topics, settle the lane layout, and start reading.
@@ -121,6 +124,10 @@ class TableQuery:
         except BridgeError:
             return ""
         return "" if schema is None else "; ".join(changes_between(self._first_schema, schema))
+
+    def close(self) -> None:
+        """Leave nothing behind; the query has ended."""
+        self._activity.close()
 
     def _settle(self, query: StreamingQuery) -> None:
         while not query.awaitTermination(_LOOK_EVERY_S):
@@ -219,11 +226,13 @@ class TableQuery:
             .option(CONFIG_OPTION, self._source.model_dump_json())
             .option(START_OPTION, canonical_json(start.to_json()))
             .option("control", "true")
+            .option(ACTIVITY_OPTION, self._activity.path)
         )
         writer = (
             reader.load()
             .writeStream.format("scylla-cdc-kafka")
             .option(sink.CONFIG_OPTION, self._config.model_dump_json())
+            .option(sink.ACTIVITY_OPTION, self._activity.path)
             .option("checkpointLocation", self._checkpoint.folder)
             .outputMode("append")
             .queryName(f"{self.name} (settling)" if start.settle else self.name)

@@ -17,6 +17,7 @@ from bridge.adapters.stream_metadata import StreamMetadata, stream_metadata
 from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.model.changes import Page
 from bridge.model.cursors import Window
+from bridge.model.murmur3 import key_with_token
 from bridge.model.streams import StreamId
 from bridge.table_watch import CdcOptions, TableState
 from schemas.cql_types import CqlType, parse, resolve, user_types
@@ -174,6 +175,7 @@ class LogReader:
     def __init__(self, session: CqlSession, keyspace: str, table: str) -> None:
         self._session = session
         log_table = f"{_quoted(keyspace)}.{_quoted(table + LOG_TABLE_SUFFIX)}"
+        session.learn_replication(keyspace)
         # Identifiers can't be bound; these are quoted.
         start = f'SELECT * FROM {log_table} WHERE "cdc$stream_id" = ? AND "cdc$time" >= ?'  # noqa: S608
         # Anew, so that `columns` are those of this moment.
@@ -201,7 +203,14 @@ class LogReader:
         if upper is not None:
             parameters.append(timeuuid_parameter(upper))
             prepared = self._bounded
-        return self._session.page(prepared, parameters, page_rows=page_rows, paging_state=paging_state)
+        # The log's partitioner is not the cluster's, of which alone the driver knows (spec section 6).
+        return self._session.page(
+            prepared,
+            parameters,
+            page_rows=page_rows,
+            paging_state=paging_state,
+            routing_key=key_with_token(stream.token),
+        )
 
 
 def parse_options(blob: bytes) -> CdcOptions:

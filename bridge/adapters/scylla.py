@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from struct import Struct
@@ -39,18 +39,16 @@ from cassandra.cluster import (
     Session,
 )
 from cassandra.connection import ConnectionException
-from cassandra.cqltypes import FrozenType, ListType, MapType, ReversedType, SetType, TupleType, UserType, VectorType
-from cassandra.policies import (
-    ConstantReconnectionPolicy,
-    DCAwareRoundRobinPolicy,
-)
+from cassandra.metadata import Murmur3Token
+from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPolicy, TokenAwarePolicy
 from cassandra.protocol import ErrorMessage, ResultMessage, SyntaxException, _ProtocolHandler
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement, PreparedStatement
 
+from bridge.adapters.results import RawRows, known_metadata, parse_rows, result_columns
 from bridge.config import ScyllaSettings
 from bridge.errors import BridgeError, RefusedError, RetriableError, StartupError
 from bridge.model.changes import Cells, Page
-from schemas import cql_types
+from bridge.model.streams import Token
 from schemas.cql_types import CqlType
 
 UNSET: Final[Any] = UNSET_VALUE
@@ -76,12 +74,12 @@ class Prepared:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the statement's result, as they were when it was prepared."""
-        return _result_columns(self.statement.result_metadata or ()).names
+        return result_columns(self.statement.result_metadata or ()).names
 
     @property
     def types(self) -> tuple[CqlType, ...]:
         """Types of `columns`, as `Page.types`."""
-        return _result_columns(self.statement.result_metadata or ()).types
+        return result_columns(self.statement.result_metadata or ()).types
 
 
 class CqlSession:
@@ -107,9 +105,9 @@ class CqlSession:
         address = ", ".join(settings.contact_points)
         endpoints = [_host_and_port(point) for point in settings.contact_points]
         # Without a name the driver takes the first contact point's data center: LOCAL_QUORUM must be the writers'.
-        balancing = DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter or "")
+        nearby = DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter or "")
         profile = ExecutionProfile(
-            load_balancing_policy=balancing,
+            load_balancing_policy=TokenAwarePolicy(nearby),
             consistency_level=ConsistencyLevel.name_to_value[settings.consistency],
             request_timeout=settings.request_timeout_ms / 1000,
             row_factory=_keep,
@@ -171,6 +169,21 @@ class CqlSession:
             if not state:
                 return found
 
+    def cells(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> Iterator[Cells]:
+        """The rows of a result, whatever its size, as raw cells.
+
+        Raises:
+            RetriableError, BridgeError: as `rows`.
+        """
+        prepared = self.prepare(cql)
+        state: bytes | None = None
+        while True:
+            page = self.page(prepared, parameters, page_rows=5000, paging_state=state, consistency=consistency).result()
+            yield from page.rows
+            state = page.paging_state
+            if not state:
+                return
+
     def execute(self, cql: str, consistency: str | None = None) -> None:
         """Run a statement that has no parameters and gives no rows (DDL for one).
 
@@ -199,6 +212,23 @@ class CqlSession:
             self._prepared[cql] = known = Prepared(cql, statement)
         return known
 
+    def learn_replication(self, keyspace: str) -> None:
+        """Learn which nodes have which of a keyspace's tokens, as it is now: `page` needs it to ask one that has them.
+
+        All else of the schema stays unknown to the driver, which would read it whole again at every change of it. For
+        tables in tablets the servers tell with their answers; until then the driver goes by this.
+
+        Raises:
+            RetriableError: the server did not answer in time.
+        """
+        try:
+            # Nodes that do not agree yet at worst make a request take a detour.
+            self._cluster.refresh_keyspace_metadata(keyspace, max_schema_agreement_wait=0)
+        except _FAILURES as error:
+            raise RetriableError(
+                f"ScyllaDB at {self.address} does not tell how keyspace {keyspace} is replicated: {error}"
+            ) from error
+
     def page(
         self,
         prepared: Prepared,
@@ -207,14 +237,30 @@ class CqlSession:
         page_rows: int,
         paging_state: bytes | None = None,
         consistency: str | None = None,
+        routing_key: bytes | None = None,
     ) -> Future[Page]:
-        """Ask for one page; the future fails with RetriableError or BridgeError."""
+        """Ask for one page; the future fails with RetriableError or BridgeError.
+
+        Args:
+            prepared: the statement.
+            parameters: its values.
+            page_rows: most rows in the page.
+            paging_state: of the page before.
+            consistency: unless the settings' will do.
+            routing_key: what to hash for the token whose owner is to be asked, node and shard; see
+                `bridge.model.murmur3.key_with_token`. Unset, the statement's partition key.
+        """
         result: Future[Page] = Future()
         response = self._send(
-            prepared, parameters, page_rows=page_rows, paging_state=paging_state, consistency=consistency
+            prepared,
+            parameters,
+            page_rows=page_rows,
+            paging_state=paging_state,
+            consistency=consistency,
+            routing_key=routing_key,
         )
 
-        def arrived(raw: _RawRows) -> None:
+        def arrived(raw: RawRows) -> None:
             result.set_result(Page(raw.columns.names, raw, response._paging_state, raw.columns.types))
 
         def failed(error: BaseException) -> None:
@@ -285,21 +331,27 @@ class CqlSession:
         page_rows: int,
         paging_state: bytes | None,
         consistency: str | None,
+        routing_key: bytes | None = None,
     ) -> ResponseFuture:
-        bound = prepared.statement.bind(parameters)
+        bound = _Routed(prepared.statement, routing_key).bind(parameters)
         bound.fetch_size = page_rows
         if consistency is not None:
             bound.consistency_level = ConsistencyLevel.name_to_value[consistency]
         return self._session.execute_async(bound, paging_state=paging_state)
 
-    def _result(self, future: ResponseFuture, cql: str) -> _RawRows:
+    def _result(self, future: ResponseFuture, cql: str) -> RawRows:
         try:
             # Not future.result(): its ResultSet would fetch further pages by itself.
-            done: Future[_RawRows] = Future()
+            done: Future[RawRows] = Future()
             future.add_callbacks(done.set_result, done.set_exception)
             return done.result()
         except _FAILURES as error:
             raise _translate(error, self.address, cql) from error
+
+
+def token_of(key: bytes) -> Token:
+    """A serialized partition key's token, as `bridge.model.murmur3.murmur3_token`; in C, so a hundred times faster."""
+    return Token(Murmur3Token.hash_fn(key))
 
 
 def timeuuid_parameter(timeuuid: bytes) -> uuid.UUID:
@@ -307,47 +359,20 @@ def timeuuid_parameter(timeuuid: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=timeuuid)
 
 
-@dataclass(frozen=True, slots=True)
-class _ResultColumns:
-    """What a result's metadata says: `kinds` are the driver's classes, `types` the same as CQL has them."""
+class _Routed(BoundStatement):  # type: ignore[misc]  # the driver has no types
+    """A statement that goes to the owner of another key than the one it is about, if that is given."""
 
-    names: tuple[str, ...]
-    kinds: tuple[Any, ...]
-    types: tuple[CqlType, ...]
+    def __init__(self, statement: PreparedStatement, routing_key: bytes | None) -> None:
+        super().__init__(statement)
+        self._other_key = routing_key
 
-
-class _RawRows(list[Cells]):
-    """Undecoded rows with their columns; a list because the driver looks at its length."""
-
-    columns: _ResultColumns
-
-
-class _KnownMetadata:
-    """Columns by the very bytes of their metadata, so that a page costs a comparison and not a parse of its columns.
-
-    A page of a log can hold few rows, or none; parsing its metadata then costs more than all the rest. That a page
-    begins with known bytes is enough: given its flags and the number of columns, metadata says itself where it ends.
-    """
-
-    def __init__(self, most: int = 64) -> None:
-        self._most = most
-        self._known: dict[tuple[int, int], list[tuple[bytes, _ResultColumns]]] = {}
-
-    def find(self, flags: int, count: int, body: bytes, at: int) -> tuple[_ResultColumns, int] | None:
-        """The columns whose metadata begins at `at`, and where it ends; None when they were not met before."""
-        for raw, columns in self._known.get((flags, count), ()):
-            if body.startswith(raw, at):
-                return columns, at + len(raw)
-        return None
-
-    def add(self, flags: int, count: int, raw: bytes, columns: _ResultColumns) -> None:
-        """Remember; the process keeps only the latest of each number of columns."""
-        others = self._known.get((flags, count), [])
-        # A new list, because other threads may be reading the old one.
-        self._known[flags, count] = [(raw, columns), *others][: self._most]
-
-
-_known_metadata: Final = _KnownMetadata()
+    @property
+    def routing_key(self) -> bytes | None:
+        """What the driver hashes to choose node, tablet and shard."""
+        if self._other_key is not None:
+            return self._other_key
+        key: bytes | None = super().routing_key
+        return key
 
 
 class _RawResultMessage(ResultMessage):  # type: ignore[misc]  # the driver has no types
@@ -389,72 +414,20 @@ class _RawResultMessage(ResultMessage):  # type: ignore[misc]  # the driver has 
             (length,) = _SHORT.unpack_from(body, at)
             at += 2 + length
         shape = flags & self._FLAGS_GLOBAL_TABLES_SPEC
-        found = _known_metadata.find(shape, count, body, at)
+        found = known_metadata.find(shape, count, body, at)
         if found is None:
             f.seek(begins)
             self.recv_results_metadata(f, user_type_map)
             self.result_metadata_id = None
-            columns = _result_columns(self.column_metadata or ())
+            columns = result_columns(self.column_metadata or ())
             end = f.tell() - begins
-            _known_metadata.add(shape, count, body[at:end], columns)
+            known_metadata.add(shape, count, body[at:end], columns)
         else:
             columns, end = found
         self.column_names = columns.names
         self.column_types = columns.kinds
-        self.parsed_rows = rows = _parse_rows(body, count, end)
+        self.parsed_rows = rows = parse_rows(body, count, end)
         rows.columns = columns
-
-
-_same: Final[dict[Any, Any]] = {}
-"""Names and types that were met, so that equal ones are one object and compared in no time."""
-
-
-def _result_columns(metadata: Iterable[Any]) -> _ResultColumns:
-    columns = list(metadata)
-    names, kinds = tuple(column[2] for column in columns), tuple(column[3] for column in columns)
-    types = tuple(map(_cql_type, kinds))
-    return _ResultColumns(_same.setdefault(names, names), kinds, _same.setdefault(types, types))
-
-
-def _cql_type(kind: Any) -> CqlType:
-    """The driver's class for a type as CQL has it; what is frozen is not said on the wire."""
-    if issubclass(kind, FrozenType | ReversedType):
-        return _cql_type(kind.subtypes[0])
-    if issubclass(kind, UserType):
-        fields = zip(kind.fieldnames, map(_cql_type, kind.subtypes), strict=True)
-        return cql_types.UdtType(kind.typename, tuple(fields))
-    if issubclass(kind, VectorType):
-        return cql_types.VectorType(_cql_type(kind.subtype), kind.vector_size)
-    inner = tuple(_cql_type(one) for one in getattr(kind, "subtypes", ()))
-    if issubclass(kind, ListType):
-        return cql_types.ListType(*inner)
-    if issubclass(kind, SetType):
-        return cql_types.SetType(*inner)
-    if issubclass(kind, MapType):
-        return cql_types.MapType(*inner)
-    if issubclass(kind, TupleType):
-        return cql_types.TupleType(inner)
-    # Two names of one type; the server's schema tables say `text`.
-    return cql_types.NativeType("text" if kind.typename == "varchar" else kind.typename)
-
-
-def _parse_rows(body: bytes, width: int, at: int) -> _RawRows:
-    (count,) = _INT.unpack_from(body, at)
-    at += 4
-    rows = _RawRows()
-    read_length = _INT.unpack_from
-    for _ in range(count):
-        row: list[bytes | None] = []
-        for _ in range(width):
-            (length,) = read_length(body, at)
-            at += 4
-            if length < 0:
-                row.append(None)
-            else:
-                row.append(body[at : at + length])
-                at += length
-        rows.append(tuple(row))
-    return rows
 
 
 class _RawProtocolHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver has no types

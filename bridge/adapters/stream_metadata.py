@@ -41,6 +41,8 @@ _TABLET_HISTORY: Final = (
     "SELECT timestamp, stream_state, stream_id FROM system.cdc_streams "
     "WHERE keyspace_name = ? AND table_name = ? AND timestamp <= ?"
 )
+_COUNT_BYTES: Final = 4
+"""A set's cell begins with the number of its elements."""
 _CURRENT: Final = 0
 _OPENED: Final = 2
 
@@ -72,6 +74,10 @@ class StreamMetadata(Protocol):
 
         By the stream's token alone, so that a stream is in the same slice whichever table says so.
         """
+        ...
+
+    def count(self, generation_ms: UnixMillis) -> int:
+        """How many streams a generation has; 0 when the node that is asked does not know yet."""
         ...
 
 
@@ -133,6 +139,12 @@ class VnodeStreams:
             )
         found = (StreamId(bytes(raw)) for row in rows for raw in row["streams"] or ())
         return dict.fromkeys(sorted((one for one in found if one.token in within), key=_raw), generation_ms)
+
+    def count(self, generation_ms: UnixMillis) -> int:
+        """See `StreamMetadata`; decodes none of them, of which there may be hundreds of thousands."""
+        cql = _STREAMS if self._uses_newer() else _OLD_STREAMS
+        cells = self._session.cells(cql, (generation_ms,), consistency=metadata_consistency(self._session))
+        return sum(int.from_bytes(cell[:_COUNT_BYTES], "big") for (cell,) in cells if cell)
 
     def _slice(self, generation_ms: UnixMillis, within: TokenRange) -> list[dict[str, Any]]:
         cql = _STREAMS
@@ -207,6 +219,11 @@ class TabletStreams:
             for stream in sorted(current, key=_raw)
             if stream.token in within
         }
+
+    def count(self, generation_ms: UnixMillis) -> int:
+        """See `StreamMetadata`."""
+        rows = self._session.rows(_TABLET_STREAMS, (*self._table, generation_ms))
+        return sum(row["stream_state"] == _CURRENT for row in rows)
 
     def _start(self, start_ms: UnixMillis) -> GenerationStart | None:
         rows = self._session.rows(_TABLET_STREAMS, (*self._table, start_ms))

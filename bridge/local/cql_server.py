@@ -40,12 +40,13 @@ _SYSTEM_TABLES = (
 # none or where load tests would run into them; waits that only a cluster needs are cut.
 _YAML = """\
 cluster_name: scylla-cdc-bridge local stack
+auto_bootstrap: false
 num_tokens: 16
 partitioner: org.apache.cassandra.dht.Murmur3Partitioner
 endpoint_snitch: SimpleSnitch
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
-    parameters: [{{seeds: "{host}:{storage_port}"}}]
+    parameters: [{{seeds: "{seed}:{storage_port}"}}]
 listen_address: {host}
 rpc_address: {host}
 storage_port: {storage_port}
@@ -137,7 +138,11 @@ _OPENS = (
 
 @dataclass(frozen=True, slots=True)
 class CqlServer:
-    """The CQL server in the folder `data`, for clients on `port`; with `password`, only after a login."""
+    """The CQL server in the folder `data`, for clients on `port`; with `password`, only after a login.
+
+    Several make a cluster if they have the same ports, `host`s of their own among 127.0.0.x, and the first one's as
+    `seed`; each is started when the one before is ready.
+    """
 
     data: Path
     log: Path
@@ -147,11 +152,15 @@ class CqlServer:
     jars: Jars
     password: bool = False
     name: str = "cql"
+    host: str = LOOPBACK
+    seed: str = LOOPBACK
+    heap_mib: int = 768
 
     def prepare(self) -> None:
         """Write the configuration."""
         configuration = _YAML.format(
-            host=LOOPBACK,
+            host=self.host,
+            seed=self.seed,
             port=self.port,
             storage_port=self.storage_port,
             data=self.data,
@@ -167,7 +176,8 @@ class CqlServer:
             "logback.configurationFile": str(self._logback),
             "cassandra.storagedir": str(self.data),
             "cassandra.custom_query_handler_class": "scyllacdcbridge.local.ScyllaQueryHandler",
-            "cassandra.ring_delay_ms": "100",
+            # How long one that joins may look for the others, too.
+            "cassandra.ring_delay_ms": "100" if self.host == self.seed else "30000",
             "cassandra.skip_wait_for_gossip_to_settle": "0",
             "cassandra.superuser_setup_delay_ms": "0",
             "cassandra.initial_token_allocation": "random",
@@ -178,7 +188,7 @@ class CqlServer:
             "io.netty.tryReflectionSetAccessible": "true",
         }
         return [
-            *(self.java.command, "-Xms256m", "-Xmx768m", "-Xss512k", "-XX:MaxDirectMemorySize=512m"),
+            *(self.java.command, "-Xms256m", f"-Xmx{self.heap_mib}m", "-Xss512k", "-XX:MaxDirectMemorySize=512m"),
             "-XX:+ExitOnOutOfMemoryError",
             f"-javaagent:{self.jars.jar('cql', 'jamm-')}",
             *(f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS),
@@ -191,7 +201,7 @@ class CqlServer:
         """Log in and, the first time, make ScyllaDB's system tables."""
         try:
             with CqlConnection(
-                LOOPBACK,
+                self.host,
                 self.port,
                 credentials=SUPERUSER if self.password else None,
                 timeout_s=_PROBE_TIMEOUT_S,

@@ -25,7 +25,7 @@ from bridge.local.simulator.log_table import CdcOptions, log_ddl_of, quoted
 from bridge.local.simulator.pacing import system_clock_us
 from bridge.local.simulator.tables import create_keyspace, mark_log
 from bridge.local.stack import LocalStack
-from bridge.model.streams import murmur3_token, partition_key_bytes
+from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from tests.integration.cql_values import BY_TYPE, exact
 from tests.integration.java_reader import JavaReader, ReadRecord

@@ -19,7 +19,7 @@ from bridge.local.simulator.ordering import Key
 from bridge.local.simulator.placing import CapturedTable, Place
 from bridge.local.simulator.placing import expected_changes as placed_changes
 from bridge.local.simulator.topology import StreamMap
-from bridge.model.streams import murmur3_token, partition_key_bytes
+from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
 from schemas.table_schema import TableSchema
 

@@ -23,7 +23,8 @@ from bridge.local.simulator.ordering import Key
 from bridge.local.simulator.placing import CapturedTable, Place, expected_changes
 from bridge.local.simulator.schema_changes import SchemaChange
 from bridge.local.simulator.tables import LogStatement, SimulatedTable
-from bridge.model.streams import Token, murmur3_token, partition_key_bytes
+from bridge.model.murmur3 import murmur3_token, partition_key_bytes
+from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, timeuuid_of
 
 _ATTEMPTS: Final = 5

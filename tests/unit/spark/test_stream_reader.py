@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -55,12 +57,16 @@ class Cluster:
     oldest_us: int | None = None
     may_lag: bool = False
     log_id: UUID | None = LOG
+    streams: int = 0
 
     def table_state(self, *_: str) -> TableState:
         return TableState(self.log_id, None, None)
 
     def generations(self) -> list[GenerationStart]:
         return [GenerationStart(start) for start in self.starts]
+
+    def count(self, _: UnixMillis) -> int:
+        return self.streams
 
 
 @pytest.fixture
@@ -75,11 +81,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return made
 
 
-def reader(start: TableStart | None, **reading: Any) -> ScyllaCdcStreamReader:
+def reader(
+    start: TableStart | None, *, activity: str | None = None, sharing: int = 1, **reading: Any
+) -> ScyllaCdcStreamReader:
+    scylla = ScyllaSettings(contact_points=("a:1",), requests_per_second=100)
     config = SourceConfig.model_validate(
-        {"scylla": ScyllaSettings(contact_points=("a:1",)), "table": "ks.t", "reading": reading, "lanes": 2}
+        {"scylla": scylla, "table": "ks.t", "reading": reading, "lanes": 2, "sharing": sharing}
     )
-    return ScyllaCdcStreamReader(config, start, control=True)
+    return ScyllaCdcStreamReader(config, start, control=True, activity=activity)
 
 
 def offset(batch: PlannedBatch, turn: int = 5) -> dict[str, Any]:
@@ -166,6 +175,78 @@ def test_nothing_is_planned_while_the_table_is_missing(cluster: Cluster, caplog:
     assert planner.latestOffset(elsewhere, LIMIT) == elsewhere
     (words,) = caplog.messages
     assert "what was written after 1970-01-01T00:16:50" in words
+
+
+@dataclass
+class Clock:
+    """Of the planner's process, in s."""
+
+    now_s: float = 1000.0
+    slept_s: float = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s += seconds
+        self.now_s += seconds
+
+
+@pytest.fixture
+def clock(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(stream_reader, "_clock_s", lambda: made.now_s)
+    monkeypatch.setattr(stream_reader, "_pause", made.sleep)
+    cluster.starts, cluster.now_us = [G1], at(G1, 1000).time_us
+    return made
+
+
+def plans(planner: ScyllaCdcStreamReader, cluster: Cluster, clock: Clock, for_s: float, step_s: float = 0.5) -> int:
+    """How many micro-batches a planner that is asked every so often plans in this time."""
+    count, end = 0, planner.initialOffset()
+    for _ in range(round(for_s / step_s)):
+        following = planner.latestOffset(end, LIMIT)
+        count, end = count + (following != end), following
+        clock.now_s += step_s
+        cluster.now_us += int(step_s * SECOND)
+    return count
+
+
+@pytest.mark.parametrize(("sharing", "count"), [(1, 10), (2, 5)])
+def test_load_is_bounded(
+    cluster: Cluster, clock: Clock, caplog: pytest.LogCaptureFixture, sharing: int, count: int
+) -> None:
+    """400 streams at 100 requests/s, or at its share where other tables have theirs; long intervals are said."""
+    cluster.streams = 400
+    planner = reader(TableStart(LAYOUT, at(G1, 980)), sharing=sharing, confidence_ms=0)
+    assert plans(planner, cluster, clock, 40) == count
+    assert not caplog.messages
+    cluster.streams = 4000
+    assert plans(reader(TableStart(LAYOUT, at(G1, 980))), cluster, clock, 80) == 2
+    assert "4000 streams are looked at every 40 s" in caplog.text
+
+
+def test_run_that_is_to_end_waits_for_its_turn(cluster: Cluster, clock: Clock) -> None:
+    """An offset that does not move would end it, with changes unread."""
+    cluster.streams = 400
+    planner = reader(TableStart(LAYOUT, at(G1, 0)), max_window_ms=100_000, confidence_ms=0)
+    planner.prepareForTriggerAvailableNow()
+    count, end = 0, planner.initialOffset()
+    while (following := planner.latestOffset(end, LIMIT)) != end:
+        count, end = count + 1, following
+    assert StreamOffset.from_json(end).next == at(G1, 1000)
+    assert clock.slept_s == pytest.approx(4 * (count - 1))
+
+
+def test_silence_makes_it_look_less_often(cluster: Cluster, clock: Clock, tmp_path: Path) -> None:
+    """Until changes come, or streams change."""
+    file = tmp_path / "changes-came"
+    file.touch()
+    planner = reader(TableStart(LAYOUT, at(G1, 980)), activity=str(file), idle_interval_ms=10_000, confidence_ms=0)
+    assert plans(planner, cluster, clock, 40) in range(8, 14)  # ever more seldom
+    assert plans(planner, cluster, clock, 100) in range(9, 12)
+    os.utime(file, (1, 1))
+    assert plans(planner, cluster, clock, 1) == 2  # at once
+    assert plans(planner, cluster, clock, 100) < 30
+    cluster.starts.append(UnixMillis(cluster.now_us // 1000 + 15_000))
+    assert plans(planner, cluster, clock, 10) >= 19
 
 
 def test_columns_may_change_inside_a_later_part(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

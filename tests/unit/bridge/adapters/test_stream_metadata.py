@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -53,6 +53,14 @@ class FakeSession:
         if column_order := {"range_end"} & (found[0].keys() if found else set()):
             found = sorted(found, key=lambda row: row[min(column_order)])
         return found[: int(cql.split(" LIMIT ")[1])] if " LIMIT " in cql else found
+
+    def cells(
+        self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None
+    ) -> Iterator[tuple[bytes | None, ...]]:
+        """Of the only column that is asked for so."""
+        for row in self.rows(cql, parameters, consistency):
+            streams = row["streams"]
+            yield (None if streams is None else len(streams).to_bytes(4, "big") + b"...",)
 
 
 def _plain(value: object) -> object:
@@ -251,6 +259,17 @@ def test_collected_sets_vanish() -> None:
 def test_keyspace_decides_where_to_look(tables: dict[str, list[dict[str, Any]]], kind: type) -> None:
     """A number of initial tablets, 0 included, means tablets; older servers do not have the table."""
     assert type(stream_metadata(FakeSession(tables), "ks", "t")) is kind
+
+
+def test_streams_are_counted() -> None:
+    """All of a generation, whichever table says so; none where a node does not know it yet."""
+    made = ring(G1, 1)
+    for tables in (v2_rows(made), {V1: v1_rows(made), LOCAL: []}):
+        metadata = VnodeStreams(FakeSession(tables))
+        assert metadata.count(G1) == 21 == len(metadata.streams(G1, WHOLE))
+        assert metadata.count(G2) == 0
+    split = tablets(FakeSession(tablet_rows(FIRST, SPLIT)))
+    assert [split.count(one) for one in (G1, G2, G3)] == [2, 3, 0]
 
 
 def test_other_refusals_are_not_taken_for_a_missing_table() -> None:

@@ -15,7 +15,8 @@ from bridge.adapters.change_log import parse_options
 from bridge.local.simulator import tablets
 from bridge.local.simulator.acceptance import SimulatorRefusal, accepting_generation
 from bridge.local.simulator.log_table import CdcOptions, log_ddl_of
-from bridge.model.streams import StreamId, Token, first_token_of_shard, murmur3_token, shard_of
+from bridge.model.murmur3 import key_with_token, murmur3_token
+from bridge.model.streams import StreamId, Token, first_token_of_shard, shard_of
 from bridge.model.times import UnixMicros, UnixMillis, lower_bound, micros_of, sort_key
 
 FACTS: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
@@ -145,6 +146,7 @@ def cdc_extension_blob(facts: Sequence[Any]) -> None:
 def murmur3_preimage_key_for_token(facts: Sequence[Any]) -> None:
     for token, key in facts:
         assert murmur3_token(bytes.fromhex(key)) == token
+        assert key_with_token(Token(token)).hex() == key
 
 
 CHECKS: Final[dict[str, Callable[[Any], None]]] = {

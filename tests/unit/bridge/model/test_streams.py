@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.local.recorded.recording import Recording, scenarios
+from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.streams import (
     MAX_TOKEN,
     MIN_TOKEN,
@@ -17,8 +18,6 @@ from bridge.model.streams import (
     build_vnode_streams,
     first_token_of_shard,
     lane_range,
-    murmur3_token,
-    partition_key_bytes,
     shard_of,
 )
 from bridge.model.times import UnixMillis, micros_of

@@ -1,0 +1,60 @@
+"""How often a table is looked at, by what its streams cost and by what came. Pure; readings of a clock are given.
+
+A micro-batch asks each stream once, whether or not anything was written, so looking costs `streams / interval` requests
+a second. Pages beyond a stream's first come with changes; those only `scylla.requests_in_flight` bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PaceLimits:
+    """What looking may cost.
+
+    Attributes:
+        requests_per_s: most requests a second that one table's micro-batches may begin with.
+        idle_interval_s: longest time from one micro-batch to the next of a table to which nothing is written.
+    """
+
+    requests_per_s: float
+    idle_interval_s: float
+
+
+class Pacer:
+    """Says when one table's next micro-batch is due. Every reading is of one clock, in s, and does not go back."""
+
+    def __init__(self, limits: PaceLimits, now_s: float) -> None:
+        self._limits = limits
+        self._planned_s = float("-inf")
+        self._load_s = 0.0
+        self._active_s = now_s
+
+    def came(self, now_s: float) -> None:
+        """Note that a micro-batch had changes."""
+        self._active_s = now_s
+
+    def planned(self, now_s: float, streams: int) -> None:
+        """Note that a micro-batch was planned which asks so many streams."""
+        self._planned_s = now_s
+        self._load_s = load_interval_s(streams, self._limits.requests_per_s)
+
+    def due_in_s(self, now_s: float, *, idle: bool) -> float:
+        """How long the next micro-batch must wait; never negative.
+
+        A table that had no changes for a while waits half that long at most, so a change that ends the silence is
+        late by no more than a share of it.
+
+        Args:
+            now_s: the clock's reading.
+            idle: whether waiting for changes is all that is to be done; a pending change of generations is not.
+        """
+        quiet_s = (now_s - self._active_s) / 2 if idle else 0.0
+        interval_s = max(self._load_s, min(self._limits.idle_interval_s, quiet_s))
+        return max(0.0, self._planned_s + interval_s - now_s)
+
+
+def load_interval_s(streams: int, requests_per_s: float) -> float:
+    """How far micro-batches must lie apart that ask so many streams, for this many requests a second."""
+    return streams / requests_per_s
