@@ -93,7 +93,7 @@ class TableQuery:
         start = self._decide(progress)
         if progress:
             self._check_log(state, start.cursor)
-            start = self._beyond_gap(start)
+            start = self._beyond_gap(state, start)
         self._board.laid(self.name, start.layout, progress)
         if start.settle:
             _log.info(
@@ -189,11 +189,17 @@ class TableQuery:
                 "%s: if its log is not the one that was read until now, but was made anew: %s", self.name, lost
             )
 
-    def _beyond_gap(self, start: TableStart) -> TableStart:
+    def _beyond_gap(self, state: TableState, start: TableStart) -> TableStart:
         """The same start, or one behind what is lost if that is accepted."""
         table = self._table
         metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
-        gap = find_gap(start.cursor, metadata.generations(), oldest_us(self._source), may_lag=metadata.may_lag)
+        gap = find_gap(
+            start.cursor,
+            metadata.generations(),
+            oldest_us(self._source),
+            may_lag=metadata.may_lag,
+            log_made_us=state.log_made_us,
+        )
         if gap is None:
             return start
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:

@@ -20,7 +20,7 @@ from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, Role, Strea
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, TableStart
-from bridge.table_watch import TableState
+from bridge.table_watch import CdcOptions, TableState
 from spark import rows, stream_reader, worker
 from spark.stream_reader import LanePartition, ScyllaCdcStreamReader
 
@@ -43,12 +43,13 @@ class Cluster:
 
     starts: list[UnixMillis] = field(default_factory=lambda: [G1, G2])
     now_us: int = at(G1, 30).time_us
-    oldest_us: int | None = None
+    ttl_s: int = 0
     may_lag: bool = False
     log_id: UUID | None = LOG
 
     def table_state(self, *_: str) -> TableState:
-        return TableState(self.log_id, None, None)
+        options = CdcOptions(enabled=True, preimage="false", postimage=False, delta="full", ttl_s=self.ttl_s)
+        return TableState(self.log_id, None, options if self.log_id else None)
 
     def generations(self) -> list[GenerationStart]:
         return [GenerationStart(start) for start in self.starts]
@@ -59,10 +60,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
     monkeypatch.setattr(worker, "stream_metadata", lambda *_: made)
     monkeypatch.setattr(worker, "change_log", lambda _: made)
-    monkeypatch.setattr(stream_reader, "oldest_us", lambda _: made.oldest_us)
     monkeypatch.setattr(stream_reader, "_now_us", lambda: made.now_us)
     monkeypatch.setattr(stream_reader, "_GENERATIONS_EVERY_S", 0)
-    monkeypatch.setattr(stream_reader, "_EDGE_EVERY_S", 0)
+    monkeypatch.setattr(stream_reader, "LOOK_EVERY_S", 0)
     return made
 
 
@@ -105,7 +105,7 @@ def test_checkpoint_that_kafka_does_not_bear_out_is_passed_over(cluster: Cluster
 
 def test_falling_behind_the_ttl_stops_the_table(cluster: Cluster) -> None:
     """Unless it was begun at that very edge, or the loss is accepted."""
-    cluster.oldest_us = at(G1, 12).time_us
+    cluster.ttl_s = 18
     level = TableStart(LAYOUT, at(G1, 10))
     somewhere = offset(PlannedBatch(at(G1, 0), at(G1, 10), LAYOUT))
     with pytest.raises(DataLossError, match=r"ks\.t: the log's TTL has passed: changes written between 1970"):
@@ -117,7 +117,7 @@ def test_falling_behind_the_ttl_stops_the_table(cluster: Cluster) -> None:
     assert end != start
     cluster.now_us += 5 * SECOND
     end = begun.latestOffset(end, LIMIT)
-    cluster.oldest_us = at(G1, 60).time_us
+    cluster.now_us += 60 * SECOND
     with pytest.raises(DataLossError, match="TTL has passed"):
         begun.latestOffset(end, LIMIT)
 
