@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from bridge.captured import CapturedTable
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, GroupEncoder
-from bridge.errors import DataLossError, RetriableError
+from bridge.errors import DataLossError, NoGenerationError, RetriableError
 from bridge.gaps import Gap, LogTtl, find_gap, overtaken
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
@@ -94,7 +94,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
         # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
         self._begins_at_edge = True
-        cursor = wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
+        cursor = _wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
         return _plain(StreamOffset(cursor, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -327,27 +327,32 @@ def _json_of(record: Mapping[str, object]) -> bytes:
     return json.dumps(json_value(record), ensure_ascii=False).encode()
 
 
-def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = lambda: False) -> Cursor:
-    """Where a table without progress begins, by `reading.start`; waits while the cluster has no generation yet.
+def first_cursor(config: SourceConfig) -> Cursor:
+    """Where a table without progress begins, by `reading.start`.
 
     Raises:
-        RetriableError: `stopping` said so while there was none.
+        NoGenerationError: there are no streams yet.
+        RetriableError, BridgeError: the cluster fails, or refuses.
     """
     log = worker.change_log(config.scylla)
     metadata = worker.stream_metadata(config.scylla, config.table.keyspace, config.table.table)
+    cursor = planning.first_cursor(metadata.generations(), _start_us(config))
+    if cursor is None:
+        raise NoGenerationError(
+            f"{log.session.address} has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
+            '("could not find any CDC stream"). Waiting for it'
+        )
+    return cursor
+
+
+def _wait_for_first_cursor(config: SourceConfig) -> Cursor:
     said = False
     while True:
-        cursor = planning.first_cursor(metadata.generations(), _start_us(config))
-        if cursor is not None:
-            return cursor
-        if stopping():
-            raise RetriableError(f"{log.session.address} has no CDC generation yet")
-        if not said:
-            _log.warning(
-                "%s has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
-                '("could not find any CDC stream"). Waiting for it',
-                log.session.address,
-            )
+        try:
+            return first_cursor(config)
+        except NoGenerationError as error:
+            if not said:
+                _log.warning("%s: %s", config.table.name, error)
             said = True
         time.sleep(_FIRST_GENERATION_EVERY_S)
 

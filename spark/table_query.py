@@ -25,7 +25,7 @@ from schemas.table_schema import TableSchema
 from spark import sink, worker
 from spark.session import cores_of
 from spark.source import CONFIG_OPTION, START_OPTION
-from spark.stream_reader import oldest_us, wait_for_first_cursor
+from spark.stream_reader import first_cursor, oldest_us
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class TableQuery:
         self._table = table
         self.name = f"{table.keyspace}.{table.table}"
         self.lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
+        self._is_new = False
         self._log_id: UUID | None = None
         self._first_schema: TableSchema | None = None
         self._source = SourceConfig(
@@ -85,8 +86,12 @@ class TableQuery:
         """Make the topics, settle the lane layout, and start reading.
 
         Raises:
+            NoGenerationError: there is nothing to read yet; asking again soon costs little.
             BridgeError: Kafka or ScyllaDB fail, or the progress does not hold together.
         """
+        if self._is_new:
+            first_cursor(self._source)
+            self._is_new = False
         state = self._state()
         self._make_topics()
         progress = self._open_lanes()
@@ -159,11 +164,8 @@ class TableQuery:
                 f"{self.checkpoint} says that changes were published. Was the topic deleted? If so, delete the "
                 "checkpoint too: the table then begins anew, as reading.start says"
             )
-        return decide_start({}, self.lanes, wait_for_first_cursor(self._source, self._still_none))
-
-    def _still_none(self) -> bool:
-        self._board.waiting(self.name, "the cluster has no CDC generation yet")
-        return self._stopping()
+        self._is_new = True
+        return decide_start({}, self.lanes, first_cursor(self._source))
 
     def _has_checkpoint(self) -> bool:
         # Through Hadoop, because it may lie in any file system that Spark knows.
