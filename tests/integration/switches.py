@@ -1,8 +1,10 @@
 """Streams that change under a running job and a steady writer, with `kill -9` in mid-switch: what came of each change.
 
-Two tables are written in real time, one with vnodes and one with tablets. The cluster's generation changes and the
-tablets split and merge, published ahead, late, or together with the next; a tenth of the writes goes through
-coordinators that hear of a change only seconds after it. A plain consumer notes when each record is there.
+Two tables are written in real time, one with vnodes and one with tablets. The cluster begins without a generation, gets
+one in the tables of old releases, and is upgraded. Its generation changes and the tablets split and merge, published
+ahead, late, or together with the next, and now and then with a generation between that nobody writes to; a tenth of the
+writes goes through coordinators that hear of a change only seconds after it. A plain consumer notes when each record is
+there. In the end the table with tablets is dropped and made anew.
 
 The stall of a change is counted from the instant at which anybody could have published it at the earliest (it is
 written, and its stream's generation is published) to the instant at which a consumer has it. Its bound is confidence +
@@ -32,15 +34,16 @@ from bridge.encoding import POSITION_HEADER
 from bridge.local.checker import Verdict
 from bridge.local.demo.arrivals import Arrivals
 from bridge.local.simulator.cluster import Placement, SimulatedCluster
+from bridge.local.simulator.older import forget_upgrade, publish_old, upgrade
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.local.simulator.pacing import paced, spread, system_clock_us
 from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.tablets import SimulatedTablets, mark_tablets, merge, split
+from bridge.local.simulator.tablets import SimulatedTablets, TabletSet, mark_tablets, merge, split
 from bridge.local.simulator.workload import Workload
 from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
 from bridge.model.cursors import LaneProgress
-from bridge.model.streams import Token
+from bridge.model.streams import Generation, Token
 from bridge.model.times import UnixMicros, UnixMillis
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
@@ -66,6 +69,7 @@ _LATE_S: Final = (-3.0, 3.0, -3.0, _EVERY_S + 1.0, -3.0)
 """How much later than its start a change is published, in turn: ahead, late, together with the next."""
 _SETTLED_S: Final = 0.1
 _OVERTIME_S: Final = 60
+_START_S: Final = 240
 
 Victim = Literal["group", "workers", "jvm"]
 Moment = Literal["closing", "waiting"]
@@ -237,12 +241,14 @@ class Scenario:
             seed: of everything random.
         """
         self._random = Random(seed)  # simulated data, wanted to be repeatable
+        self._session = session
         self._count = switches
         now_us = system_clock_us()
         first_ms = UnixMillis(now_us // 1000 - 60_000)
         self._cluster = SimulatedCluster(session, seed=seed, vnodes=_VNODES)
         self._cluster.reset()
-        self._cluster.add_generation(first_ms)
+        forget_upgrade(session)
+        self._first = self._cluster.add_generation(first_ms, publish=False)
         mark_tablets(session, "switch_tablets")
         self._tablets = SimulatedTablets(session, "switch_tablets", "t", seed=seed)
         self._tablets.create(first_ms, 4)
@@ -280,8 +286,7 @@ class Scenario:
             ThreadPoolExecutor() as threads,
         ):
             self._arrivals = arrivals
-            self.job.start()
-            wait_for("the backlog in Kafka", self._all_arrived, 240)
+            self._begin()
             begin_us = system_clock_us() + int(_LEAD_S * _SECOND)
             self._switches = sorted([*self._vnode_switches(begin_us), *self._tablet_switches(begin_us)], key=_start)
             end_us = int(max(one.due_us for one in self._switches) + (CONFIDENCE_S + LEEWAY_S) * _SECOND)
@@ -309,14 +314,17 @@ class Scenario:
     def _vnode_switches(self, begin_us: int) -> Iterator[Switch]:
         victims = self._victims(["group", "jvm", "workers"], first=2)
         for number, start_us, publish_us in self._instants(begin_us, phase=0):
-            made = self._cluster.add_generation(UnixMillis(start_us // 1000), publish=False)
+            start_ms = UnixMillis(start_us // 1000)
+            # Every other time two nodes join at once, and nobody writes to what is in between.
+            starts_ms = [start_ms] if number % 2 else [UnixMillis(start_ms - 1), start_ms]
+            made = [self._cluster.add_generation(one, publish=False) for one in starts_ms]
 
-            def publish(made: object = made) -> None:
-                self._cluster.publish(made)  # type: ignore[arg-type]  # a generation
+            def publish(made: Sequence[Generation] = tuple(made)) -> None:
+                for generation in made:
+                    self._cluster.publish(generation)
 
-            yield Switch(
-                "vnodes", number, "node joined", start_us, publish_us, frozenset(), victims.get(number), publish
-            )
+            kind = "a node joins" if number % 2 else "two join"
+            yield Switch("vnodes", number, kind, start_us, publish_us, frozenset(), victims.get(number), publish)
 
     def _tablet_switches(self, begin_us: int) -> Iterator[Switch]:
         victims = self._victims(["workers", "group", "jvm"], first=4)
@@ -333,8 +341,8 @@ class Scenario:
                 publish=False,
             )
 
-            def publish(made: object = made) -> None:
-                self._tablets.publish(made)  # type: ignore[arg-type]  # a set
+            def publish(made: TabletSet = made) -> None:
+                self._tablets.publish(made)
 
             kept = frozenset(stream.raw for stream in before) & {stream.raw for stream in made.streams}
             kind = ("split" if splits else "merge") + (", partial" if kept else ", whole")
@@ -406,6 +414,15 @@ class Scenario:
         # What was committed before may still be on its way to the consumer.
         self._outages.append(Outage(since_us, system_clock_us() + int(_SETTLED_S * _SECOND)))
 
+    def _begin(self) -> None:
+        self.job.start()
+        name = self._tables["vnodes"].schema.full_name
+        wait_for("the word that there is no generation", lambda: self._says(name, "no CDC generation yet"), _START_S)
+        wait_for("the other table's backlog in Kafka", lambda: self._all_arrived("tablets"), _START_S)
+        publish_old(self._session, self._first)
+        wait_for("the backlog in Kafka", self._all_arrived, _START_S)
+        upgrade(self._session, [self._first])
+
     def _make_anew(self) -> None:
         """Make the table with tablets anew, whose streams are others: it stops until the loss is accepted."""
         dropped = self._tables["tablets"]
@@ -430,9 +447,9 @@ class Scenario:
         lines = self.job.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return any(all(word in line for word in words) for line in lines)
 
-    def _all_arrived(self) -> bool:
+    def _all_arrived(self, *names: str) -> bool:
         self._look()
-        return len(self._seen) >= sum(len(table.changes) for table in self._tables.values())
+        return len(self._seen) >= sum(len(self._tables[name].changes) for name in names or self._tables)
 
     def _look(self) -> None:
         for at_us, records in self._arrivals.take(0.05):
