@@ -9,7 +9,7 @@ export SCYLLA_CDC_BRIDGE_JARS ?= $(CURDIR)/.local-stack/jars
 export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration cluster chart chart-e2e chart-files bench format constraints wheel clean
+.PHONY: help setup demo test check unit integration cluster chart chart-e2e chart-files switches bench format constraints wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,11 @@ chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds 
 
 chart-files: $(STAMP) ## Make the chart's generated files anew
 	$(BIN)/python -m deploy.chart
+
+switches: $(STAMP) ## Follow 20 generation changes and 20 splits and merges in real time, with kills (six minutes)
+	@mkdir -p build
+	SCYLLA_CDC_BRIDGE_SWITCHES=20 $(BIN)/python -m pytest --basetemp build/pytest \
+		tests/integration/test_stream_changes.py -k switches
 
 bench: $(STAMP) ## Measure speed, cost and latency on this machine
 	$(BIN)/python -m bench

@@ -40,10 +40,13 @@ from bridge.publishing import LaneTask, Plans, decide_start, remainder
 
 _SECOND: Final = 1_000_000
 _FIRST: Final = UnixMillis(1_700_000_000_000)
-_CONFIDENCE_S: Final = 10
 _LEEWAY_S: Final = 5
 _LAG_S: Final = 4
+"""A row is visible at most this long after its write time."""
 _SKEW_S: Final = 2
+"""A clock, the reader's too, is at most this far ahead."""
+_CONFIDENCE_S: Final = _LAG_S + _SKEW_S
+"""Just enough, so that whoever reads too early is found out."""
 
 
 @dataclass(frozen=True, slots=True)

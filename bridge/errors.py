@@ -6,6 +6,7 @@ BridgeError
 +-- StartupError        a precondition does not hold (unreachable server, unknown table, wrong password)
 +-- RetriableError      a server did not answer as hoped: the same work may be tried again
 |   +-- TableMissingError   a captured table, or its log, is not there now
+|   +-- NoGenerationError   the cluster has no streams yet: nothing can be read, and nothing is wrong
 +-- RefusedError        the server finds a statement invalid, as one on a table that is no more
 +-- FencedError         another process has taken this transactional id over: stop at once
 +-- PoisonError         one record can't be carried as configured
@@ -41,6 +42,10 @@ class RetriableError(BridgeError):
 
 class TableMissingError(RetriableError):
     """A captured table or its log does not exist now; it may be in the making, or made anew."""
+
+
+class NoGenerationError(RetriableError):
+    """A captured table has no streams yet, so that nothing can have been written to its log either."""
 
 
 class RefusedError(BridgeError):

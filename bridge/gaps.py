@@ -1,20 +1,58 @@
 """Whether reading and log still meet: what is lost when they do not, for which time, and where it could go on. Pure.
 
-Four things tear them apart. Changes expire (the log's TTL; lowering it counts at once); tablets' stream sets are
-collected when a younger one is as old as the TTL, so that nobody knows the streams of the time before; generations that
-a cluster never published, because it is another cluster or an older state of it; and the log itself may be dropped.
+Four things tear them apart. Changes expire (each by the TTL that the log had when it was written); tablets' stream sets
+are collected when a younger one is as old as the TTL, so that nobody knows the streams of the time before; generations
+that a cluster never published, because it is another cluster or an older state of it; and the log may be made anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from bridge.errors import BridgeError, DataLossError, RetriableError
 from bridge.instants import iso_of_micros, iso_of_millis
 from bridge.model.cursors import Cursor
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from bridge.planning import GenerationStart
+
+_FIRST_SET_BEFORE_LOG_US: Final = 5_000_000
+"""By how much the first stream set of a log is older than the log (spec section 5.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogTtl:
+    """For how long the log keeps changes, as far as it is known: a change keeps the TTL that it was written under.
+
+    Attributes:
+        spans: from which write time on (in us) which TTL in s holds, ascending; 0 is for ever. The first one stands for
+            everything before it, too: what the TTL was then, nobody says.
+    """
+
+    spans: tuple[tuple[UnixMicros, int], ...] = ()
+
+    def seen(self, ttl_s: int, now_us: UnixMicros) -> LogTtl:
+        """The same after a look at the log's option."""
+        if self.spans and self.spans[-1][1] == ttl_s:
+            return self
+        return LogTtl((*self.spans, (now_us, ttl_s)))
+
+    def oldest_us(self, now_us: UnixMicros) -> UnixMicros | None:
+        """Before which write time changes may have expired; None when none do.
+
+        After a lowered TTL that is only so once a change from after it has expired; what is older may still be there.
+        """
+        ends = [since_us for since_us, _ in self.spans[1:]]
+        edges: list[UnixMicros] = []
+        for place, (since_us, ttl_s) in enumerate(self.spans):
+            if ttl_s == 0:
+                continue
+            edge_us = UnixMicros(now_us - ttl_s * 1_000_000)
+            if place and edge_us <= since_us:
+                continue
+            edges.append(min(edge_us, ends[place]) if place < len(ends) else edge_us)
+        return max(edges, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +94,21 @@ class Gap:
 
 
 def find_gap(
-    cursor: Cursor, generations: Sequence[GenerationStart], oldest_us: UnixMicros | None, *, may_lag: bool = False
+    cursor: Cursor,
+    generations: Sequence[GenerationStart],
+    oldest_us: UnixMicros | None,
+    *,
+    may_lag: bool = False,
+    log_made_us: UnixMicros | None = None,
 ) -> Gap | None:
     """The gap between a cursor and what the cluster still has, if there is one.
 
     Args:
         cursor: what is done.
         generations: those that the cluster knows, ascending.
-        oldest_us: now minus the log's TTL; None when changes do not expire.
+        oldest_us: before which write time changes may have expired; None when they do not.
         may_lag: whether a node may know less than another, as with tablets.
+        log_made_us: when the log was made; None when that is not known.
     """
     known = [one.start_ms for one in generations]
     if not known:
@@ -78,6 +122,13 @@ def find_gap(
             )
             return Gap(reason, cursor.reached_us, None, None, may_lag and cursor.generation_ms > known[-1])
         first = Cursor.at_start_of(known[0])
+        begun_us = millis_to_micros(cursor.generation_ms)
+        if log_made_us is not None and log_made_us > begun_us + _FIRST_SET_BEFORE_LOG_US:
+            reason = (
+                f"the log was made anew at {iso_of_micros(log_made_us)}, and its streams are others than those of "
+                f"generation {iso_of_millis(cursor.generation_ms)}, which was read"
+            )
+            return Gap(reason, min(cursor.reached_us, log_made_us), log_made_us, first)
         reason = (
             f"the streams of generation {iso_of_millis(cursor.generation_ms)} are forgotten; the oldest that are known "
             f"are those of {iso_of_millis(known[0])}"

@@ -149,6 +149,8 @@ class TableWatch:
                 )
             )
             self._off_since = None
+        if known is not None and known.options is not None and options is not None and known.log_id == state.log_id:
+            notices += self._ttl_changes(known.options.ttl_s, options.ttl_s, now_us)
         was_keys = known is not None and known.options is not None and known.options.delta == "keys"
         if options is not None and options.delta == "keys" and known is not None and not was_keys:
             notices.append(
@@ -158,6 +160,19 @@ class TableWatch:
                 )
             )
         return notices
+
+    def _ttl_changes(self, before_s: int, ttl_s: int, now_us: UnixMicros) -> list[Notice]:
+        if before_s == ttl_s:
+            return []
+        since = f"the cdc option 'ttl' is {_kept_in_words(ttl_s)} since about {iso_of_micros(now_us)}"
+        if ttl_s == 0 or 0 < before_s < ttl_s:
+            words = f"changes from before are still kept for {_kept_in_words(before_s)} only"
+            return [Notice(logging.INFO, f"{self._name}: {since}; {words}")]
+        words = (
+            "changes from then on are lost when they are not read within it, and with tablets the streams of earlier "
+            "ones may be forgotten at once"
+        )
+        return [_warning(f"{self._name}: {since}, and was {_kept_in_words(before_s)}: {words}")]
 
     def _column_changes(self, state: TableState) -> list[Notice]:
         known = self._known
@@ -191,6 +206,10 @@ def made_anew_in_words(state: TableState, reached: Cursor) -> str:
         "the table was dropped and made anew: what was written to the former one between "
         f"{iso_of_micros(reached.reached_us)}, up to where it was read, and {until} can't be delivered"
     )
+
+
+def _kept_in_words(ttl_s: int) -> str:
+    return f"{ttl_s} s" if ttl_s else "0 (for ever)"
 
 
 def _warning(text: str) -> Notice:

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge import config_file, logs, preflight
 from bridge.config import BridgeConfig
-from bridge.errors import BridgeError, ConfigError, StartupError, is_hopeless
+from bridge.errors import BridgeError, ConfigError, NoGenerationError, StartupError, is_hopeless
 from bridge.monitoring.board import Board
 from bridge.monitoring.figures import tally
 from bridge.monitoring.monitor import Monitor
@@ -45,6 +45,7 @@ _LOOK_EVERY_S: Final = 0.2
 _LONGEST_BACKOFF_S: Final = 30.0
 _CALM_AFTER_S: Final = 60.0
 _PLANNER_WITHIN_S: Final = 20.0
+_FIRST_GENERATION_EVERY_S: Final = 0.5
 
 _RAISED: Final = re.compile(
     r"^(?:pyspark\S*: )?(?P<module>(?:bridge|schemas)\.[\w.]+)\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
@@ -64,6 +65,7 @@ class _Running:
     tries: int = 0
     again_at_s: float = 0.0
     given_up: str | None = None
+    waits: bool = False
     report: ProgressReport = field(init=False)
 
     @property
@@ -159,11 +161,18 @@ class Job:
         self._met_failure(running, failure)
 
     def _start(self, running: _Running) -> None:
-        self._board.starting(running.table.name)
+        if not running.waits:
+            self._board.starting(running.table.name)
         try:
             running.query = running.table.start(once=self._once)
-            running.since_s = time.monotonic()
+            running.since_s, running.waits = time.monotonic(), False
             self._board.running(running.table.name)
+        except NoGenerationError as waiting:
+            # Not waited for in there: others have theirs.
+            if not running.waits:
+                _log.warning("%s: %s", running.table.name, waiting)
+            running.waits, running.again_at_s = True, time.monotonic() + _FIRST_GENERATION_EVERY_S
+            self._board.waiting(running.table.name, str(waiting))
         except (BridgeError, StreamingQueryException) as failure:
             self._met_failure(running, failure)
 

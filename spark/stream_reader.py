@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,8 +24,8 @@ from bridge.captured import CapturedTable
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, GroupEncoder
-from bridge.errors import DataLossError, RetriableError
-from bridge.gaps import find_gap, overtaken
+from bridge.errors import DataLossError, NoGenerationError, RetriableError
+from bridge.gaps import Gap, LogTtl, find_gap, overtaken
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells
 from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffset, canonical_json
@@ -44,7 +44,6 @@ _log = logging.getLogger(__name__)
 
 _GENERATIONS_EVERY_S = 2.0
 _FIRST_GENERATION_EVERY_S = 0.5
-_EDGE_EVERY_S = 10.0
 _FIRST_WINDOW_US = 60_000_000
 _OFTEN_ENOUGH_S = 10.0
 
@@ -89,8 +88,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._watch = TableWatch(config.table.keyspace, config.table.table)
         self._state = TableState(None, None, None)
         self._looked_s = float("-inf")
-        self._edge_us: UnixMicros | None = None
-        self._edge_read_s = float("-inf")
+        self._ttl = LogTtl()
         self._gap_said = False
         self._begins_at_edge = False
         self._seen: set[UnixMillis] = set()
@@ -111,7 +109,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
         # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
         self._begins_at_edge = True
-        cursor = wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
+        cursor = _wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
         return _plain(StreamOffset(cursor, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -167,6 +165,8 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return None
         generations = self._known_generations()
         self._look_for_gap(cursor, generations)
+        if not self._state.exists:
+            return None
         self._look_for_overtaken(cursor, generations)
         return planning.plan(
             cursor,
@@ -219,8 +219,15 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if now_s - self._looked_s < LOOK_EVERY_S:
             return
         table = self._config.table
-        self._state = worker.change_log(self._config.scylla).table_state(table.keyspace, table.table)
+        former, self._state = (
+            self._state,
+            worker.change_log(self._config.scylla).table_state(table.keyspace, table.table),
+        )
         self._looked_s = now_s
+        if former.log_id != self._state.log_id:
+            self._ttl = LogTtl()
+        if self._state.options is not None:
+            self._ttl = self._ttl.seen(self._state.options.ttl_s, _now_us())
         if not logging.getLogger().handlers:
             # The planner's process is Spark's; what it says is to look like the rest of the job's log.
             logs.setup()
@@ -228,15 +235,17 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             _log.log(notice.level, "%s", notice.text)
 
     def _look_for_gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
-        now_s = _clock_s()
-        if now_s - self._edge_read_s >= _EDGE_EVERY_S:
-            self._edge_us = oldest_us(self._config)
-            self._edge_read_s = now_s
-        gap = find_gap(cursor, generations, self._edge_us, may_lag=self._metadata.may_lag)
+        gap = self._gap(cursor, generations)
         if gap is None:
             self._gap_said = self._begins_at_edge = False
             return
-        if self._begins_at_edge and gap.go_on_at == cursor:
+        if (self._begins_at_edge or self._gap_said) and gap.go_on_at == cursor:
+            return
+        # What was seen last of the table may be older than what has torn the gap: its end, or a new beginning.
+        self._looked_s = float("-inf")
+        self._look_at_table(cursor)
+        gap = self._gap(cursor, generations)
+        if gap is None or not self._state.exists:
             return
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:
             raise gap.error(self._config.table.name)
@@ -244,9 +253,17 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if gap.go_on_at != cursor:
             # Where the lanes go on is written to their progress, which only a table's start does.
             raise RetriableError(f"{words}. The table starts anew and goes on, as reading.accept_data_loss says")
-        if not self._gap_said:
-            _log.warning("%s; going on, as reading.accept_data_loss says", words)
-            self._gap_said = True
+        _log.warning("%s; going on, as reading.accept_data_loss says", words)
+        self._gap_said = True
+
+    def _gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> Gap | None:
+        return find_gap(
+            cursor,
+            generations,
+            self._ttl.oldest_us(_now_us()),
+            may_lag=self._metadata.may_lag,
+            log_made_us=self._state.log_made_us,
+        )
 
     def _look_for_overtaken(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
         passed = overtaken(cursor, self._seen, generations)
@@ -353,27 +370,32 @@ def _json_of(record: Mapping[str, object]) -> bytes:
     return json.dumps(json_value(record), ensure_ascii=False).encode()
 
 
-def wait_for_first_cursor(config: SourceConfig, stopping: Callable[[], bool] = lambda: False) -> Cursor:
-    """Where a table without progress begins, by `reading.start`; waits while the cluster has no generation yet.
+def first_cursor(config: SourceConfig) -> Cursor:
+    """Where a table without progress begins, by `reading.start`.
 
     Raises:
-        RetriableError: `stopping` said so while there was none.
+        NoGenerationError: there are no streams yet.
+        RetriableError, BridgeError: the cluster fails, or refuses.
     """
     log = worker.change_log(config.scylla)
     metadata = worker.stream_metadata(config.scylla, config.table.keyspace, config.table.table)
+    cursor = planning.first_cursor(metadata.generations(), _start_us(config))
+    if cursor is None:
+        raise NoGenerationError(
+            f"{log.session.address} has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
+            '("could not find any CDC stream"). Waiting for it'
+        )
+    return cursor
+
+
+def _wait_for_first_cursor(config: SourceConfig) -> Cursor:
     said = False
     while True:
-        cursor = planning.first_cursor(metadata.generations(), _start_us(config))
-        if cursor is not None:
-            return cursor
-        if stopping():
-            raise RetriableError(f"{log.session.address} has no CDC generation yet")
-        if not said:
-            _log.warning(
-                "%s has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
-                '("could not find any CDC stream"). Waiting for it',
-                log.session.address,
-            )
+        try:
+            return first_cursor(config)
+        except NoGenerationError as error:
+            if not said:
+                _log.warning("%s: %s", config.table.name, error)
             said = True
         time.sleep(_FIRST_GENERATION_EVERY_S)
 

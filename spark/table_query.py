@@ -27,7 +27,7 @@ from spark import sink, worker
 from spark.checkpoint import Checkpoint
 from spark.session import cores_of
 from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, START_OPTION
-from spark.stream_reader import oldest_us, wait_for_first_cursor
+from spark.stream_reader import first_cursor, oldest_us
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +67,7 @@ class TableQuery:
         self.name = f"{table.keyspace}.{table.table}"
         self.lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
+        self._is_new = False
         self._log_id: UUID | None = None
         self._first_schema: TableSchema | None = None
         self._source = SourceConfig(
@@ -85,15 +86,19 @@ class TableQuery:
         """Make the topics, settle the lane layout, and start reading.
 
         Raises:
+            NoGenerationError: there is nothing to read yet; asking again soon costs little.
             BridgeError: Kafka or ScyllaDB fail, or the progress does not hold together.
         """
+        if self._is_new:
+            first_cursor(self._source)
+            self._is_new = False
         state = self._state()
         self._make_topics()
         progress = self._open_lanes()
         start = self._decide(progress)
         if progress:
             self._check_log(state, start.cursor)
-            start = self._beyond_gap(start)
+            start = self._beyond_gap(state, start)
         self._board.laid(self.name, start.layout, progress)
         if start.settle:
             _log.info(
@@ -163,11 +168,8 @@ class TableQuery:
                 f"{self._checkpoint.folder} says that changes were published. Was the topic deleted? If so, delete the "
                 "checkpoint too: the table then begins anew, as reading.start says"
             )
-        return decide_start({}, self.lanes, wait_for_first_cursor(self._source, self._still_none))
-
-    def _still_none(self) -> bool:
-        self._board.waiting(self.name, "the cluster has no CDC generation yet")
-        return self._stopping()
+        self._is_new = True
+        return decide_start({}, self.lanes, first_cursor(self._source))
 
     def _state(self) -> TableState:
         table = self._table
@@ -187,11 +189,17 @@ class TableQuery:
             self._checkpoint.keep_log_id(state.log_id)
         self._log_id = state.log_id
 
-    def _beyond_gap(self, start: TableStart) -> TableStart:
+    def _beyond_gap(self, state: TableState, start: TableStart) -> TableStart:
         """The same start, or one behind what is lost if that is accepted."""
         table = self._table
         metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
-        gap = find_gap(start.cursor, metadata.generations(), oldest_us(self._source), may_lag=metadata.may_lag)
+        gap = find_gap(
+            start.cursor,
+            metadata.generations(),
+            oldest_us(self._source),
+            may_lag=metadata.may_lag,
+            log_made_us=state.log_made_us,
+        )
         if gap is None:
             return start
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from struct import pack
@@ -19,7 +20,7 @@ from bridge.local.recorded.loader import lasting_rows, load, shifted
 from bridge.local.recorded.recording import Recording, scenarios
 from bridge.local.recorded.replay import Replay
 from bridge.local.simulator.cluster import clear_generations, publish_streams
-from bridge.local.simulator.oracle import ExpectedChange
+from bridge.local.simulator.oracle import ExpectedChange, TableKey
 from bridge.local.simulator.pacing import system_clock_us
 from bridge.local.simulator.tables import SimulatedTable
 from bridge.local.stack import LocalStack
@@ -114,8 +115,20 @@ def test_generations_are_published_as_recorded(session: CqlSession, loaded: Load
     assert len(streams) == sum(vnodes.values())
 
 
+def generations_of_keys(changes: Iterable[ExpectedChange], keyspace: str) -> dict[TableKey, set[int]]:
+    """Of each partition key of a keyspace, the generations that its changes were logged in."""
+    found: dict[TableKey, set[int]] = defaultdict(set)
+    for change in changes:
+        if change.keyspace == keyspace:
+            found[change.key].add(change.generation_ms)
+    return found
+
+
 def test_every_recording_is_carried_to_kafka(local_stack: LocalStack, loaded: Loaded, tmp_path: Path) -> None:
-    """One job carries what real servers logged as what the statements did there; what is lost, as dead letters."""
+    """One job carries what real servers logged as what the statements did there; what is lost, as dead letters.
+
+    Keys whose stream changed with the server's generation, too, in their order.
+    """
     tables = list(loaded.tables())
     full = {table.table_schema.full_name for table, _changes in tables if table.options.images.wanted}
     keys_only = {table.table_schema.full_name for table, _changes in tables if table.options.delta == "keys"}
@@ -143,5 +156,10 @@ def test_every_recording_is_carried_to_kafka(local_stack: LocalStack, loaded: Lo
         letters = [json.loads(record.value or b"") for record in job.records_of("recorded.dead")]
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
     assert verdict.arrived == len(carried) > 1_000
+    crossed = {
+        scenario: sum(len(starts) > 1 for starts in generations_of_keys(carried, Loaded.keyspace(scenario)).values())
+        for scenario in ("z_generation_change", "z_generation_edge", "z_second_node_joins")
+    }
+    assert crossed == {"z_generation_change": 24, "z_generation_edge": 1, "z_second_node_joins": 24}
     found = [(letter["stream_id"], letter["time"], letter["batch_seq_no"]) for letter in letters]
     assert sorted(found) == sorted((one.stream_id.hex(), str(UUID(bytes=one.time)), one.batch_seq_no) for one in lost)

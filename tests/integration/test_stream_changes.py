@@ -1,7 +1,8 @@
-"""Streams that change, on real servers: what the metadata tables say, and a table whose tablets split and merge."""
+"""Streams that change, on real servers: what the metadata tables say, and how the job follows them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,22 +13,18 @@ from bridge.adapters.stream_metadata import TabletStreams, VnodeStreams, stream_
 from bridge.config import ScyllaSettings
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.older import forget_upgrade, publish_old, upgrade
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
 from bridge.local.simulator.tablets import SimulatedTablets, mark_tablets, merge, split
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
 from bridge.model.streams import lane_range
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMillis
 from bridge.planning import GenerationStart
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
-from tests.integration.running import BridgeJob
+from tests.integration.switches import Scenario, in_words
 
 pytestmark = pytest.mark.integration
 
-SECOND = 1_000_000
+SWITCHES = int(os.environ.get("SCYLLA_CDC_BRIDGE_SWITCHES", "2"))
+"""Changes of each kind of streams, in real time, every 10 s; with `make switches`, 20."""
+SEED = int(os.environ.get("SCYLLA_CDC_BRIDGE_SEED", "7"))
 
 
 @pytest.fixture(scope="module")
@@ -98,42 +95,25 @@ def test_tablets_split_merge_and_are_collected(session: CqlSession) -> None:
     assert metadata.streams(second.start_ms, lane_range(0, 1)) == dict.fromkeys(sorted(second.streams), second.start_ms)
 
 
-def test_job_carries_a_table_whose_tablets_split_and_merge(
-    session: CqlSession, local_stack: LocalStack, tmp_path: Path
+@pytest.mark.timeout(600 + 20 * SWITCHES)
+def test_switches_under_load_with_kills(
+    session: CqlSession, local_stack: LocalStack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Partial changes and whole ones, one of them published after its start was read past: once, each key in order."""
-    columns = (
-        Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
-        Column("ck", parse("int"), ColumnKind.CLUSTERING, 0),
-        Column("v", parse("text"), ColumnKind.REGULAR),
-    )
-    schema = TableSchema("tablets_job", "t", columns)
-    simulated = SimulatedTable(schema)
-    simulated.drop(session)
-    simulated.create(session)
-    mark_tablets(session, "tablets_job")
-    tablets = SimulatedTablets(session, "tablets_job", "t", seed=2)
-    now_us = system_clock_us()
+    """Generation changes, splits and merges while the job is killed: once, in order, and each within its bound.
 
-    def at_ms(ago_s: int) -> UnixMillis:
-        return UnixMillis((now_us - ago_s * SECOND) // 1000)
-
-    tokens = [stream.token for stream in tablets.create(at_ms(600), 4).streams]
-    tokens = list(split(tokens, [1]))
-    tablets.resize(at_ms(500), tokens, partial=True)
-    tokens = list(merge(tokens, [2]))
-    tablets.resize(at_ms(400), tokens, partial=True)
-    tokens = list(split(tokens))
-    tablets.resize(at_ms(300), tokens)
-    late = tablets.resize(at_ms(200), merge(tokens, [0]), partial=True, publish=False)
-    simulator = Simulator(session, tablets, [simulated], seed=2)  # type: ignore[arg-type]  # it asks for streams alone
-    workload = Workload(schema, seed=2, keys=300)
-    start_us, until_us = UnixMicros(now_us - 590 * SECOND), UnixMicros(now_us - 5 * SECOND)
-    simulator.load(simulated, spread(workload, count=6_000, start_us=start_us, until_us=until_us))
-    settings = {"reading": {"confidence_ms": 500, "max_window_ms": 60_000}}
-    with BridgeJob(local_stack, tmp_path, "tablets", ["tablets_job.t"], settings) as job:
-        job.run_once()
-        tablets.publish(late)
-        job.run_once()
-        verdict = job.verdict([schema], list(simulator.oracle))
+    Before, there is no generation yet and the cluster is an old one that is upgraded. Afterwards the table with tablets
+    is made anew: the job says what is lost of the former one, and goes on when told to.
+    """
+    scenario = Scenario(session, local_stack, tmp_path, switches=SWITCHES, seed=SEED)
+    try:
+        scenario.run()
+    finally:
+        upgrade(session, [])
+        session.execute("TRUNCATE system_distributed.cdc_streams_descriptions")
+    stalls, verdict = scenario.stalls(), scenario.verdict()
+    with capsys.disabled():
+        print(f"{in_words(stalls)}\n{verdict} (seed {SEED})")
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
+    assert [one for one in stalls if one.late] == []
+    assert len(stalls) == 2 * SWITCHES
+    assert any(one.switch.kill for one in stalls)

@@ -201,6 +201,18 @@ class SimulatedTablets:
             self._show(kept, {CURRENT: kept.streams, OPENED: kept.streams})
         return self._published[0]
 
+    def drop(self) -> None:
+        """What dropping the table or its log does: all of its sets vanish.
+
+        Raises:
+            RetriableError, BridgeError: as `CqlSession.write_raw`.
+        """
+        for one in self._published:
+            time = _LONG.pack(one.start_ms)
+            self._write(_DELETE_TIME, (time,))
+            self._write(_DELETE_STREAMS, (time,))
+        self._sets, self._published = [], []
+
     def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:
         """The stream that takes a write; there is no lower limit to its timestamp but the oldest kept set.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import DataLossError, RetriableError
-from bridge.gaps import find_gap, margin_us, overtaken
+from bridge.gaps import LogTtl, find_gap, margin_us, overtaken
 from bridge.model.cursors import CatchUp, Cursor
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.planning import GenerationStart
@@ -59,6 +59,58 @@ def test_collected_generation() -> None:
     gap = find_gap(at(G1, 90), ALL[1:], None)
     assert gap is not None
     assert (gap.since_us, gap.until_us) == (at(G2, 0).time_us, at(G2, 0).time_us)
+
+
+def test_log_made_anew() -> None:
+    """With tablets it has other streams; the span ends when the new log was made, not when its first set began."""
+    made_us = at(G2, 5).time_us
+    gap = find_gap(at(G1, 59), ALL[1:], None, may_lag=True, log_made_us=made_us)
+    assert gap is not None
+    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 59).time_us, made_us, at(G2, 0))
+    assert str(gap.error("ks.t")) == (
+        "ks.t: the log was made anew at 2023-11-14T22:14:25.000000Z, and its streams are others than those of "
+        "generation 2023-11-14T22:13:20.000Z, which was read: changes written between 2023-11-14T22:14:19.000000Z and "
+        "2023-11-14T22:14:25.000000Z are affected. To go on all the same, from 2023-11-14T22:14:20.000000Z, set "
+        "reading.accept_data_loss"
+    )
+    # The log of the first set itself is 5 s younger than that: here its sets were collected.
+    gap = find_gap(at(G1, 59), ALL[1:], None, log_made_us=at(G1, 5).time_us)
+    assert gap is not None
+    assert "are forgotten" in gap.reason
+
+
+DAY, HOUR = 86_400, 3_600
+
+
+@pytest.mark.parametrize(
+    ("seen", "now_s", "oldest_s"),
+    [
+        ([], 0, None),
+        ([(0, 0)], 9 * DAY, None),
+        ([(0, DAY)], 0, -DAY),
+        ([(0, DAY), (50, DAY)], 60, 60 - DAY),
+        # Raised: what was written before keeps its TTL.
+        ([(0, HOUR), (100, DAY)], 200, 200 - HOUR),
+        ([(0, HOUR), (100, DAY)], 100 + HOUR, 100),
+        ([(0, HOUR), (100, DAY)], 99 + DAY, 100),
+        ([(0, HOUR), (100, DAY)], 200 + DAY, 200),
+        ([(0, HOUR), (100, 0)], 99 * DAY, 100),
+        # Lowered: nothing more is lost than before, until the first change from after it expires.
+        ([(0, DAY), (100, HOUR)], 100 + HOUR, 100 + HOUR - DAY),
+        ([(0, DAY), (100, HOUR)], 101 + HOUR, 101),
+        ([(0, 0), (100, HOUR)], 100 + HOUR, None),
+        ([(0, 0), (100, HOUR)], 200 + HOUR, 200),
+        ([(0, DAY), (100, HOUR), (200, DAY)], 250 + HOUR, 200),
+    ],
+)
+def test_changes_keep_the_ttl_that_they_were_written_under(
+    seen: list[tuple[int, int]], now_s: int, oldest_s: int | None
+) -> None:
+    """The edge of what may have expired, after the option was changed."""
+    ttl = LogTtl()
+    for at_s, ttl_s in seen:
+        ttl = ttl.seen(ttl_s, UnixMicros(at_s * SECOND))
+    assert ttl.oldest_us(UnixMicros(now_s * SECOND)) == (None if oldest_s is None else oldest_s * SECOND)
 
 
 def test_collected_predecessor_of_streams_that_catch_up() -> None:

@@ -275,6 +275,26 @@ class Switching(RuleBasedStateMachine):
             if second < batches:
                 self.job.step(None)
 
+    @rule(seed=st.integers(0, 2**32), skew_s=st.sampled_from([0, -1, AHEAD_S]))
+    def pass_over_a_change(self, seed: int, skew_s: int) -> None:
+        """Second by second over the next start, published in time, while old streams get rows as late as they may."""
+        ahead = [one for one in self.world.generations if one.start_ms * 1000 > self.world.now_us]
+        if not ahead:
+            return
+        start_us = ahead[0].start_ms * 1000
+        for one in self.world.generations[: self.world.generations.index(ahead[0]) + 1]:
+            one.published = True
+        random = Random(seed)
+        self.world.now_us = start_us - SECOND
+        for _ in range(LAG_S + AHEAD_S + LEEWAY_S + 2):
+            self.world.now_us += SECOND
+            first_us = max(start_us, self.world.now_us - LAG_S * SECOND + 1)
+            last_us = min(start_us, self.world.now_us) + LEEWAY_S * SECOND - 1
+            if first_us <= last_us:
+                self.world.write(random.choice(KEYS), random.randint(first_us, last_us), stray=True)
+            self.job.clock_us = self.world.now_us + skew_s * SECOND
+            self.job.step(None)
+
     @rule(
         lane=st.integers(0, 3),
         after=st.integers(0, 6),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -61,6 +62,23 @@ def test_keys_only_is_said_when_it_begins() -> None:
     """Deltas become contentless without another mark in the log."""
     _, keys, still = said(state(), state(options=KEYS), state(options=KEYS))
     assert "'delta' is 'keys' since about" in keys[0].text
+    assert still == []
+
+
+@pytest.mark.parametrize(
+    ("before_s", "ttl_s", "level", "words"),
+    [
+        (3_600, 86_400, logging.INFO, "is 86400 s since about {}; changes from before are still kept for 3600 s only"),
+        (3_600, 0, logging.INFO, "is 0 (for ever) since about {}; changes from before are still kept for 3600 s only"),
+        (86_400, 3_600, logging.WARNING, "is 3600 s since about {}, and was 86400 s: changes from then on are lost"),
+        (0, 3_600, logging.WARNING, "is 3600 s since about {}, and was 0 (for ever): changes from then on are lost"),
+    ],
+)
+def test_changed_ttl_is_told(before_s: int, ttl_s: int, level: int, words: str) -> None:
+    """It holds for changes from then on alone."""
+    _, changed, still = said(*(state(options=replace(ON, ttl_s=one)) for one in (before_s, ttl_s, ttl_s)))
+    assert [notice.level for notice in changed] == [level]
+    assert f"ks.t: the cdc option 'ttl' {words.format('2027-01-15T08:01:00.000000Z')}" in changed[0].text
     assert still == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.config import BridgeConfig, SparkSettings, validate
-from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, RetriableError
+from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, NoGenerationError, RetriableError
 from bridge.monitoring.board import Board
 from spark import job
 from spark.job import Job, _is_hopeless, _what_went_wrong
@@ -116,7 +116,11 @@ def config_of(*tables: str) -> BridgeConfig:
 
 
 def run_job(
-    monkeypatch: pytest.MonkeyPatch, queries: dict[str, list[Query]], *, once: bool, board: Board | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    queries: dict[str, list[Query | BridgeError]],
+    *,
+    once: bool,
+    board: Board | None = None,
 ) -> int:
     class Table:
         def __init__(self, _session: object, _config: object, table: Any, *_: object) -> None:
@@ -124,7 +128,10 @@ def run_job(
 
         def start(self, *, once: bool) -> Query:
             del once
-            return queries[self.name].pop(0)
+            found = queries[self.name].pop(0)
+            if isinstance(found, BridgeError):
+                raise found
+            return found
 
         def changes(self) -> str:
             return "column v int was dropped" if self.name.endswith("altered") else ""
@@ -191,3 +198,19 @@ def test_board_is_told_what_becomes_of_a_table(monkeypatch: pytest.MonkeyPatch) 
     good, bad = board.view().tables
     assert (good.state, good.starts, good.failures) == ("finished", 2, 1)
     assert (bad.state, bad.reason, bad.starts, bad.failures) == ("stopped", "column v", 1, 1)
+
+
+def test_table_without_streams_is_waited_for_and_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no failure, is said once, and others run meanwhile, as tablets do in a cluster without a generation."""
+    monkeypatch.setattr(job, "_FIRST_GENERATION_EVERY_S", 0)
+    good = Query(3, None)
+    none_yet = NoGenerationError("test:1 has no CDC generation yet")
+    board = Board(config_of("a.young", "a.good"), "0", lambda: 7.0)
+    queries = {"a.young": [none_yet, none_yet, none_yet, Query(3, None)], "a.good": [good]}
+    assert run_job(monkeypatch, queries, once=True, board=board) == 0
+    young = board.view().tables[0]
+    assert (young.state, young.starts, young.failures) == ("finished", 1, 0)
+    assert caplog.messages == ["a.young: test:1 has no CDC generation yet"]
+    assert good.looks < 0

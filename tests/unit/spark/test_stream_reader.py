@@ -18,7 +18,7 @@ from bridge.captured import CapturedTable
 from bridge.config import ScyllaSettings, SourceConfig
 from bridge.control import Schemas, end_from_json
 from bridge.encoding import EncodedChange
-from bridge.errors import DataLossError, RetriableError
+from bridge.errors import DataLossError, NoGenerationError, RetriableError
 from bridge.lane_reader import ColumnsChangedError
 from bridge.model.changes import LogLayout
 from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, Role, StreamOffset, canonical_json
@@ -27,11 +27,11 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.figures import tally
 from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, TableStart
-from bridge.table_watch import TableState
+from bridge.table_watch import CdcOptions, TableState
 from schemas.envelope import TableCodec
 from schemas.output import ShapeName
 from spark import rows, stream_reader, worker
-from spark.stream_reader import LanePartition, ScyllaCdcStreamReader
+from spark.stream_reader import LanePartition, ScyllaCdcStreamReader, first_cursor
 from tests.unit.schemas.example_tables import STREAM, log_columns, table
 from tests.unit.schemas.example_tables import row as log_row
 
@@ -54,13 +54,21 @@ class Cluster:
 
     starts: list[UnixMillis] = field(default_factory=lambda: [G1, G2])
     now_us: int = at(G1, 30).time_us
-    oldest_us: int | None = None
+    ttl_s: int = 0
     may_lag: bool = False
     log_id: UUID | None = LOG
     streams: int = 0
 
+    @property
+    def session(self) -> SimpleNamespace:
+        return SimpleNamespace(address="a:1")
+
     def table_state(self, *_: str) -> TableState:
-        return TableState(self.log_id, None, None)
+        options = CdcOptions(enabled=True, preimage="false", postimage=False, delta="full", ttl_s=self.ttl_s)
+        return TableState(self.log_id, None, options if self.log_id else None)
+
+    def cdc_options(self, *_: str) -> CdcOptions | None:
+        return self.table_state().options
 
     def generations(self) -> list[GenerationStart]:
         return [GenerationStart(start) for start in self.starts]
@@ -74,21 +82,23 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
     monkeypatch.setattr(worker, "stream_metadata", lambda *_: made)
     monkeypatch.setattr(worker, "change_log", lambda _: made)
-    monkeypatch.setattr(stream_reader, "oldest_us", lambda _: made.oldest_us)
     monkeypatch.setattr(stream_reader, "_now_us", lambda: made.now_us)
     monkeypatch.setattr(stream_reader, "_GENERATIONS_EVERY_S", 0)
-    monkeypatch.setattr(stream_reader, "_EDGE_EVERY_S", 0)
+    monkeypatch.setattr(stream_reader, "LOOK_EVERY_S", 0)
     return made
+
+
+def config(*, sharing: int = 1, **reading: Any) -> SourceConfig:
+    scylla = ScyllaSettings(contact_points=("a:1",), requests_per_second=100)
+    return SourceConfig.model_validate(
+        {"scylla": scylla, "table": "ks.t", "reading": reading, "lanes": 2, "sharing": sharing}
+    )
 
 
 def reader(
     start: TableStart | None, *, activity: str | None = None, sharing: int = 1, **reading: Any
 ) -> ScyllaCdcStreamReader:
-    scylla = ScyllaSettings(contact_points=("a:1",), requests_per_second=100)
-    config = SourceConfig.model_validate(
-        {"scylla": scylla, "table": "ks.t", "reading": reading, "lanes": 2, "sharing": sharing}
-    )
-    return ScyllaCdcStreamReader(config, start, control=True, activity=activity)
+    return ScyllaCdcStreamReader(config(sharing=sharing, **reading), start, control=True, activity=activity)
 
 
 def offset(batch: PlannedBatch, turn: int = 5) -> dict[str, Any]:
@@ -123,7 +133,7 @@ def test_checkpoint_that_kafka_does_not_bear_out_is_passed_over(cluster: Cluster
 
 def test_falling_behind_the_ttl_stops_the_table(cluster: Cluster) -> None:
     """Unless it was begun at that very edge, or the loss is accepted."""
-    cluster.oldest_us = at(G1, 12).time_us
+    cluster.ttl_s = 18
     level = TableStart(LAYOUT, at(G1, 10))
     somewhere = offset(PlannedBatch(at(G1, 0), at(G1, 10), LAYOUT))
     with pytest.raises(DataLossError, match=r"ks\.t: the log's TTL has passed: changes written between 1970"):
@@ -135,9 +145,51 @@ def test_falling_behind_the_ttl_stops_the_table(cluster: Cluster) -> None:
     assert end != start
     cluster.now_us += 5 * SECOND
     end = begun.latestOffset(end, LIMIT)
-    cluster.oldest_us = at(G1, 60).time_us
+    cluster.now_us += 60 * SECOND
     with pytest.raises(DataLossError, match="TTL has passed"):
         begun.latestOffset(end, LIMIT)
+
+
+def test_earliest_skips_generations_that_ended_before_the_ttl(cluster: Cluster) -> None:
+    """Their changes have expired; without a TTL everything is read, and without a generation there is no beginning."""
+    cluster.starts, cluster.now_us = [G1, G2, G3], at(G3, 30).time_us
+    assert first_cursor(config()) == at(G1, 0)
+    cluster.ttl_s = 40
+    assert first_cursor(config()) == at(G2, 50)
+    cluster.starts = []
+    with pytest.raises(NoGenerationError, match=r'a:1 has no CDC generation yet.*"could not find any CDC stream"'):
+        first_cursor(config())
+
+
+def test_ttl_that_was_raised_does_not_bring_back_what_had_expired(cluster: Cluster) -> None:
+    """What was written before keeps its TTL, so a reading that lags has lost it all the same."""
+    cluster.ttl_s = 30
+    planner = reader(TableStart(LAYOUT, at(G1, 10)))
+    start = StreamOffset(at(G1, 10), None).to_json()
+    end = planner.latestOffset(start, LIMIT)
+    cluster.ttl_s = 3600
+    cluster.now_us += 5 * SECOND
+    end = planner.latestOffset(end, LIMIT)
+    cluster.now_us = at(G1, 62).time_us
+    with pytest.raises(DataLossError, match=r"written between 1970-01-01T00:17:05\S+ and 1970-01-01T00:17:12\S+ are"):
+        planner.latestOffset(end, LIMIT)
+
+
+def test_table_made_anew_names_the_span_that_is_lost(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Even when the planner has not looked at the table since: a gap makes it look."""
+    cluster.log_id = UUID(bytes=timeuuid_of(at(G1, 5).time_us, bytes(8)))
+    planner = reader(TableStart(LAYOUT, at(G1, 10)))
+    end = planner.latestOffset(StreamOffset(at(G1, 10), None).to_json(), LIMIT)
+    monkeypatch.setattr(stream_reader, "LOOK_EVERY_S", 3600)
+    cluster.log_id, cluster.starts = UUID(bytes=timeuuid_of(at(G2, 5).time_us, bytes(8))), [G2]
+    cluster.now_us = at(G2, 30).time_us
+    with pytest.raises(DataLossError, match=r"made anew .* between 1970\S+T00:17:00\S+ and 1970\S+T00:17:45\S+ are"):
+        planner.latestOffset(end, LIMIT)
+    assert "the table was dropped and made anew" in caplog.text
+    cluster.log_id = None
+    assert planner.latestOffset(end, LIMIT) == end
 
 
 def test_forgotten_streams_stop_the_table(cluster: Cluster) -> None:

@@ -107,6 +107,27 @@ def test_generations_ascend_and_replace_all() -> None:
     assert VnodeStreams(FakeSession(v2_rows())).generations() == []
 
 
+def test_expired_says_nothing() -> None:
+    """The column is reserved in both tables: a generation counts whatever stands there, or if it is not there."""
+    for tables, name in ((v2_rows(ring(G1, 1), ring(G2, 2)), V2_TIMES), ({V1: v1_rows(ring(G1, 1), ring(G2, 2))}, V1)):
+        first, second = tables[name]
+        first["expired"] = time(G3)
+        del second["expired"]
+        metadata = VnodeStreams(FakeSession({LOCAL: [], **tables}))
+        assert metadata.generations() == [GenerationStart(G1), GenerationStart(G2)]
+        assert len(metadata.streams(G1, WHOLE)) == len(metadata.streams(G2, WHOLE)) == 21
+
+
+def test_streams_whose_timestamp_is_not_published_are_not_asked_for() -> None:
+    """Until the timestamp is there, some of its streams may not be (spec section 5.3)."""
+    tables = v2_rows(ring(G1, 1), ring(G2, 2))
+    tables[V2_TIMES] = [row for row in tables[V2_TIMES] if row["time"] == time(G1)]
+    del tables[V2_STREAMS][-1]
+    session = FakeSession(tables)
+    assert VnodeStreams(session).generations() == [GenerationStart(G1)]
+    assert V2_STREAMS not in [name for name, _ in session.asked]
+
+
 @pytest.mark.parametrize("lanes", [1, 2, 3, 16])
 @pytest.mark.parametrize("seed", range(3))
 def test_lanes_share_out_the_streams_by_token_whichever_table_says_so(lanes: int, seed: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bridge.model.times import UnixMicros
 from bridge.monitoring import metrics
 from bridge.monitoring.exposition import Exposition
 from bridge.monitoring.metrics import METRICS
@@ -73,6 +74,23 @@ def test_figures() -> None:
     assert found["cql_request_duration_seconds_bucket", "0.0025", "crm.contacts"] == 0
     assert found["streams", "crm.contacts"] == 768
     assert found["log_messages_total", "error"] == 51
+
+
+def test_distance_to_the_ttl_falls_while_a_lane_stands() -> None:
+    """Second by second, well before anything is lost; that of lanes that go on stays."""
+    before = jobs.running()
+    waits_s = 5_000.0
+    stands, *others = before.tables[0].lanes
+    moved = [
+        replace(one, cursor=replace(one.cursor, time_us=UnixMicros(one.cursor.time_us + int(waits_s * 1e6))))
+        for one in others
+        if one.cursor is not None
+    ]
+    table = replace(before.tables[0], lanes=(stands, *moved))
+    after = replace(before, now_s=before.now_s + waits_s, tables=(table,))
+    left = [[scrape(job)["ttl_left_seconds", str(lane), "shop.orders"] for lane in range(4)] for job in (before, after)]
+    assert left[0] == pytest.approx([86_400 - 11.2] * 4)
+    assert left[1] == pytest.approx([86_400 - 11.2 - waits_s] + [86_400 - 11.2] * 3)
 
 
 def test_what_is_not_known_is_left_out() -> None:

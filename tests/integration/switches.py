@@ -1,0 +1,518 @@
+"""Streams that change under a running job and a steady writer, with `kill -9` in mid-switch: what came of each change.
+
+Two tables are written in real time, one with vnodes and one with tablets. The cluster begins without a generation, gets
+one in the tables of old releases, and is upgraded. Its generation changes and the tablets split and merge, published
+ahead, late, or together with the next, and now and then with a generation between that nobody writes to; a tenth of the
+writes goes through coordinators that hear of a change only seconds after it. A plain consumer notes when each record is
+there. In the end the table with tablets is dropped and made anew.
+
+The stall of a change is counted from the instant at which anybody could have published it at the earliest (it is
+written, and its stream's generation is published) to the instant at which a consumer has it. Its bound is confidence +
+leeway + one window, the time that a micro-batch may take. While the job is dead nothing can be published: changes that
+wait then are due one window after the table's first commit of the job that follows.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from random import Random
+from typing import Final, Literal, Protocol
+
+import psutil
+
+from bridge.adapters.kafka import Record
+from bridge.adapters.scylla import CqlSession
+from bridge.encoding import POSITION_HEADER
+from bridge.local.checker import Verdict
+from bridge.local.demo.arrivals import Arrivals
+from bridge.local.simulator.cluster import Placement, SimulatedCluster
+from bridge.local.simulator.older import forget_upgrade, publish_old, upgrade
+from bridge.local.simulator.oracle import ExpectedChange
+from bridge.local.simulator.pacing import paced, spread, system_clock_us
+from bridge.local.simulator.tables import SimulatedTable
+from bridge.local.simulator.tablets import SimulatedTablets, TabletSet, mark_tablets, merge, split
+from bridge.local.simulator.workload import Workload
+from bridge.local.simulator.writer import Simulator
+from bridge.local.stack import LocalStack
+from bridge.model.cursors import LaneProgress
+from bridge.model.streams import Generation, Token
+from bridge.model.times import UnixMicros, UnixMillis
+from schemas.cql_types import parse
+from schemas.table_schema import Column, ColumnKind, TableSchema
+from tests.integration.running import BridgeJob, wait_for
+
+_SECOND: Final = 1_000_000
+CONFIDENCE_S: Final = 2.0
+LEEWAY_S: Final = 5.0
+WINDOW_S: Final = 3.0
+"""What a micro-batch may take: `reading.target_batch_ms`."""
+BOUND_S: Final = CONFIDENCE_S + LEEWAY_S + WINDOW_S
+
+_EVERY_S: Final = 10.0
+_LEAD_S: Final = 4.0
+_STRAY_S: Final = 4.0
+_STRAY_SHARE: Final = 0.1
+_RATE_PER_S: Final = 60.0
+_BACKLOG: Final = 300
+_KEYS: Final = 200
+_LANES: Final = 4
+_VNODES: Final = 8
+_LATE_S: Final = (-3.0, 3.0, -3.0, _EVERY_S + 1.0, -3.0)
+"""How much later than its start a change is published, in turn: ahead, late, together with the next."""
+_SETTLED_S: Final = 0.1
+_OVERTIME_S: Final = 60
+_START_S: Final = 240
+
+Victim = Literal["group", "workers", "jvm"]
+Moment = Literal["closing", "waiting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A `kill -9`.
+
+    Attributes:
+        victim: all processes of the job, its Python workers, or its JVM.
+        moment: as soon as the first lane has committed the closing micro-batch, or while that is waited for.
+    """
+
+    victim: Victim
+    moment: Moment
+
+    def __str__(self) -> str:
+        return f"{self.victim}, {self.moment}"
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One change of a table's streams.
+
+    Attributes:
+        kept: ids of the streams that go on through it.
+        publish: shows it to readers.
+    """
+
+    table: str
+    number: int
+    kind: str
+    start_us: UnixMicros
+    publish_us: UnixMicros
+    kept: frozenset[bytes]
+    kill: Kill | None
+    publish: Callable[[], object]
+
+    @property
+    def due_us(self) -> int:
+        """From when it can be followed."""
+        return max(self.start_us, self.publish_us)
+
+
+@dataclass(slots=True)
+class Outage:
+    """A kill that was carried out: since when, and since when each table's progress goes on."""
+
+    since_us: int
+    settled_us: int
+    back_us: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """What came of a switch.
+
+    Attributes:
+        waited: changes in streams that closed or opened, written while it was going on.
+        stall_s: the longest of theirs.
+        bound_s: what that one was allowed.
+        kept_s: the longest time from writing to consumer in streams that went on meanwhile; None without any.
+        late: changes that came later than allowed.
+    """
+
+    switch: Switch
+    waited: int
+    stall_s: float
+    bound_s: float
+    kept_s: float | None
+    late: int
+
+    def __str__(self) -> str:
+        switch = self.switch
+        published_s = (switch.publish_us - switch.start_us) / _SECOND
+        kept = "" if self.kept_s is None else f"{self.kept_s:.1f}"
+        return (
+            f"{switch.number:>6} {switch.table:<8} {switch.kind:<12} {published_s:>+9.1f} {self.waited:>7} "
+            f"{self.stall_s:>7.1f} {self.bound_s:>7.1f} {kept:>7}  {switch.kill or '':<18}"
+            f"{f' LATE: {self.late}' if self.late else ''}"
+        )
+
+
+HEADER: Final = (
+    f"{'switch':>6} {'table':<8} {'kind':<12} {'published':>9} {'changes':>7} {'stall s':>7} {'bound s':>7} "
+    f"{'kept s':>7}  kill -9"
+)
+
+
+class Streams(Protocol):
+    """Which stream takes a write: `SimulatedCluster` or `SimulatedTablets`."""
+
+    def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:
+        """The stream."""
+        ...
+
+
+class Coordinators:
+    """Nodes that take writes; some hear of a change of streams only seconds after it."""
+
+    def __init__(self, streams: Streams, seed: int) -> None:
+        self._streams = streams
+        self._random = Random(seed)  # simulated data, wanted to be repeatable
+
+    def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:
+        """The stream that one of them picks."""
+        back_us = int(_STRAY_S * _SECOND) if self._random.random() < _STRAY_SHARE else 0
+        return self._streams.stream_for(token, UnixMicros(write_us - back_us), UnixMicros(now_us - back_us))
+
+
+class Written:
+    """One table with its streams and its writer."""
+
+    def __init__(self, session: CqlSession, name: str, streams: Streams, seed: int) -> None:
+        columns = (
+            Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
+            Column("ck", parse("int"), ColumnKind.CLUSTERING, 0),
+            Column("v", parse("text"), ColumnKind.REGULAR),
+        )
+        self.schema = TableSchema(f"switch_{name}", "t", columns)
+        self._session = session
+        self._table = SimulatedTable(self.schema)
+        self._workload = Workload(self.schema, seed=seed, keys=_KEYS)
+        self._coordinators = Coordinators(streams, seed)
+        self._seed = seed
+        self._simulators: list[Simulator] = []
+        self.drop()
+        self.create()
+
+    def drop(self) -> None:
+        """Drop the table with its log."""
+        self._table.drop(self._session)
+
+    def create(self) -> None:
+        """Make it, a first time or anew."""
+        self._table.create(self._session)
+        # It asks the cluster for streams alone.
+        simulator = Simulator(self._session, self._coordinators, [self._table], seed=self._seed)  # type: ignore[arg-type]
+        self._simulators.append(simulator)
+
+    @property
+    def changes(self) -> list[ExpectedChange]:
+        """What is acknowledged, of all logs that the table has had."""
+        return [change for simulator in self._simulators for change in simulator.oracle]
+
+    def backlog(self, since_us: UnixMicros, until_us: UnixMicros) -> None:
+        """Write what the job is to find when it starts."""
+        timed = spread(self._workload, count=_BACKLOG, start_us=since_us, until_us=until_us)
+        self._simulators[-1].load(self._table, timed)
+
+    def write(self, until_us: int) -> None:
+        """Write steadily until then."""
+        mutations = paced(self._workload, count=10**9, rate_per_s=_RATE_PER_S)
+        self._simulators[-1].write_many(self._table, takewhile(lambda timed: timed[0] < until_us, mutations))
+
+
+class Scenario:
+    """See the module. One use."""
+
+    def __init__(self, session: CqlSession, stack: LocalStack, folder: Path, *, switches: int, seed: int) -> None:
+        """Make both tables, with a first generation each and a backlog.
+
+        Args:
+            session: to the local server.
+            stack: it and the others.
+            folder: for the job's files.
+            switches: of each table.
+            seed: of everything random.
+        """
+        self._random = Random(seed)  # simulated data, wanted to be repeatable
+        self._session = session
+        self._count = switches
+        now_us = system_clock_us()
+        first_ms = UnixMillis(now_us // 1000 - 60_000)
+        self._cluster = SimulatedCluster(session, seed=seed, vnodes=_VNODES)
+        self._cluster.reset()
+        forget_upgrade(session)
+        self._first = self._cluster.add_generation(first_ms, publish=False)
+        mark_tablets(session, "switch_tablets")
+        self._tablets = SimulatedTablets(session, "switch_tablets", "t", seed=seed)
+        self._tablets.create(first_ms, 4)
+        self._tables = {
+            "vnodes": Written(session, "vnodes", self._cluster, seed),
+            "tablets": Written(session, "tablets", self._tablets, seed + 1),
+        }
+        for table in self._tables.values():
+            table.backlog(UnixMicros(now_us - 50 * _SECOND), UnixMicros(now_us - 5 * _SECOND))
+        settings = {
+            "reading": {
+                "confidence_ms": int(CONFIDENCE_S * 1000),
+                "leeway_ms": int(LEEWAY_S * 1000),
+                "target_batch_ms": int(WINDOW_S * 1000),
+            },
+            "spark": {"lanes": _LANES, "trigger_interval_ms": 100},
+        }
+        self.job = BridgeJob(stack, folder, "switches", [f"switch_{name}.t" for name in self._tables], settings)
+        self._seen: dict[bytes, int] = {}
+        self._entered: dict[str, set[UnixMillis]] = defaultdict(set)
+        self._outages: list[Outage] = []
+        self._switches: list[Switch] = []
+
+    def run(self) -> None:
+        """Carry it all out; `stalls` says afterwards what came of each switch, and `verdict` what of all changes."""
+        tables = self.job.config.tables
+        self._table_of = {
+            topic: name
+            for name, table in zip(self._tables, tables, strict=True)
+            for topic in (self.job.config.topic_of(table), self.job.config.progress_topic_of(table))
+        }
+        with (
+            self.job,
+            Arrivals(self.job.config.kafka, list(self._table_of)) as arrivals,
+            ThreadPoolExecutor() as threads,
+        ):
+            self._arrivals = arrivals
+            self._begin()
+            begin_us = system_clock_us() + int(_LEAD_S * _SECOND)
+            self._switches = sorted([*self._vnode_switches(begin_us), *self._tablet_switches(begin_us)], key=_start)
+            end_us = int(max(one.due_us for one in self._switches) + (CONFIDENCE_S + LEEWAY_S) * _SECOND)
+            writing = [threads.submit(table.write, end_us) for table in self._tables.values()]
+            publishing = threads.submit(self._publish)
+            self._kill_and_look_on(end_us)
+            publishing.result()
+            for one in writing:
+                one.result()
+            wait_for("everything in Kafka", self._all_arrived, 120)
+            self._make_anew()
+
+    def stalls(self) -> list[Stall]:
+        """What came of each switch, in order of time."""
+        return [self._stall(switch) for switch in self._switches]
+
+    def verdict(self) -> Verdict:
+        """The topics against what was written; all of it must be published."""
+        tables = self._tables.values()
+        changes = (change for table in tables for change in table.changes)
+        return self.job.verdict((table.schema for table in tables), changes)
+
+    # -- what is to happen ------------------------------------------------------------------------------------------
+
+    def _vnode_switches(self, begin_us: int) -> Iterator[Switch]:
+        victims = self._victims(["group", "jvm", "workers"], first=2)
+        for number, start_us, publish_us in self._instants(begin_us, phase=0):
+            start_ms = UnixMillis(start_us // 1000)
+            # Every other time two nodes join at once, and nobody writes to what is in between.
+            starts_ms = [start_ms] if number % 2 else [UnixMillis(start_ms - 1), start_ms]
+            made = [self._cluster.add_generation(one, publish=False) for one in starts_ms]
+
+            def publish(made: Sequence[Generation] = tuple(made)) -> None:
+                for generation in made:
+                    self._cluster.publish(generation)
+
+            kind = "a node joins" if number % 2 else "two join"
+            yield Switch("vnodes", number, kind, start_us, publish_us, frozenset(), victims.get(number), publish)
+
+    def _tablet_switches(self, begin_us: int) -> Iterator[Switch]:
+        victims = self._victims(["workers", "group", "jvm"], first=4)
+        for number, start_us, publish_us in self._instants(begin_us + int(_EVERY_S / 2 * _SECOND), phase=1):
+            before = self._tablets.sets[-1].streams
+            tokens = [stream.token for stream in before]
+            # In turn: some split, some merge, all replaced as tablets split, all replaced as they merge.
+            partial, splits = (number - 1) % 4 < 2, number % 2 == 1
+            place = self._random.randrange(len(tokens) - 1)
+            made = self._tablets.resize(
+                UnixMillis(start_us // 1000),
+                split(tokens, [place]) if splits else merge(tokens, [place]),
+                partial=partial,
+                publish=False,
+            )
+
+            def publish(made: TabletSet = made) -> None:
+                self._tablets.publish(made)
+
+            kept = frozenset(stream.raw for stream in before) & {stream.raw for stream in made.streams}
+            kind = ("split" if splits else "merge") + (", partial" if kept else ", whole")
+            yield Switch("tablets", number, kind, start_us, publish_us, kept, victims.get(number), publish)
+
+    def _instants(self, begin_us: int, *, phase: int) -> Iterator[tuple[int, UnixMicros, UnixMicros]]:
+        """Number, start and publication of each switch; published in their order."""
+        published_us = 0
+        for number in range(1, self._count + 1):
+            start_us = UnixMicros((begin_us + int((number - 1) * _EVERY_S * _SECOND)) // 1000 * 1000)
+            late_s = _LATE_S[(number - 1 + phase) % len(_LATE_S)]
+            if number == self._count:
+                late_s = min(late_s, 3.0)
+            published_us = max(published_us, start_us + int(late_s * _SECOND))
+            yield number, start_us, UnixMicros(published_us)
+
+    def _victims(self, victims: Sequence[Victim], *, first: int) -> dict[int, Kill]:
+        moments: tuple[Moment, Moment] = ("closing", "waiting")
+        numbers = range(first, self._count + 1, 4)
+        return {
+            number: Kill(victims[place % len(victims)], moments[place % len(moments)])
+            for place, number in enumerate(numbers)
+        }
+
+    # -- what happens -----------------------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        for switch in sorted(self._switches, key=lambda one: one.publish_us):
+            time.sleep(max(0, switch.publish_us - system_clock_us()) / _SECOND)
+            switch.publish()
+
+    def _kill_and_look_on(self, end_us: int) -> None:
+        to_kill = [(self._kill_at(switch), switch) for switch in self._switches if switch.kill is not None]
+        while (now_us := system_clock_us()) < end_us or to_kill:
+            assert now_us < end_us + _OVERTIME_S * _SECOND, f"never came about: the kill of {to_kill[0][1]}"
+            self._look()
+            assert self.job.process is not None
+            assert self.job.process.poll() is None, self.job.log_tail()
+            if to_kill and self._is_moment(*to_kill[0]):
+                self._kill(to_kill.pop(0)[1])
+
+    def _kill_at(self, switch: Switch) -> int:
+        return switch.due_us + int(self._random.random() * (CONFIDENCE_S + LEEWAY_S) * _SECOND)
+
+    def _is_moment(self, kill_us: int, switch: Switch) -> bool:
+        assert switch.kill is not None
+        if switch.kill.moment == "closing":
+            return UnixMillis(switch.start_us // 1000) in self._entered[switch.table]
+        return system_clock_us() >= kill_us
+
+    def _kill(self, switch: Switch) -> None:
+        assert switch.kill is not None
+        since_us = system_clock_us()
+        match switch.kill.victim:
+            case "group":
+                self.job.kill_group()
+                self.job.start()
+            case "jvm":
+                self.job.jvm().kill()
+                assert self.job.process is not None
+                assert self.job.process.wait(60) == 1
+                self.job.start()
+            case "workers":
+                doomed = self.job.workers()
+                for worker in doomed:
+                    with suppress(psutil.NoSuchProcess):
+                        worker.kill()
+                psutil.wait_procs(doomed, timeout=10)
+        # What was committed before may still be on its way to the consumer.
+        self._outages.append(Outage(since_us, system_clock_us() + int(_SETTLED_S * _SECOND)))
+
+    def _begin(self) -> None:
+        self.job.start()
+        name = self._tables["vnodes"].schema.full_name
+        wait_for("the word that there is no generation", lambda: self._says(name, "no CDC generation yet"), _START_S)
+        wait_for("the other table's backlog in Kafka", lambda: self._all_arrived("tablets"), _START_S)
+        publish_old(self._session, self._first)
+        wait_for("the backlog in Kafka", self._all_arrived, _START_S)
+        upgrade(self._session, [self._first])
+
+    def _make_anew(self) -> None:
+        """Make the table with tablets anew, whose streams are others: it stops until the loss is accepted."""
+        dropped = self._tables["tablets"]
+        dropped.drop()
+        self._tablets.drop()
+        name = dropped.schema.full_name
+        wait_for("the warning that the table is gone", lambda: self._says(name, "does not exist", "can't be delivered"))
+        dropped.create()
+        now_us = system_clock_us()
+        self._tablets.create(UnixMillis(now_us // 1000 - int(LEEWAY_S * 1000)), 2)
+        dropped.backlog(UnixMicros(now_us - 4 * _SECOND), UnixMicros(now_us))
+        wait_for(
+            "the error that says what is lost",
+            lambda: self._says(f"{name} stops", "made anew", "changes written between", "reading.accept_data_loss"),
+        )
+        assert self.job.stop() == 1
+        self.job.settings["reading"]["accept_data_loss"] = True
+        self.job.run_once()
+        assert self._says(name, "made anew", "going on, as reading.accept_data_loss says")
+
+    def _says(self, *words: str) -> bool:
+        lines = self.job.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return any(all(word in line for word in words) for line in lines)
+
+    def _all_arrived(self, *names: str) -> bool:
+        self._look()
+        return len(self._seen) >= sum(len(self._tables[name].changes) for name in names or self._tables)
+
+    def _look(self) -> None:
+        for at_us, records in self._arrivals.take(0.05):
+            for record in records:
+                position = record.headers.get(POSITION_HEADER)
+                if position is None:
+                    self._progressed(record, at_us)
+                else:
+                    self._seen.setdefault(position, at_us)
+
+    def _progressed(self, record: Record, at_us: int) -> None:
+        assert record.value is not None
+        name = self._table_of[record.topic]
+        self._entered[name].add(LaneProgress.from_bytes(record.value).cursor.generation_ms)
+        for outage in self._outages:
+            if at_us > outage.settled_us:
+                outage.back_us.setdefault(name, at_us)
+
+    # -- what came of it --------------------------------------------------------------------------------------------
+
+    def _stall(self, switch: Switch) -> Stall:
+        waits: list[tuple[float, float]] = []
+        kept: list[tuple[float, float]] = []
+        for change in self._tables[switch.table].changes:
+            after_s = (change.timestamp_us - switch.start_us) / _SECOND
+            if self._switch_of(switch.table, change.timestamp_us) is not switch or after_s >= CONFIDENCE_S + LEEWAY_S:
+                continue
+            seen_us = self._seen[change.stream_id + change.time + change.batch_seq_no.to_bytes(4, "big")]
+            goes_on = change.stream_id in switch.kept
+            from_us = change.timestamp_us if goes_on else max(change.timestamp_us, switch.publish_us)
+            allowed_s = self._allowed_s(switch.table, from_us, CONFIDENCE_S + WINDOW_S if goes_on else BOUND_S)
+            (kept if goes_on else waits).append(((seen_us - from_us) / _SECOND, allowed_s))
+        stall_s, bound_s = max(waits)
+        late = sum(took_s > allowed_s for took_s, allowed_s in (*waits, *kept))
+        return Stall(switch, len(waits), stall_s, bound_s, max(kept)[0] if kept else None, late)
+
+    def _allowed_s(self, table: str, from_us: int, allowed_s: float) -> float:
+        """A change's bound, or more if the job was dead while it waited."""
+        for outage in self._outages:
+            back_us = outage.back_us[table]
+            if outage.since_us < from_us + allowed_s * _SECOND and back_us > from_us:
+                allowed_s = max(allowed_s, (back_us - from_us) / _SECOND + WINDOW_S)
+        return allowed_s
+
+    def _switch_of(self, table: str, time_us: int) -> Switch | None:
+        mine = [one for one in self._switches if one.table == table]
+        at = bisect_right([one.start_us for one in mine], time_us) - 1
+        return mine[at] if at >= 0 else None
+
+
+def _start(switch: Switch) -> UnixMicros:
+    return switch.start_us
+
+
+def in_words(stalls: Sequence[Stall]) -> str:
+    """The table that is printed."""
+    free = [one.stall_s for one in stalls if one.bound_s == BOUND_S]
+    return "\n".join(
+        [
+            "",
+            HEADER,
+            *map(str, stalls),
+            f"longest stall without a kill {max(free):.1f} s; bound: confidence {CONFIDENCE_S:.0f} s + leeway "
+            f"{LEEWAY_S:.0f} s + one window {WINDOW_S:.0f} s = {BOUND_S:.0f} s",
+        ]
+    )
