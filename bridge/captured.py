@@ -136,7 +136,7 @@ def _capture_once(cluster: TableDescriptions, keyspace: str, table: str, output:
         wrong = misfits(schema, columns, types)
         if not wrong:
             keys = ([column.name for column in part] for part in (schema.partition_key, schema.clustering))
-            layout = replace(LogLayout.of(columns, *keys), types=types)
+            layout = replace(LogLayout.of(columns, *keys), types=types, table=f"{keyspace}.{table}")
             codec = TableCodec(schema, columns, output, keys_only=cluster.holds_keys_only(keyspace, table))
             return CapturedTable(schema, reader, layout, codec)
     except TableSchemaError as error:

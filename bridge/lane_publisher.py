@@ -93,6 +93,8 @@ class LanePublisher:
         self._wanted = False
         self._open = False
         self._records = 0
+        self._tombstones = 0
+        self._dead_letters = 0
         self._bytes = 0
         self._groups = 0
 
@@ -168,6 +170,10 @@ class LanePublisher:
             self._begin()
         producer.produce(topic, key, value, headers, partition)
         self._records += 1
+        if key is None:
+            self._dead_letters += 1
+        elif value is None:
+            self._tombstones += 1
         self._bytes += len(key or b"") + len(value or b"")
 
     def finish(self) -> LaneProgress:
@@ -238,7 +244,7 @@ class LanePublisher:
         assert self._producer is not None
         self._producer.begin()
         self._open = True
-        self._records = self._bytes = 0
+        self._records = self._tombstones = self._dead_letters = self._bytes = 0
 
     def _commit(self, progress: LaneProgress) -> None:
         assert self._producer is not None
@@ -249,5 +255,13 @@ class LanePublisher:
         self._producer.commit()
         self._open = False
         self._known = progress
-        self._count(LaneFigures(changes=self._records, value_bytes=self._bytes, groups=self._groups, transactions=1))
+        self._count(
+            LaneFigures(
+                changes=self._records - self._tombstones - self._dead_letters,
+                dead_letters=self._dead_letters,
+                value_bytes=self._bytes,
+                groups=self._groups,
+                transactions=1,
+            )
+        )
         self._groups = 0

@@ -342,9 +342,10 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             incomplete=reading.on_incomplete_group,
             by_row=self._config.output_options.by_row,
             keep_poison=self._config.dead_letters,
+            read_anew=worker.is_retry(),
         )
         if reading.deduplicate:
-            found = assembly.without_repeats(found, layout)
+            found = assembly.without_repeats(found, layout, left_out=partial(_count, task, LaneFigures(repeats=1)))
         form = output.record_form(dead_letters=self._config.dead_letters)
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
         try:
@@ -353,8 +354,11 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 yield from changes if self._config.payload == "avro" else _as_json(changes, captured.codec)
         finally:
             if encoder.unknown_operations:
-                figures = LaneFigures(unknown_operations=encoder.unknown_operations)
-                tally.add(f"{task.keyspace}.{task.table}", task.lane, figures)
+                _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))
+
+
+def _count(task: LaneTask, figures: LaneFigures) -> None:
+    tally.add(f"{task.keyspace}.{task.table}", task.lane, figures)
 
 
 def _as_json(changes: Iterator[EncodedChange], codec: TableCodec) -> Iterator[EncodedChange]:

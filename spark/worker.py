@@ -65,6 +65,12 @@ def settle_memory() -> None:
     gc.freeze()
 
 
+def is_retry() -> bool:
+    """Whether Spark has tried the task that runs here before; False where no task does."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
+
+
 def change_log(settings: ScyllaSettings) -> ChangeLog:
     """This process's connection to a cluster."""
     name = settings.model_dump_json()

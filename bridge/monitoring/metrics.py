@@ -178,6 +178,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "log_rows_read_total", "counter", "Rows of the log that were read.", lambda _job, table: table.total.log_rows
     ),
     _table(
+        "dead_letters_total",
+        "counter",
+        "Records committed to the dead-letter topic instead of the change topic.",
+        lambda _job, table: table.total.dead_letters,
+    ),
+    _table(
+        "repeated_groups_total",
+        "counter",
+        "Groups of changes that were left out as repeats of an earlier one, as reading.deduplicate says.",
+        lambda _job, table: table.total.repeats,
+    ),
+    _table(
         "unknown_operations_total",
         "counter",
         "Changes that were read with a cdc$operation which this release does not know; published as `unknown`, "

@@ -234,7 +234,7 @@ def test_keys_headers_and_tombstones(
     assert [int(one.headers["cdc.timestamp"]) for one in found] == stamps
     assert {one.headers["cdc.table"].decode() for one in found} == {f"{KEYSPACE}.{shape}"}
     assert {len(one.headers["cdc.position"]) for one in found} == {36}
-    # Where Java's partitioner puts the key that the topic would have by default: the partition key alone.
+    # By the partition key alone, whatever its schema is called.
     assert found[0].raw_key is not None
     key_id, _ = unframe(found[0].raw_key)
     partition_key_body = b"\x0e"

@@ -210,6 +210,16 @@ def test_group_without_its_end_is_refused_with_its_place() -> None:
         list(groups([row(5, 0, 1), row(5, 1, 1)], LAYOUT))
 
 
+def test_group_without_its_end_is_read_anew_before_it_is_a_dead_letter() -> None:
+    """It may be whole then; what else is wrong with a group stays as it is."""
+    short, torn = [row(5, 0, 1)], [row(6, 0, 5, last=True)]
+    with pytest.raises(IncompleteGroupError):
+        list(groups(short, LAYOUT, keep_poison=True, read_anew=False))
+    for read_anew, rows in ((True, short), (True, torn), (False, torn)):
+        (kept,) = groups(rows, LAYOUT, keep_poison=True, read_anew=read_anew)
+        assert kept.poison is not None
+
+
 def test_group_without_its_end_is_delivered_on_request() -> None:
     """`deliver` hands on what there is."""
     (group,) = groups([row(5, 0, 1), row(5, 1, 1)], LAYOUT, incomplete="deliver")

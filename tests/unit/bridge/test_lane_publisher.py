@@ -271,3 +271,17 @@ def test_what_was_committed_is_counted() -> None:
     assert (total.changes, total.groups, total.aborts) == (len(sent), 20, 1)
     assert total.value_bytes == sum(len(key) + len(value) for key, value in sent)
     assert total.transactions == broker.transactions - 1  # that of the first start is not counted here
+
+
+def test_tombstones_and_dead_letters_are_no_changes() -> None:
+    """A delete is one change, whether or not a record without a value follows it; a dead letter is none."""
+    total = LaneFigures()
+    broker = Broker()
+    first_start(broker)
+    publisher = make(broker, count=total.add)
+    publisher.start(batch(0, 10), fresh=False)
+    for key, value in ((b"k", b"v"), (b"k", None), (None, b"letter"), (b"k", b"w")):
+        publisher.publish("topic", key, value, position(5, 0), [])
+    assert total == LaneFigures()
+    publisher.finish()
+    assert (total.changes, total.dead_letters, total.groups, total.transactions) == (2, 1, 1, 1)

@@ -103,7 +103,7 @@ class Query:
         self.stopped = True
 
 
-def config_of(*tables: str) -> BridgeConfig:
+def config_of(*tables: str, **sections: Any) -> BridgeConfig:
     return validate(
         {
             "name": "job",
@@ -111,6 +111,7 @@ def config_of(*tables: str) -> BridgeConfig:
             "kafka": {"bootstrap_servers": "127.0.0.1:9092"},
             "registry": {"url": "http://127.0.0.1:8081"},
             "tables": list(tables),
+            **sections,
         }
     )
 

@@ -132,7 +132,8 @@ def test_changes_of_a_refused_schema_are_dead_letters_on_request(monkeypatch: py
     published.clear()
     asked.clear()
     config = validate(settings | {"publishing": {"dead_letter_topic": "{name}.dead.{table}"}})
-    KafkaLanesWriter(config, None)._publish(publisher, begin, parts[0].slice(1), iter(parts))
+    poison = KafkaLanesWriter(config, None)._publish(publisher, begin, parts[0].slice(1), iter(parts))
+    assert poison == "subject ks.t-value refuses it"
     assert [(topic, key) for topic, key, _ in published] == [
         ("ks.t", b"k1:k"),
         ("job.dead.t", None),

@@ -35,6 +35,14 @@ def test_lanes_that_succeeded_are_reported(sent: list[tuple[str, BatchReport]]) 
     assert sent == [("/box", BatchReport(False, reached, COUNTED)), ("/box", BatchReport(True, reached, COUNTED))]
 
 
+def test_dead_letters_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """With their table and topic, and why the first is one."""
+    config = config_of("a.b", publishing={"dead_letter_topic": "dead.{table}"})
+    quiet, telling = (LaneWritten(LaneTask("a", "b", 1, BATCH), [], why) for why in (None, "column 'v' is torn"))
+    KafkaLanesWriter(config, None).commit([quiet, telling], 4)
+    assert caplog.messages == ["a.b: changes became dead letters in topic dead.b; the first: column 'v' is torn"]
+
+
 def test_sink_by_itself_reports_nothing(sent: list[tuple[str, BatchReport]]) -> None:
     """Without a mailbox there is nobody to tell."""
     KafkaLanesWriter(config_of("a.b"), None).commit([LaneWritten(None, [])], 1)
