@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from bridge import assembly, logs, planning, schema_switch
 from bridge.activity import Arrivals
+from bridge.adapters.scylla import token_of
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.captured import CapturedTable
 from bridge.config import ReadingSettings, SourceConfig
@@ -26,8 +27,9 @@ from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, GroupEncoder
 from bridge.errors import DataLossError, RetriableError
 from bridge.gaps import find_gap, overtaken
+from bridge.integrity import SAMPLE_EVERY, KeyCheck, Misplaced
 from bridge.lane_reader import read_lane
-from bridge.model.changes import Cells
+from bridge.model.changes import Cells, Group, LogLayout
 from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.figures import LaneFigures, tally
@@ -47,6 +49,7 @@ _FIRST_GENERATION_EVERY_S = 0.5
 _EDGE_EVERY_S = 10.0
 _FIRST_WINDOW_US = 60_000_000
 _OFTEN_ENOUGH_S = 10.0
+_MOST_MISPLACED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +224,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         table = self._config.table
         self._state = worker.change_log(self._config.scylla).table_state(table.keyspace, table.table)
         self._looked_s = now_s
-        if not logging.getLogger().handlers:
-            # The planner's process is Spark's; what it says is to look like the rest of the job's log.
-            logs.setup()
+        _log_as_ours()
         for notice in self._watch.see(self._state, _now_us(), reached):
             _log.log(notice.level, "%s", notice.text)
 
@@ -306,6 +307,28 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             worker.drop_cluster(scylla)
             raise
 
+    def _checked(self, found: Iterator[Group], layout: LogLayout, task: LaneTask, part: Part) -> Iterator[Group]:
+        name, said = f"{task.keyspace}.{task.table}", 0
+
+        def report(misplaced: Misplaced) -> None:
+            nonlocal said
+            said += 1
+            if said <= _MOST_MISPLACED:
+                _log_as_ours()
+                _log.error("%s: %s%s", name, misplaced, "; further ones are counted" * (said == _MOST_MISPLACED))
+
+        check = KeyCheck(
+            layout,
+            lambda: worker.lane_key_ranges(self._config.scylla, task, part.selection),
+            token_of,
+            report,
+            every=1 if self._config.reading.integrity == "always" else SAMPLE_EVERY,
+        )
+        try:
+            yield from check.passing(found)
+        finally:
+            tally.add(name, task.lane, LaneFigures(keys_checked=check.checked, keys_misplaced=check.misplaced))
+
     def _count(self, task: LaneTask, batch: pa.RecordBatch) -> None:
         # Only these have the operation in front.
         in_front = self._config.payload == "avro" and not self._config.output_options.by_row
@@ -337,6 +360,8 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
         if reading.deduplicate:
             found = assembly.without_repeats(found, layout)
+        if reading.integrity != "off":
+            found = self._checked(found, layout, task, part)
         form = output.record_form(dead_letters=self._config.dead_letters)
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
         for group in found:
@@ -397,6 +422,12 @@ def _start_us(config: SourceConfig) -> UnixMicros | None:
         return UnixMicros(_now_us() - config.reading.confidence_ms * 1000)
     # Generations are kept for ever, changes are not: nothing older than this is left.
     return oldest_us(config)
+
+
+def _log_as_ours() -> None:
+    if not logging.getLogger().handlers:
+        # This process is Spark's; what it says is to look like the rest of the job's log.
+        logs.setup()
 
 
 def _clock_s() -> float:

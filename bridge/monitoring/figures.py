@@ -81,6 +81,8 @@ class LaneFigures:
         registry: latency of the schema registry's answers, in s.
         registry_errors: calls that failed.
         unknown_operations: changes that were read with a `cdc$operation` which this release does not know.
+        keys_checked: changes whose key was held against their stream.
+        keys_misplaced: those of them whose key does not belong there.
     """
 
     changes: int = 0
@@ -96,6 +98,8 @@ class LaneFigures:
     registry: Histogram = field(default_factory=Histogram)
     registry_errors: int = 0
     unknown_operations: int = 0
+    keys_checked: int = 0
+    keys_misplaced: int = 0
 
     def add(self, other: LaneFigures) -> None:
         """Add another's counts to these; of `most_in_flight` the last that is known stays."""
