@@ -66,6 +66,7 @@ class KeyCheck:
         self._layout = layout
         self._ask_for_ranges = ranges
         self._ranges: Mapping[StreamId, KeyRange] | None = None
+        self._met: dict[bytes, tuple[StreamId, KeyRange | None]] = {}
         self._token_of = token_of
         self._report = report
         self._every = every
@@ -85,10 +86,7 @@ class KeyCheck:
             yield group
 
     def _check(self, group: Group, row: Cells) -> None:
-        if self._ranges is None:
-            self._ranges = self._ask_for_ranges()
-        stream = StreamId(group.stream_id)
-        range_ = self._ranges.get(stream)
+        stream, range_ = self._met.get(group.stream_id) or self._meet(group.stream_id)
         key = [cell for at in self._layout.partition_key if (cell := row[at]) is not None]
         # Rows from before a key column was renamed have lost its value.
         if range_ is None or len(key) < len(self._layout.partition_key):
@@ -102,3 +100,10 @@ class KeyCheck:
             self.misplaced += 1
             seq = int.from_bytes(row[self._layout.batch_seq_no] or b"", "big")
             self._report(Misplaced(stream, micros_of(group.timeuuid), seq, token))
+
+    def _meet(self, stream_id: bytes) -> tuple[StreamId, KeyRange | None]:
+        if self._ranges is None:
+            self._ranges = self._ask_for_ranges()
+        stream = StreamId(stream_id)
+        self._met[stream_id] = found = stream, self._ranges.get(stream)
+        return found

@@ -35,10 +35,11 @@ class KeyRange:
 
     def holds(self, stream: StreamId, token: Token) -> bool | None:
         """Whether a key with this token belongs into one of the streams; None when that can't be told."""
-        after = self._start
-        if after is None:
+        span = self._span
+        if span is None:
             return None
-        if (token - after - 1) % _WORD >= ((self._until - after) % _WORD or _WORD):
+        first, length = span
+        if (token - first) % _WORD >= length:
             return False
         if self._by_shard is None:
             return True
@@ -46,10 +47,14 @@ class KeyRange:
         return firsts[shard_of(token, len(firsts), ignore_msb)] == stream.token
 
     @cached_property
-    def _start(self) -> Token | None:
-        if self._after is not None or self._by_shard is None or len(self._tokens) == 1:
-            return self._after
-        return self._first_before
+    def _span(self) -> tuple[int, int] | None:
+        """The first token and how many there are; None where the beginning is not known."""
+        after = self._after
+        if after is None:
+            if self._by_shard is None or len(self._tokens) == 1:
+                return None
+            after = self._first_before
+        return after + 1, (self._until - after) % _WORD or _WORD
 
     @property
     def _first_before(self) -> Token:
