@@ -79,7 +79,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     Kafka, not Spark's verdict on the task, says what was published.
     """
 
-    def __init__(self, config: BridgeConfig, mailbox: str | None, activity: str | None) -> None:
+    def __init__(self, config: BridgeConfig, mailbox: str | None, activity: str | None = None) -> None:
         self._config = config
         self._mailbox = mailbox
         self._activity = activity
