@@ -59,6 +59,11 @@ class ReadingSettings(Model):
         description="What to do with a group whose last row is missing (which ScyllaDB never writes): stop, or "
         "deliver what is there.",
     )
+    integrity: Literal["off", "sample", "always"] = Field(
+        "sample",
+        description="Whether the key of a change is held against the stream that it came in: of every change, of one "
+        "in 64, or of none. A mismatch is counted and logged with its position, and stops nothing.",
+    )
     deduplicate: bool = Field(
         False,
         description="Leave out a group that repeats an earlier one of its stream and microsecond (a client's retried "

@@ -113,9 +113,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         task, poison = written.task, written.poison
         if task is None or poison is None:
             return
-        if not logging.getLogger().handlers:
-            # A process of Spark's; what it says is to look like the rest of the job's log.
-            logs.setup()
+        logs.ensure()
         topic = self._config.dead_letter_topic_of(self._config.table(task.keyspace, task.table))
         _log.warning("%s: changes became dead letters in topic %s; the first: %s", _table(task), topic, poison)
 

@@ -6,6 +6,7 @@ timestamp beyond year 9999, for one) and rename columns. Decoded rows are given 
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,6 +51,8 @@ from bridge.errors import BridgeError, RefusedError, RetriableError, StartupErro
 from bridge.model.changes import Cells, Page
 from bridge.model.streams import Token
 from schemas.cql_types import CqlType
+
+_log = logging.getLogger(__name__)
 
 UNSET: Final[Any] = UNSET_VALUE
 """Among the cells of a write: leave this column alone."""
@@ -216,18 +219,18 @@ class CqlSession:
         """Learn which nodes have which of a keyspace's tokens, as it is now: `page` needs it to ask one that has them.
 
         All else of the schema stays unknown to the driver, which would read it whole again at every change of it. For
-        tables in tablets the servers tell with their answers; until then the driver goes by this.
-
-        Raises:
-            RetriableError: the server did not answer in time.
+        tables in tablets the servers tell with their answers; until then the driver goes by this. When no server tells
+        now, that is logged: requests then take a detour, and that is all.
         """
         try:
             # Nodes that do not agree yet at worst make a request take a detour.
             self._cluster.refresh_keyspace_metadata(keyspace, max_schema_agreement_wait=0)
         except _FAILURES as error:
-            raise RetriableError(
-                f"ScyllaDB at {self.address} does not tell how keyspace {keyspace} is replicated: {error}"
-            ) from error
+            _log.warning(
+                "ScyllaDB at %s does not tell how keyspace %s is replicated, so its log is not read from the owners of "
+                "the streams: %s",
+                *(self.address, keyspace, _short(str(error))),
+            )
 
     def page(
         self,

@@ -83,6 +83,8 @@ class LaneFigures:
         unknown_operations: changes that were read with a `cdc$operation` which this release does not know.
         dead_letters: committed to the dead-letter topic.
         repeats: groups left out as repeats of an earlier one (`reading.deduplicate`).
+        keys_checked: changes whose key was held against their stream.
+        keys_misplaced: those of them whose key does not belong there.
     """
 
     changes: int = 0
@@ -100,6 +102,8 @@ class LaneFigures:
     unknown_operations: int = 0
     dead_letters: int = 0
     repeats: int = 0
+    keys_checked: int = 0
+    keys_misplaced: int = 0
 
     def add(self, other: LaneFigures) -> None:
         """Add another's counts to these; of `most_in_flight` the last that is known stays."""

@@ -197,6 +197,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda _job, table: table.total.unknown_operations,
     ),
     _table(
+        "keys_checked_total",
+        "counter",
+        "Changes whose key was held against the stream that they came in; reading.integrity says how many are.",
+        lambda _job, table: table.total.keys_checked,
+    ),
+    _table(
+        "keys_misplaced_total",
+        "counter",
+        "Those of them whose key does not belong into the stream; the log has their positions. Should stay 0.",
+        lambda _job, table: table.total.keys_misplaced,
+    ),
+    _table(
         "registry_request_duration_seconds",
         "histogram",
         "How long the tasks' calls of the schema registry took, failed ones included.",

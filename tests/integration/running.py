@@ -53,7 +53,7 @@ class BridgeJob:
             "kafka": {"bootstrap_servers": self.stack.kafka, "partitions": 4},
             "registry": {"url": self.stack.registry},
             "tables": self.tables,
-            "reading": {"confidence_ms": 500},
+            "reading": {"confidence_ms": 500, "idle_interval_ms": 2000},
             "publishing": {"topic": self.name + ".{keyspace}.{table}"},
             "spark": {
                 "master": "local[2]",

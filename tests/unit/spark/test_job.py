@@ -137,12 +137,18 @@ def run_job(
         def changes(self) -> str:
             return "column v int was dropped" if self.name.endswith("altered") else ""
 
+        def close(self) -> None:
+            closed.append(self.name)
+
     monkeypatch.setattr(job, "TableQuery", Table)
     monkeypatch.setattr(job, "_LOOK_EVERY_S", 0.001)
     session: Any = None
+    closed: list[str] = []
     config = config_of(*queries)
     board = board or Board(config, "0", lambda: 0.0)
-    return Job(session, config, threading.Event(), once=once, board=board).run()
+    status = Job(session, config, threading.Event(), once=once, board=board).run()
+    assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
+    return status
 
 
 @pytest.mark.parametrize("looks", range(5))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from bridge.activity import Arrivals
 from bridge.model.cursors import Cursor, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring import mailbox
@@ -47,3 +51,17 @@ def test_sink_by_itself_reports_nothing(sent: list[tuple[str, BatchReport]]) -> 
     """Without a mailbox there is nobody to tell."""
     KafkaLanesWriter(config_of("a.b"), None).commit([LaneWritten(None, [])], 1)
     assert sent == []
+
+
+def test_planner_is_told_of_log_rows_alone(tmp_path: Path) -> None:
+    """Of the table's own; a micro-batch that found none, and what was counted for other tables, say nothing."""
+    file = tmp_path / "changes-came"
+    file.touch()
+    arrivals = Arrivals(str(file))
+    writer = KafkaLanesWriter(config_of("a.b"), None, str(file))
+    task = LaneTask("a", "b", 1, BATCH)
+    for table, rows, told in (("a.b", 0, False), ("a.b", 3, True), ("x.y", 3, False), ("a.b", 1, True)):
+        os.utime(file, (1, 1))
+        arrivals.came()
+        writer.commit([None, LaneWritten(task, [(table, 0, LaneFigures(log_rows=rows, transactions=1))])], 1)
+        assert arrivals.came() == told
