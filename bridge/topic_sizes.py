@@ -1,8 +1,8 @@
 """How many partitions topics have, as a process of an executor goes by it.
 
 Records keyed by the whole primary key are placed by us, modulo that number (`bridge.placement`). It is kept for a
-minute and no longer, because topics may grow. Then keys move, as in any topic that grows: for that minute, processes may
-still go by different numbers, but a lane's task by one from its beginning to its end.
+minute and no longer, because topics may grow. Then keys move, as in any topic that grows: for that minute, processes
+may still go by different numbers, but a lane's task by one from its beginning to its end.
 """
 
 from __future__ import annotations
