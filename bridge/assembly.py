@@ -22,6 +22,7 @@ _ENDS: Final = frozenset({Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXC
 _OF_PARTITIONS: Final = frozenset({Operation.PARTITION_DELETE, Operation.PARTITION_EXPIRY})
 _UPSERTS: Final = frozenset({Operation.INSERT, Operation.UPDATE})
 _IMAGES: Final = {Operation.PREIMAGE: "pre-image", Operation.POSTIMAGE: "post-image"}
+_IMAGE_CELLS: Final = frozenset(bytes((operation,)) for operation in _IMAGES)
 _MAY_BE_RENAMED: Final = (
     ". Its key has a null: rows from before a key column was renamed (ALTER TABLE ... RENAME) can't be told apart"
 )
@@ -100,7 +101,9 @@ def _identity(row: Cells, layout: LogLayout) -> tuple[bytes, bytes]:
 def without_repeats(
     found: Iterable[Group], layout: LogLayout, *, left_out: Callable[[], None] = lambda: None
 ) -> Iterator[Group]:
-    """Leave out what a client's retry wrote a second time (spec section 3): same stream, us and content.
+    """Leave out what a client's retry wrote a second time (spec section 3): same stream, us and changes.
+
+    Images don't count: the retry's show the row as the first try had left it.
 
     A group is compared with the earlier ones of its very microsecond, of which a million are remembered. What is left
     out depends on nothing but the window that is read, and a window never cuts a microsecond in two.
@@ -127,11 +130,14 @@ def without_repeats(
 
 
 def _content(group: Group, layout: LogLayout) -> bytes:
-    """A digest of the group's stream and of all its cells but `cdc$time`."""
+    """A digest of the group's stream and of what its rows but for the images say; of poison of all its rows."""
     digest = blake2b(group.stream_id, digest_size=_DIGEST_BYTES)
+    places = {layout.time, layout.batch_seq_no, layout.end_of_batch}
     for row in group.rows:
+        if group.poison is None and row[layout.operation] in _IMAGE_CELLS:
+            continue
         for at, cell in enumerate(row):
-            if at == layout.time:
+            if at in places:
                 continue
             digest.update(b"-" if cell is None else b"%d:" % len(cell))
             digest.update(cell or b"")
@@ -206,13 +212,13 @@ class _Members:
                     )
 
     def _add_image(self, operation: int, row: Cells) -> None:
-        known = self._images[operation].setdefault(self._key(row), row)
-        if known is not row:
-            renamed = "" if all(row[at] is not None for at in self._key_cells) else _MAY_BE_RENAMED
+        images, key = self._images[operation], self._key(row)
+        if key in images:
             raise PoisonError(
-                f"{_place(row, self._layout)}: a second {_IMAGES[Operation(operation)]} of the row whose first is "
-                f"{_seq(known, self._layout)} (cdc$operation {operation}){renamed}"
+                f"{_place(row, self._layout)}: a second {_IMAGES[Operation(operation)]} of a row, after batch_seq_no "
+                f"{_seq(images[key], self._layout)} (cdc$operation {operation}){_MAY_BE_RENAMED if None in key else ''}"
             )
+        images[key] = row
 
     def _deltas(self, rows: list[Cells]) -> list[tuple[int, Cells, tuple[Cells, ...]]]:
         deltas: list[tuple[int, Cells, tuple[Cells, ...]]] = []

@@ -66,8 +66,8 @@ class ReadingSettings(Model):
     )
     deduplicate: bool = Field(
         False,
-        description="Leave out a group that repeats an earlier one of its stream and microsecond (a client's retried "
-        "write is logged twice).",
+        description="Leave out a group that repeats the changes of an earlier one of its stream and microsecond (a "
+        "client's retried write is logged twice). Of two with images either may be the one that is kept.",
     )
 
 

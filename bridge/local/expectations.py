@@ -238,6 +238,8 @@ class ExpectedRecords:
 
     def _images(self, change: ExpectedChange) -> Values:
         columns = self._statics if self._is_static(change) else self._regulars
+        if self._op(change) == "unknown":
+            columns = self._values
         before, before_empty = self._image(change.before, columns)
         after, after_empty = self._image(change.after, columns)
         shown = change.before
