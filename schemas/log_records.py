@@ -22,7 +22,6 @@ from schemas.operations import (
     RANGE_ENDS,
     RANGE_STARTS,
     STATIC_UPDATE,
-    UPDATES,
     WITH_COLUMNS,
     WITH_ROW,
     WITHOUT_ROW,
@@ -94,15 +93,12 @@ class LogRecords:
     whose operation and cells contradict each other.
     """
 
-    def __init__(
-        self, table: TableSchema, positions: dict[str, int], output: OutputOptions, *, keys_only: bool = False
-    ) -> None:
+    def __init__(self, table: TableSchema, positions: dict[str, int], output: OutputOptions) -> None:
         """Resolve everything that does not depend on a row; see `schemas.envelope.TableCodec`."""
         space = namespace(table.keyspace, table.name)
         log = LogFormat(positions, space, output)
         self.job = output.name
         self._space = space
-        self._keys_only = keys_only
         self._columns_branch, self._row_branch = f"{space}.{COLUMNS}", f"{space}.{ROW}"
         self._range_branch, self._bound_branch = f"{space}.{RANGE}", f"{space}.{BOUND}"
         self._partition_key = tuple(map(log.key, table.partition_key))
@@ -191,13 +187,13 @@ class LogRecords:
     def columns(self, row: LogRow, symbol: str, empty: list[str]) -> Branch | None:
         """Return what the change did to the static and regular columns; None where the row does not say it.
 
-        An update always touches a column. If it seems not to, then its log held keys only when it was written, or
-        what it touched was dropped since. The row of an insert is the same then as that of one of the key alone.
+        A row that touches no column is the same whether the change touched none (an INSERT of the key alone), or its
+        log held keys only when it was written, or what it touched was dropped since. What the option is now does not
+        count: it says nothing of the time of the write, and whoever encodes the row again may see another one.
         """
         if symbol not in WITH_COLUMNS:
             return None
-        is_mute = self._keys_only or (symbol in UPDATES and bool(self._values))
-        if is_mute and not any(one.touched(row) for one in self._values):
+        if self._values and not any(one.touched(row) for one in self._values):
             return None
         record = {one.field: change for one in self._values if (change := one.change(row, empty)) is not None}
         return self._columns_branch, record
@@ -260,10 +256,9 @@ class LogRecords:
     def _says_all(self, deltas: Sequence[LogRow], symbol: str) -> bool:
         """Whether the columns that the deltas do not touch are those that were not changed.
 
-        Those of a log that holds keys only touch none. Nor do those of an INSERT of the key alone, but no other update.
+        Those that touch none may be of a log that held keys only, see `columns`.
         """
-        said = any(one.touched(row) for row in deltas for one in self._of_row(symbol))
-        return said or (symbol == "insert" and not self._keys_only)
+        return any(one.touched(row) for row in deltas for one in self._of_row(symbol))
 
     def unavailable(self, row: Image, symbol: str) -> list[str]:
         """Return the CQL names of the columns that a row of the change's kind lacks although they may have a value."""

@@ -43,10 +43,7 @@ NO_CHANGES: Final = IMAGES | RANGE_ENDS.keys()
 """Operations of rows that only belong to a change."""
 
 WITH_COLUMNS: Final = frozenset({"insert", "update", STATIC_UPDATE, UNKNOWN_OPERATION})
-"""Symbols of changes whose ``columns`` is not null."""
-
-UPDATES: Final = frozenset({"update", STATIC_UPDATE})
-"""Symbols of changes that touch at least one static or regular column, in a table that has any."""
+"""Symbols of changes that may touch columns."""
 
 WITH_ROW: Final = frozenset({"insert", "update", "row_delete", "row_expiry"})
 """Symbols of changes of one row, which need the whole clustering key."""

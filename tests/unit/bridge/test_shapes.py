@@ -124,12 +124,39 @@ def test_untouched_columns_of_the_preimage_stand() -> None:
     assert value["source"]["unavailable"] == []
 
 
-@pytest.mark.parametrize("delta", ["UPDATE shop.orders SET note = 'x' " + ROW, "DELETE note FROM shop.orders " + ROW])
-def test_keys_only(delta: str) -> None:
-    """A log of keys alone tells no columns: the pre-image is not taken for the row after the change."""
+@pytest.mark.parametrize("read_as", ["keys", "full"])
+@pytest.mark.parametrize(
+    "delta",
+    [
+        "UPDATE shop.orders SET note = 'x' " + ROW,
+        "DELETE note FROM shop.orders " + ROW,
+        "INSERT INTO shop.orders (customer, line, note) VALUES (7, 1, 'x')",
+    ],
+)
+def test_keys_only(delta: str, read_as: str) -> None:
+    """A log of keys alone tells no columns, whatever the option is when it is read.
+
+    The pre-image is not taken for the row after the change, nor the columns for untouched.
+    """
     capture = orders(", 'delta': 'keys', 'preimage': 'full'")
     capture.run(FIRST)
-    value = event(capture, delta)
+    rows = capture.rows(delta)
+    options = f", 'delta': '{read_as}', 'preimage': 'full'"
+    (found,) = orders(options).records(rows)
+    assert found.value is not None
+    assert (found.value["before"], found.value["after"]) == (after(note="first", tags=["a"]), after())
+    assert set(found.value["source"]["unavailable"]) == {"note", "tags", "log", "home"}
+    for shape in ("delta", "full"):
+        (found,) = orders(options, OutputOptions(shape=shape)).records(rows)
+        assert found.value is not None
+        assert found.value["columns"] is None
+
+
+def test_insert_of_the_key_alone() -> None:
+    """Its log row is the same as that of any insert under `'delta': 'keys'`, so it says as little."""
+    capture = orders(IMAGES["full"])
+    capture.run(FIRST)
+    value = event(capture, "INSERT INTO shop.orders (customer, line) VALUES (7, 1)")
     assert (value["before"], value["after"]) == (after(note="first", tags=["a"]), after())
     assert set(value["source"]["unavailable"]) == {"note", "tags", "log", "home"}
 
