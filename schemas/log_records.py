@@ -18,6 +18,7 @@ from schemas.log_cells import KeyCell, LogFormat, LogRow
 from schemas.log_changes import Branch, ColumnReader, column_reader
 from schemas.log_columns import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME, TTL
 from schemas.operations import (
+    INSERT,
     RANGE_DELETE,
     RANGE_ENDS,
     RANGE_STARTS,
@@ -283,10 +284,21 @@ class LogRecords:
         ttl = row[self._ttl.index]
         return None if ttl is None else ("long", self._ttl.value(ttl))
 
-    def ttl_of(self, change: LogChange) -> Branch | None:
-        """Return the TTL that all of the change's deltas have; None where they differ or have none."""
-        found = [self.ttl(row) for row in change.deltas]
-        return found[0] if all(one == found[0] for one in found) else None
+    def ttl_of(self, change: LogChange) -> tuple[Branch | None, bool]:
+        """Return the TTL of what the change's deltas write, and whether they have several; then it is None.
+
+        ScyllaDB logs what a statement deletes, the old content of a collection for one, apart from what it writes, and
+        without its TTL (spec section 2.5).
+        """
+        found = [self.ttl(row) for row in change.deltas if self._writes(row)]
+        is_mixed = any(one != found[0] for one in found)
+        return (None if is_mixed or not found else found[0]), is_mixed
+
+    def _writes(self, row: LogRow) -> bool:
+        """Whether a delta writes anything that lives: the row's marker or a value; only what lives has a TTL."""
+        if row[self._ttl.index] is not None or self._operation.required(row) == INSERT:
+            return True
+        return any(one.writes(row) for one in self._values)
 
     def whole_row(self, name: str, key: dict[str, object], row: Image) -> Branch:
         """Return the record of a row with its key, for a union; `name` is the record's."""

@@ -12,12 +12,13 @@ from schemas.avro_records import UNKNOWN_OPERATION
 from schemas.errors import OperationError
 
 UPDATE: Final = 1
+INSERT: Final = 2
 STATIC_UPDATE: Final = "static_update"
 RANGE_DELETE: Final = "range_delete"
 
 OPERATION_SYMBOLS: Final[dict[int, str]] = {
     UPDATE: "update",
-    2: "insert",
+    INSERT: "insert",
     3: "row_delete",
     4: "partition_delete",
     5: RANGE_DELETE,

@@ -73,8 +73,8 @@ def test_insert() -> None:
         "batch_seq_no": 0,
         "operation": 2,
         "last_in_group": True,
-        # The collection's old content has no TTL: the deltas differ.
-        "ttl": None,
+        "ttl": 60,
+        "ttl_mixed": False,
         "unavailable": ["home", "log"],
         "before_unavailable": [],
     }
@@ -211,13 +211,38 @@ def test_several_ttls_are_one_event() -> None:
     assert first is not None
     assert second is not None
     assert (first["op"], first["after"]) == ("c", after(note="x", log=["a", "b", "c"]))
-    assert (first["source"]["ttl"], first["source"]["last_in_group"]) == (None, False)
+    assert (first["source"]["ttl"], first["source"]["ttl_mixed"], first["source"]["last_in_group"]) == (
+        None,
+        True,
+        False,
+    )
     assert (second["op"], second["after"], second["source"]["last_in_group"]) == ("u", after(2, note="y"), True)
 
 
-def test_one_ttl() -> None:
-    """The TTL is told where all of the row's deltas have it."""
-    assert event(orders(), f"UPDATE shop.orders USING TTL 5 SET note = 'x' {ROW}")["source"]["ttl"] == 5
+@pytest.mark.parametrize(
+    ("statement", "ttl", "mixed"),
+    [
+        (f"UPDATE shop.orders USING TTL 5 SET note = 'x' {ROW}", 5, False),
+        (f"UPDATE shop.orders USING TTL 5 SET tags = {{'x'}}, home = {{zip: 1}} {ROW}", 5, False),
+        (f"UPDATE shop.orders USING TTL 5 SET note = 'x', home.zip = null, tags = null {ROW}", 5, False),
+        ("INSERT INTO shop.orders (customer, line, note) VALUES (7, 1, null) USING TTL 5", 5, False),
+        ("INSERT INTO shop.orders (customer, line, tags) VALUES (7, 1, {'x'}) USING TTL 5", 5, False),
+        ("INSERT INTO shop.orders (customer, line, tags) VALUES (7, 1, {'x'})", None, False),
+        (f"DELETE note FROM shop.orders {ROW}", None, False),
+        (
+            "BEGIN BATCH INSERT INTO shop.orders (customer, line) VALUES (7, 1); "
+            f"UPDATE shop.orders USING TTL 5 SET note = 'x' {ROW}; APPLY BATCH",
+            None,
+            True,
+        ),
+    ],
+)
+def test_one_ttl(statement: str, ttl: int | None, mixed: bool) -> None:
+    """The TTL is that of what is written; what is deleted has none, and several are told from none."""
+    source = event(orders(), statement)["source"]
+    assert (source["ttl"], source["ttl_mixed"]) == (ttl, mixed)
+    flat = event(orders(output=FLAT), statement)
+    assert (flat["__ttl"], flat["__ttl_mixed"]) == (ttl, mixed)
 
 
 @pytest.mark.parametrize("images", ["", IMAGES["full"] + POST])
@@ -377,6 +402,7 @@ def test_flat_is_the_same_row(images: str) -> None:
             "__deleted": deleted,
             "__timestamp_us": source["ts_us"],
             "__batch_seq_no": source["batch_seq_no"],
+            "__ttl_mixed": False,
             "__ttl": None,
             "__range": None if found is None else json.dumps(found),
             "__unavailable": json.dumps(unavailable) if unavailable else None,
