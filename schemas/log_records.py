@@ -232,10 +232,9 @@ class LogRecords:
 
         What an unknown operation makes of its row would be a guess, so that only a post-image tells it.
         """
-        if change.after is not None:
-            return self.after(change, symbol)
-        if symbol == UNKNOWN_OPERATION:
-            return NO_IMAGE
+        if change.after is not None or symbol == UNKNOWN_OPERATION:
+            self.check(change)
+            return NO_IMAGE if change.after is None else self.after(change, symbol)
         deltas = change.deltas
         before = self.before(change, symbol) if self._says_all(deltas, symbol) else NO_IMAGE
         earlier = self.columns_of(before)
@@ -252,7 +251,13 @@ class LogRecords:
                 record[one.field] = value
             elif not known and one.column not in empty:
                 unknown.append(one.column)
+                _check(one, touching)
         return Image((self._row_branch, record), unknown, empty)
+
+    def check(self, change: LogChange) -> None:
+        """Read the deltas' cells of which the record shows nothing, so that a malformed one is not passed over."""
+        for one in self._values:
+            _check(one, change.deltas)
 
     def _says_all(self, deltas: Sequence[LogRow], symbol: str) -> bool:
         """Whether the columns that the deltas do not touch are those that were not changed.
@@ -323,6 +328,11 @@ class LogRecords:
             "operation": change.operation,
             "last_in_group": change.last_in_group,
         }
+
+
+def _check(column: ColumnReader, rows: Sequence[LogRow]) -> None:
+    for row in rows:
+        column.change(row, [])
 
 
 def _timestamp_us(timeuuid: bytes) -> int:

@@ -82,6 +82,8 @@ def value(log: LogRecords, change: LogChange) -> dict[str, object]:
         outcome = log.outcome(change, symbol)
         after = log.whole_row("Value", key, outcome)
         unavailable = [*empty, *log.unavailable(outcome, symbol)]
+    if op == "m":
+        log.check(change)
     source = _source_values(log, change)
     return {
         "before": earlier,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from bridge.encoding import RecordForm
+from bridge.errors import PoisonError
 from bridge.model.changes import Cells
 from bridge.model.times import UnixMicros, timeuuid_of
 from schemas.errors import OutputError
@@ -335,6 +337,29 @@ def test_unknown_operation_as_flat() -> None:
         assert set(json.loads(value["__unavailable"])) == {"v", "s"}
     value = unknown("flat", 9)
     assert (value["__op"], value["v"], value["__unavailable"]) == ("unknown", 10, None)
+
+
+def test_unknown_operation_of_a_static_row() -> None:
+    """Static columns are unavailable as well."""
+    ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
+    capture = Capture(ddl, output=FLAT)
+    cells = {"pk": bytes(4), "s": bytes(4), "cdc$operation": b"\x0a", "cdc$end_of_batch": b"\x01"}
+    (found,) = capture.records([row(capture.schema, cells)])
+    assert found.value is not None
+    assert (found.value["s"], set(json.loads(found.value["__unavailable"]))) == (None, {"s", "v"})
+
+
+@pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])
+@pytest.mark.parametrize("images", ["", POST])
+@pytest.mark.parametrize("operation", [1, 77])
+@pytest.mark.parametrize("column", ["note", "tags", "cdc$deleted_elements_tags", "home"])
+def test_malformed_cells_are_refused_in_every_shape(shape: ShapeName, images: str, operation: int, column: str) -> None:
+    """Also where the record would not show the cell: the row is told by its post-image, or by nothing."""
+    capture = orders(images, OutputOptions(shape=shape))
+    rows = capture.rows(f"UPDATE shop.orders SET note = 'x', tags = tags + {{'b'}}, home.zip = 1 {ROW}")
+    bad = replaced(capture, replaced(capture, rows[0], column, b"\xff\x01"), "cdc$operation", bytes((operation,)))
+    with pytest.raises(PoisonError, match=f"column '{re.escape(column)}'"):
+        capture.records([bad, *rows[1:]])
 
 
 def test_unknown_operation_as_full() -> None:
