@@ -147,6 +147,24 @@ class LogRecords:
             self._add_clustering(record, change.row, empty)
         return record
 
+    def record_key(self, change: LogChange, symbol: str) -> dict[str, object]:
+        """Return the fields of a record key of the primary key.
+
+        Raises:
+            CellError: as all methods; and a clustering column is CQL's "empty". It reads as null, and a key with null
+                is that of the static row and of deletes of partitions and ranges.
+        """
+        empty: list[str] = []
+        record = self.primary_key(change, symbol, empty)
+        for key in self._clustering:
+            if key.cell.column in empty:
+                raise key.cell.error(
+                    "has zero length, which a record key of the primary key can't tell from none "
+                    "(`output.key: partition_key` can carry it)",
+                    b"",
+                )
+        return record
+
     def _add_clustering(self, record: dict[str, object], row: LogRow, empty: list[str]) -> None:
         for key in self._clustering:
             cell = key.cell

@@ -55,8 +55,8 @@ class ReferenceEncoder:
         return self._write_key(self._records.partition_key(row))
 
     def encode_primary_key(self, change: LogChange) -> bytes:
-        """Return the body of a key of the primary key columns; a clustering column that is "empty" reads as null."""
-        return self._write_primary_key(self._records.primary_key(change, self.symbol(change), []))
+        """Return the body of a key of the primary key columns; CellError where a clustering column is "empty"."""
+        return self._write_primary_key(self._records.record_key(change, self.symbol(change)))
 
     def symbol(self, change: LogChange) -> str:
         """Return the symbol of ``op``."""

@@ -296,6 +296,20 @@ def test_expiry_and_empties() -> None:
     assert empty.value["source"]["unavailable"] == ["ck", "v"]
 
 
+def test_zero_length_clustering_column_has_no_record_key() -> None:
+    """With null in its place the key is the static row's, which the row's tombstone would take with it."""
+    ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
+    capture = Capture(ddl, output=OutputOptions(shape="flat", key="primary_key"))
+    cells = {"pk": bytes(4), "ck": b"", "cdc$operation": b"\x03", "cdc$end_of_batch": b"\x01"}
+    with pytest.raises(PoisonError, match=r"column 'ck' of type int: has zero length.*`output\.key: partition_key`"):
+        capture.records([row(capture.schema, cells)])
+    by_partition = Capture(ddl, output=FLAT)
+    (found,) = by_partition.records([row(by_partition.schema, cells)])
+    assert found.value is not None
+    assert (found.key, found.value["ck"]) == ({"pk": 0}, None)
+    assert "ck" in json.loads(found.value["__unavailable"])
+
+
 def unknown(shape: ShapeName, *images: int) -> dict[str, Any]:
     """The value of a change 77 of row (1, 2), whose log row says `v` = 9, with the images asked for."""
     ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
