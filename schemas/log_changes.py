@@ -40,6 +40,9 @@ class ColumnReader(Protocol):
     def touched(self, row: LogRow) -> bool:
         """Whether the row says anything of the column."""
 
+    def writes(self, row: LogRow) -> bool:
+        """Whether the row gives the column, or an element or a field of it, a value."""
+
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """Return what the change did; None if nothing. A column whose value is CQL's "empty" is added to `empty`."""
 
@@ -123,6 +126,10 @@ class _Column:
     def touched(self, row: LogRow) -> bool:
         """See `ColumnReader`."""
         return row[self.cells.value.index] is not None or self.cells.is_deleted(row)
+
+    def writes(self, row: LogRow) -> bool:
+        """See `ColumnReader`."""
+        return row[self.cells.value.index] is not None
 
     def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
         """See `ColumnReader`."""
@@ -258,6 +265,10 @@ class UdtColumn(_ManyCells):
             for name, one in cql_type.fields
         )
         return cls(cells, removed, fields)
+
+    def writes(self, row: LogRow) -> bool:
+        """See `ColumnReader`: the value is there even where the row only removes fields."""
+        return any(one is not None for one in self._written(row[self.cells.value.index]))
 
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """See `ColumnReader`: a null field in the value says nothing, only the deleted elements do (spec 2.3)."""

@@ -124,11 +124,6 @@ class ChangeLog:
         blob = extensions.get("cdc")
         return None if blob is None else parse_options(blob)
 
-    def holds_keys_only(self, keyspace: str, table: str) -> bool:
-        """Whether the log holds no values (cdc option `'delta': 'keys'`)."""
-        options = self.cdc_options(keyspace, table)
-        return options is not None and options.delta == "keys"
-
     def check_captured(self, keyspace: str, table: str, *, even_if_off: bool = False) -> TableSchema:
         """The schema of a table whose changes can be read.
 

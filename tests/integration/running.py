@@ -160,10 +160,9 @@ class BridgeJob:
         expected: Iterable[ExpectedChange],
         *,
         full: Collection[str] = (),
-        keys_only: Collection[str] = (),
     ) -> Verdict:
-        """Hold the topics against the oracle; `full` and `keys_only` as of the checker."""
-        checker = Checker(tables, Registry(self.stack.registry), full=full, keys_only=keys_only)
+        """Hold the topics against the oracle; `full` as of the checker."""
+        checker = Checker(tables, Registry(self.stack.registry), full=full)
         checker.expect(expected)
         for table in self.config.tables:
             for record in self.records(table):

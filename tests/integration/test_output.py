@@ -315,6 +315,7 @@ def test_flat(local_stack: LocalStack, written: dict[str, list[int]]) -> None:
             "__op": name,
             "__deleted": name.endswith("delete"),
             "__timestamp_us": stamp,
+            "__ttl_mixed": False,
             "__ttl": None,
             "__range": json.dumps(BOUNDS) if name == "range_delete" else None,
             "__unavailable": unavailable,
