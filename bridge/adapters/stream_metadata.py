@@ -28,7 +28,7 @@ from bridge.planning import GenerationStart
 _TABLETS: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 
 _TIMES: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
-_STREAMS: Final = "SELECT streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
+_STREAMS: Final = "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
 _OLD_TIMES: Final = "SELECT time FROM system_distributed.cdc_streams_descriptions"
 _OLD_STREAMS: Final = "SELECT streams FROM system_distributed.cdc_streams_descriptions WHERE time = ?"
 _REWRITTEN: Final = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
@@ -160,7 +160,7 @@ class VnodeStreams:
         """See `StreamMetadata`; decodes none of them, of which there may be hundreds of thousands."""
         cql = _STREAMS if self._uses_newer() else _OLD_STREAMS
         cells = self._session.cells(cql, (generation_ms,), consistency=metadata_consistency(self._session))
-        return sum(int.from_bytes(cell[:_COUNT_BYTES], "big") for (cell,) in cells if cell)
+        return sum(int.from_bytes(streams[:_COUNT_BYTES], "big") for *_, streams in cells if streams)
 
     def _slice(self, generation_ms: UnixMillis, within: TokenRange) -> list[dict[str, Any]]:
         cql = _STREAMS

@@ -41,6 +41,7 @@ class FakeSession:
     def rows(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> list[dict[str, Any]]:
         words = cql.split()
         name = words[words.index("FROM") + 1]
+        columns = cql.removeprefix("SELECT ").split(" FROM ")[0].split(",")
         self.asked.append((name, consistency))
         if name not in self.tables:
             raise BridgeError(f"ScyllaDB refuses {cql}: unconfigured table {name}")
@@ -52,15 +53,17 @@ class FakeSession:
             found = [row for row in found if _holds(_plain(row[column]), operator, value)]
         if column_order := {"range_end"} & (found[0].keys() if found else set()):
             found = sorted(found, key=lambda row: row[min(column_order)])
-        return found[: int(cql.split(" LIMIT ")[1])] if " LIMIT " in cql else found
+        found = found[: int(cql.split(" LIMIT ")[1])] if " LIMIT " in cql else found
+        return [{column.strip(): row[column.strip()] for column in columns} for row in found]
 
     def cells(
         self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None
     ) -> Iterator[tuple[bytes | None, ...]]:
-        """Of the only column that is asked for so."""
+        """Sets of streams with their count; of other columns nothing."""
         for row in self.rows(cql, parameters, consistency):
-            streams = row["streams"]
-            yield (None if streams is None else len(streams).to_bytes(4, "big") + b"...",)
+            yield tuple(
+                len(cell).to_bytes(4, "big") if name == "streams" and cell else None for name, cell in row.items()
+            )
 
 
 def _plain(value: object) -> object:
