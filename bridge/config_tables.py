@@ -21,8 +21,9 @@ class ReadingSettings(Model):
 
     start: Start = Field(
         "earliest",
-        description="Where a table that has no progress yet begins: the oldest change that the log still holds, "
-        "now, or an instant with its UTC offset.",
+        description="Where a table that has no progress yet begins: now minus the log's TTL (`earliest`), now, or an "
+        "instant with its UTC offset. A change keeps the TTL that it was written under: where the TTL was longer once, "
+        "the log holds older changes than `earliest` reads, and an instant reaches them.",
     )
     confidence_ms: int = Field(
         10_000,

@@ -102,7 +102,7 @@ def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: 
                 output = config.output_of(table).options(config.name)
                 key_schema(schema, output)
                 value_schema(schema, output)
-                for words in _shortcomings(log.cdc_options(table.keyspace, table.table), output):
+                for words in shortcomings(log.cdc_options(table.keyspace, table.table), output):
                     report(f"table {schema.full_name}: {words}")
             except RetriableError as error:
                 raise StartupError(str(error)) from error
@@ -125,7 +125,7 @@ def _with_log_left(log: ChangeLog, table: TableSettings, off: CdcOffError) -> Ta
         raise off from None
 
 
-def _shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[str]:
+def shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[str]:
     """What the log does not hold, or holds in vain, for the wanted output."""
     if options is None:
         return
@@ -134,6 +134,12 @@ def _shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator
     has_images = options.preimage != "false" or options.postimage
     if output.shape == "delta" and has_images:
         yield "its log holds images, which the output shape delta leaves out; the shape full has them"
+    if output.shape in ("full", "debezium") and options.preimage == "true" and not options.postimage:
+        yield (
+            "its pre-images ('preimage': true) are unreliable in batches over several rows: ScyllaDB reads the columns "
+            "that the first row's change touches, and a column of another row may be null in before although it had a "
+            "value; 'preimage': 'full' avoids it"
+        )
     if output.shape == "full" and not has_images:
         yield "its log holds no images (cdc options 'preimage' and 'postimage'): before and after will be null"
     if output.by_row and not options.postimage:

@@ -256,21 +256,38 @@ class LogRecords:
         deltas = change.deltas
         before = self.before(change, symbol) if self._says_all(deltas, symbol) else NO_IMAGE
         earlier = self.columns_of(before)
+        is_full = self._is_full(before, deltas, symbol)
         record: dict[str, object] = {}
         unknown: list[str] = []
         empty: list[str] = []
         for one in self._of_row(symbol):
             touching = [row for row in deltas if one.touched(row)]
             known, value = one.outcome(touching, empty) if touching else (False, None)
-            if not touching and before.row is not None and one.column not in before.unknown:
-                known, value = True, earlier.get(one.field)
-                empty += [one.column] if one.column in before.empty else []
+            if not known and before.row is not None and one.column not in before.unknown:
+                if not touching:
+                    known, value = True, earlier.get(one.field)
+                    empty += [one.column] if one.column in before.empty else []
+                elif is_full or one.field in earlier:
+                    known, value = one.laid_over(touching, earlier.get(one.field))
             if value is not None:
                 record[one.field] = value
             elif not known and one.column not in empty:
                 unknown.append(one.column)
                 _check(one, touching)
         return Image((self._row_branch, record), unknown, empty)
+
+    def _is_full(self, before: Image, deltas: Sequence[LogRow], symbol: str) -> bool:
+        """Whether it is a pre-image of 'preimage': 'full', in which null is null.
+
+        One of 'true' has the touched columns only, and of the rows of a batch but the first may lack some that have a
+        value (spec section 2.6).
+        """
+        if before.row is None:
+            return False
+        return any(
+            one.column not in before.unknown and not any(one.touched(row) for row in deltas)
+            for one in self._of_row(symbol)
+        )
 
     def check(self, change: LogChange) -> None:
         """Read the deltas' cells of which the record shows nothing, so that a malformed one is not passed over."""
