@@ -154,9 +154,7 @@ class _AfterImport(MetaPathFinder):
     def __init__(self, changes: Mapping[str, Callable[[ModuleType], None]]) -> None:
         self._changes = dict(changes)
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         change = self._changes.pop(name, None)
         if change is None:
             return None
@@ -227,7 +225,7 @@ def watched(cls: type[Any], reach: Callable[[Point], None]) -> None:
     """Set the points of a lane publisher's class."""
     make = cls.__init__
 
-    def __init__(self: Any, producer: Callable[[], Any], read: Callable[[], bytes | None], **settings: Any) -> None:
+    def init(self: Any, producer: Callable[[], Any], read: Callable[[], bytes | None], **settings: Any) -> None:
         def read_progress() -> bytes | None:
             found = read()
             reach("cursor read")
@@ -235,7 +233,7 @@ def watched(cls: type[Any], reach: Callable[[Point], None]) -> None:
 
         make(self, lambda: Watched(producer(), settings["progress_topic"], reach), read_progress, **settings)
 
-    cls.__init__ = __init__
+    cls.__init__ = init
 
 
 def _watch_publisher(folder: Path, module: ModuleType) -> None:

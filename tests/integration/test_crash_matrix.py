@@ -1,8 +1,8 @@
 """The real job dies at every named point of the lane protocol, by an exception and by SIGKILL.
 
-All points take a job start each, which is minutes: `make chaos-matrix` (SCYLLA_CDC_BRIDGE_CHAOS=matrix) does them; without it,
-every exception comes in one run, and SIGKILL at the points where the outcome is least sure. `tests/unit/chaos` goes
-through the whole matrix, and zombies besides, over a broker in memory.
+SIGKILL takes a job start for each point, which is minutes: `make chaos-matrix` (SCYLLA_CDC_BRIDGE_CHAOS=matrix) goes
+through all of them; without it, every exception comes in one run, and SIGKILL at the points where Kafka and Spark
+disagree on what is done. `tests/unit/chaos` goes through the whole matrix, and zombies too, over a broker in memory.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.integration
 
 WHOLE = os.environ.get("SCYLLA_CDC_BRIDGE_CHAOS") == "matrix"
 KILLS: tuple[Point, ...] = POINTS if WHOLE else ("after commit", "before Spark's commit")
-CHANGES = 8_000
+CHANGES = 4_000
 SETTINGS: dict[str, Any] = {
-    "reading": {"confidence_ms": 500, "max_window_ms": 6_000},
+    "reading": {"confidence_ms": 500, "max_window_ms": 45_000},
     "kafka": {"transaction_timeout_ms": 10_000},
     "publishing": {"topic": "matrix.{keyspace}.{table}", "max_transaction_records": 50},
     "spark": {"trigger_interval_ms": 0},
@@ -43,7 +43,7 @@ def session(local_stack: LocalStack) -> Iterator[CqlSession]:
     made.close()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_dying_at_named_points(session: CqlSession, local_stack: LocalStack, tmp_path: Path) -> None:
     """After SIGKILL at one point after the other, and an exception at each, every change is there once, in order."""
     schema = table("crash_matrix", "t")
@@ -54,19 +54,18 @@ def test_dying_at_named_points(session: CqlSession, local_stack: LocalStack, tmp
         for point in KILLS:
             fault_points.arm(faults, point, "kill")
             began_s = time.monotonic()
-            status = job.start("--once").wait(180)
+            status = job.start("--once").wait(300)
             assert fault_points.fired(faults, point), f"{point} was never reached\n{job.log_tail()}"
             assert status == -9, f"killed at {point}, but the job's status is {status}\n{job.log_tail()}"
             assert not fault_points.processes(faults), f"{point}: processes are left"
             so_far = job.verdict([schema], written)
             print(f"killed at {point} after {time.monotonic() - began_s:.0f} s: {so_far}")
             assert so_far.missing, "everything was published before the kill; nothing was interrupted"
-            assert not (so_far.doubled or so_far.out_of_order or so_far.wrong or so_far.unexpected), (
-                f"killed at {point}: {so_far}\n{so_far.examples}"
-            )
+            flaws = so_far.doubled + so_far.out_of_order + so_far.wrong + so_far.unexpected
+            assert flaws == 0, f"killed at {point}: {so_far}\n{so_far.examples}"
         for point in POINTS:
             fault_points.arm(faults, point, "exception")
-        job.run_once()
+        job.run_once(300)
         assert [point for point in POINTS if not fault_points.fired(faults, point)] == []
         verdict = job.verdict([schema], written)
     print(f"an exception at each point: {verdict}")

@@ -1,5 +1,4 @@
-"""The lane protocol over a broker in memory, at every point where a process can die or stand still; and what is found
-when the protocol is broken on purpose."""
+"""The lane protocol over a broker in memory: at every point a process dies or stands still, and broken on purpose."""
 
 from __future__ import annotations
 
@@ -158,9 +157,7 @@ def crossing(plan: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> str:
     world = switching.World()
     first_us = world.now_us
     for start_s in (0, 30):
-        world.add(
-            UnixMillis(first_us // 1000 + start_s * 1000), world.streams([Token(MAX_TOKEN)]), replaces_all=True
-        )
+        world.add(UnixMillis(first_us // 1000 + start_s * 1000), world.streams([Token(MAX_TOKEN)]), replaces_all=True)
         world.generations[-1].published = True
     for second in range(60):
         world.write(switching.KEYS[second % 12], first_us + second * switching.SECOND, stray=False)
