@@ -98,11 +98,15 @@ class Run:
         self._writing = Writing(stack.cql, seed=seed, rate_per_s=rate_per_s, late_after_s=_LATE_AFTER_S)
         self._job: BridgeJob = self._new_job()
 
-    def carry_out(self, minutes: float, kinds: Collection[str] = KINDS) -> Outcome:
-        """Write, publish and disturb for so long at least; then let everything arrive, and look at it."""
+    def carry_out(self, minutes: float, kinds: Collection[str] = KINDS, *, least: int = 5) -> Outcome:
+        """Write, publish and disturb for so long at least; then let everything arrive, and look at it.
+
+        Args:
+            minutes, kinds, least: as of `tests.chaos.plan.plan`.
+        """
         outcome, began_s = self._outcome, time.monotonic()
         left_out = () if self._isolated else ISOLATED
-        faults = plan(outcome.seed, minutes, [kind for kind in kinds if kind not in left_out])
+        faults = plan(outcome.seed, minutes, [kind for kind in kinds if kind not in left_out], least=least)
         self._say(f"seed {outcome.seed}: " + "; ".join(map(str, faults)))
         self._writing.start()
         try:
@@ -310,6 +314,12 @@ class Run:
         if fault.number % 3 == 0:
             other.settings["spark"]["checkpoint"] = str(other.folder / "checkpoint")
         other.start()
+        until_s = time.monotonic() + _RECOVERS_WITHIN_S
+        while "lanes, from" not in other.log.read_text(errors="replace"):
+            if time.monotonic() > until_s or other.process is None or other.process.poll() is not None:
+                self._outcome.problems.append(f"a second job did not come up:\n{other.log_tail(10)}")
+                break
+            time.sleep(0.2)
         return other
 
     def _zombie_job(self, fault: Fault) -> None:
@@ -322,6 +332,7 @@ class Run:
             time.sleep(0.05)
         fault_points.signal_all(faults, signal.SIGSTOP)
         fault_points.disarm(faults)
+        time.sleep(0.5)  # what its last transaction committed becomes visible
         zombie, before = self._job, self._reached()
         self._job = self._other_job(fault)
         self._await_progress("another job's start", before)
