@@ -125,7 +125,7 @@ def latency(
     settings: Mapping[str, Any],
     cluster: Cluster,
 ) -> Figures:
-    """Write at a steady rate and measure from when the bridge has caught up; then kill it, and see that nothing was lost.
+    """Write at a steady rate, measure from when the bridge has caught up, kill it, and see that nothing was lost.
 
     Raises:
         BenchError: writer or bridge failed, the bridge did not catch up, or a change is missing or doubled.
@@ -192,9 +192,7 @@ def _recover(run: BridgeRun, writer: Writer, receipts: _Receipts) -> float:
         receipts.poll()
     before, began_s = receipts.count, time.monotonic()
     run.__enter__()
-    _until(
-        run, writer, receipts, _FIRST_RECORD_S, "publish a record after it was killed", lambda: receipts.count > before
-    )
+    _until(run, writer, receipts, _FIRST_RECORD_S, "recover from SIGKILL", lambda: receipts.count > before)
     return time.monotonic() - began_s
 
 

@@ -102,7 +102,9 @@ class Run:
         """Write, publish and disturb for so long at least; then let everything arrive, and look at it.
 
         Args:
-            minutes, kinds, least: as of `tests.chaos.plan.plan`.
+            minutes: as of `tests.chaos.plan.plan`.
+            kinds: the same.
+            least: the same.
         """
         outcome, began_s = self._outcome, time.monotonic()
         left_out = () if self._isolated else ISOLATED

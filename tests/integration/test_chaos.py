@@ -38,7 +38,7 @@ def session(local_stack: LocalStack) -> Iterator[CqlSession]:
 
 
 def test_short_run(local_stack: LocalStack, tmp_path: Path) -> None:
-    """A job that is started twice, and a worker that wakes after its transaction has timed out, double and lose nothing.
+    """A job that is started twice, and a worker that wakes long after its transaction's end, double and lose nothing.
 
     The one of the two jobs that is fenced says why.
     """
@@ -56,7 +56,7 @@ def test_short_run(local_stack: LocalStack, tmp_path: Path) -> None:
 )
 @pytest.mark.timeout(3000)
 def test_two_kills_while_a_backlog_is_drained(session: CqlSession, local_stack: LocalStack, tmp_path: Path) -> None:
-    """500,000 changes with more than 10,000 rows of a stream in each window, two times SIGKILL: none missing or doubled.
+    """500,000 changes with over 10,000 rows of a stream in each window, two times SIGKILL: none missing or doubled.
 
     ScyllaDB's connector for Kafka Connect doubled 112,401 and left out 76,900 under this.
     """

@@ -21,7 +21,7 @@ from bridge.errors import BridgeError, FencedError, PoisonError, RetriableError,
 )
 def test_errors_by_what_is_done_about_them(code: int, kind: type[BridgeError]) -> None:
     """Each code becomes the class that says who tries again, with the server and the request in its words."""
-    with pytest.raises(kind, match="Kafka at broker:9092: commit of job.ks.t.0 failed"):  # noqa: SIM117
+    with pytest.raises(kind, match=r"Kafka at broker:9092: commit of job\.ks\.t\.0 failed"):  # noqa: SIM117
         with _meaning("broker:9092", "commit of job.ks.t.0"):
             raise KafkaException(KafkaError(code))
 
