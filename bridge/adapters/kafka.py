@@ -424,8 +424,8 @@ def _translate(error: KafkaException, address: str, what: str) -> BridgeError:
     if code in _FENCED:
         return FencedError(
             f"{message}: another process has opened this transactional id since, or its transaction was open for "
-            "longer than kafka.transaction_timeout_ms. What was not committed is published by whoever goes on. If this comes "
-            "again and again, a second job with the same `name` is running: stop one of the two"
+            "longer than kafka.transaction_timeout_ms. What was not committed is published by whoever goes on. If this "
+            "comes again and again, a second job with the same `name` is running: stop one of the two"
         )
     if code in _POISON:
         return PoisonError(message)
