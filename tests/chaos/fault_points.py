@@ -256,7 +256,7 @@ def _watch_writer(folder: Path, module: ModuleType) -> None:
 
 
 def _shift_clock(folder: Path, module: ModuleType) -> None:
-    now_us = module._now_us
+    now_us: Callable[[], int] = vars(module)["_now_us"]
 
     def shifted() -> int:
         try:
@@ -264,7 +264,7 @@ def _shift_clock(folder: Path, module: ModuleType) -> None:
         except FileNotFoundError:
             return int(now_us())
 
-    module._now_us = shifted
+    vars(module)["_now_us"] = shifted
 
 
 def _in_task() -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from tests.chaos.fault_points import POINTS
+from tests.chaos.fault_points import POINTS, Point
 
 ISOLATED: Final = ("full disk", "read-only checkpoint", "slow network", "network stall")
 """What needs a mount or a network of its own."""
@@ -46,7 +46,7 @@ class Fault:
 
     kind: str
     calm_s: float
-    point: str
+    point: Point
     number: int
 
     def __str__(self) -> str:

@@ -7,11 +7,11 @@ value's `source` says. Of the bridge's code it uses none; what was written comes
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -20,6 +20,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 _EXAMPLES: Final = 5
+_READ_WITHIN_S: Final = 120.0
 _INTEGERS: Final = ("int", "bigint")
 _OPERATIONS: Final = {1: "update", 2: "insert", 3: "row_delete", 4: "partition_delete"}
 
@@ -107,22 +108,29 @@ class Topics:
 
     def read(self, topics: Iterable[str]) -> Iterator[tuple[str, int, bytes, dict[str, Any]]]:
         """Topic, partition, key and decoded value of each record, a partition's in their order."""
+        for topic, partition, key, value in self.messages(topics):
+            yield topic, partition, key, self._decode(value, SerializationContext(topic, MessageField.VALUE))
+
+    def messages(self, topics: Iterable[str]) -> Iterator[tuple[str, int, bytes, bytes]]:
+        """The same with values as they are.
+
+        Raises:
+            KafkaException: Kafka failed, or the ends were not reached within two minutes.
+        """
+        deadline_s = time.monotonic() + _READ_WITHIN_S
         consumer = self._consumer()
         try:
             places = _places(consumer, topics)
             consumer.assign(places)
             unread = {(place.topic, place.partition) for place in places}
-            for silent in count():
-                if not unread:
-                    return
-                messages = consumer.consume(2000, 1.0)
-                assert messages or silent < 10**6
-                for message in messages:
-                    place = (message.topic(), message.partition())
+            while unread:
+                if time.monotonic() > deadline_s:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                for message in consumer.consume(2000, 1.0):
+                    place: Any = (message.topic(), message.partition())
                     error = message.error()
                     if error is None:
-                        context = SerializationContext(place[0], MessageField.VALUE)
-                        yield *place, message.key(), self._decode(message.value(), context)
+                        yield *place, message.key() or b"", message.value() or b""
                     elif error.code() == KafkaError._PARTITION_EOF:
                         unread.discard(place)
                     else:

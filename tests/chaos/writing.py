@@ -82,9 +82,8 @@ class Writing(threading.Thread):
             table.drop(self._session)
             table.create(self._session)
             tables.append(table)
-        self._simulator = Simulator(
-            self._session, self._cluster, tables, seed=seed, oracle=Oracle(self._lines), keep_base=False
-        )
+        oracle = Oracle(self._lines)  # type: ignore[arg-type]  # all that it does is write
+        self._simulator = Simulator(self._session, self._cluster, tables, seed=seed, oracle=oracle)
         self._work = [(table, Workload(table.table_schema, seed=seed, keys=200, mix=_MIX)) for table in tables]
 
     @property
