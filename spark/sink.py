@@ -33,6 +33,7 @@ from spark import rows, worker
 
 CONFIG_OPTION: Final = "config"
 MAILBOX_OPTION: Final = "mailbox"
+OWNER_OPTION: Final = "owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,14 @@ class LaneWritten(WriterCommitMessage):
 class KafkaLanesSink(DataSource):
     """The registered sink.
 
-    Its option `config` is a `BridgeConfig` as JSON; `mailbox`, if set, is where reports of what was done go.
+    Its option `config` is a `BridgeConfig` as JSON; `owner` is who has taken the table's lanes over (see
+    `bridge.lane_publisher`); `mailbox`, if set, is where reports of what was done go.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._config = BridgeConfig.model_validate_json(options[CONFIG_OPTION])
+        self._owner = options[OWNER_OPTION]
         self._mailbox = options.get(MAILBOX_OPTION)
 
     @classmethod
@@ -66,7 +69,7 @@ class KafkaLanesSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """The writer of a query; called once a micro-batch."""
-        return KafkaLanesWriter(self._config, self._mailbox)
+        return KafkaLanesWriter(self._config, self._owner, self._mailbox)
 
 
 class KafkaLanesWriter(DataSourceStreamArrowWriter):
@@ -76,8 +79,9 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     Kafka, not Spark's verdict on the task, says what was published.
     """
 
-    def __init__(self, config: BridgeConfig, mailbox: str | None) -> None:
+    def __init__(self, config: BridgeConfig, owner: str, mailbox: str | None) -> None:
         self._config = config
+        self._owner = owner
         self._mailbox = mailbox
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -109,7 +113,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         begin = _begin(first)
         task = begin.task
         place = (self._config, task.keyspace, task.table, task.lane)
-        publisher = worker.publisher(*place)
+        publisher = worker.publisher(*place, self._owner)
         try:
             publisher.start(task, fresh=_is_retry())
             self._publish(publisher, begin, first.slice(1), batches)

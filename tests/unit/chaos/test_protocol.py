@@ -55,6 +55,7 @@ class Lane:
             lambda: Client(self.broker, f"id{own}"),
             lambda: self.broker.markers.get(0),
             progress_topic=PROGRESS,
+            owner="job",
             most_records=self._most_records,
             most_bytes=10**9,
         )

@@ -27,7 +27,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, BatchReport]]:
 
 def test_lanes_that_succeeded_are_reported(sent: list[tuple[str, BatchReport]]) -> None:
     """Also those of a micro-batch that failed in others: they are done, and what they counted counts."""
-    writer = KafkaLanesWriter(config_of("a.b"), "/box")
+    writer = KafkaLanesWriter(config_of("a.b"), "job", "/box")
     written = LaneWritten(LaneTask("a", "b", 1, BATCH), COUNTED)
     writer.abort([None, written], 4)
     writer.commit([LaneWritten(None, []), written], 4)
@@ -37,5 +37,5 @@ def test_lanes_that_succeeded_are_reported(sent: list[tuple[str, BatchReport]]) 
 
 def test_sink_by_itself_reports_nothing(sent: list[tuple[str, BatchReport]]) -> None:
     """Without a mailbox there is nobody to tell."""
-    KafkaLanesWriter(config_of("a.b"), None).commit([LaneWritten(None, [])], 1)
+    KafkaLanesWriter(config_of("a.b"), "job", None).commit([LaneWritten(None, [])], 1)
     assert sent == []
