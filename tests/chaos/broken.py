@@ -41,6 +41,18 @@ def marker_outside(publisher: type[Any]) -> None:
     publisher._commit = _commit
 
 
+def ownerless(publisher: type[Any]) -> None:
+    """Whoever opens a lane carries its own plan out, whoever has taken the table over."""
+    reopen = publisher._reopen
+
+    def _reopen(self: Any) -> None:
+        reopen(self)
+        if self._known is not None:
+            self._owner = self._known.owner
+
+    publisher._reopen = _reopen
+
+
 def random_id(transactional_id: Callable[..., str]) -> Callable[..., str]:
     """Every process has an id of its own, so that nobody fences anybody."""
 
@@ -78,6 +90,7 @@ def _in_function(name: str, breaking: Callable[[Any], Any]) -> Callable[[ModuleT
 IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "cursor before init": ("bridge.lane_publisher", _in_class(cursor_before_init)),
     "marker outside": ("bridge.lane_publisher", _in_class(marker_outside)),
+    "ownerless": ("bridge.lane_publisher", _in_class(ownerless)),
     "random id": ("bridge.publishing", _in_function("transactional_id", random_id)),
     "crossing": ("bridge.planning", _in_function("plan", crossing)),
 }

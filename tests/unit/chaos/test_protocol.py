@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from bridge import planning
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, DataLossError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.streams import MAX_TOKEN, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.publishing import LaneTask
+from bridge.publishing import LaneTask, decide_start
 from tests.chaos import broken
 from tests.chaos.fault_points import POINTS, FaultError, Point, watched
 from tests.unit.bridge import test_switching as switching
@@ -200,6 +200,42 @@ def test_broken_protocol_is_found(variant: str) -> None:
         zombie(Lane(most_records=5, variant=variant), stands, wakes) for stands, wakes in product(IN_LANE, IN_LANE)
     ]
     assert any("doubled" in problem for problem in found)
+
+
+@pytest.mark.parametrize("ownerless", [False, True])
+def test_lanes_split_between_two_jobs_are_found(ownerless: bool) -> None:
+    """Without an owner, a task of the older of two jobs leaves its lane where no job can go on from."""
+
+    class Own(LanePublisher):
+        pass
+
+    if ownerless:
+        broken.ownerless(Own)
+    broker, layout = Broker(), Layout(2, SINCE)
+
+    def process(lane: int, owner: str) -> LanePublisher:
+        return Own(
+            lambda: Client(broker, f"id{lane}"),
+            lambda: broker.markers.get(lane),
+            progress_topic=PROGRESS,
+            owner=owner,
+            most_records=10,
+            most_bytes=10**9,
+        )
+
+    for lane in range(2):
+        process(lane, "newer").write_progress(LaneProgress(lane, layout, SINCE), instead_of=None)
+    for lane, owner, end in ((0, "newer", 15), (1, "older", 10), (1, "newer", 15)):
+        with suppress(BridgeError):
+            attempt = process(lane, owner)
+            attempt.start(LaneTask("ks", "t", lane, PlannedBatch(SINCE, at(end), layout)), fresh=True)
+            attempt.finish()
+    found = {lane: LaneProgress.from_bytes(raw) for lane, raw in broker.markers.items()}
+    if ownerless:
+        with pytest.raises(DataLossError, match="the progress topic is damaged"):
+            decide_start(found, 2, None)
+    else:
+        assert decide_start(found, 2, None).cursor == at(15)
 
 
 def test_window_across_generations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
