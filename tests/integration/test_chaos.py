@@ -48,7 +48,7 @@ def test_short_run(local_stack: LocalStack, tmp_path: Path) -> None:
     assert outcome.clean, f"{outcome}\n{outcome.counts.examples}\n{outcome.problems}"
     logs = [path.read_text(errors="replace") for path in tmp_path.glob("run/job*/*.log")]
     assert len(logs) == 2
-    assert any("a second job with the same `name` is running: stop one of the two" in log for log in logs)
+    assert any("another job named alike" in log and "has taken it over from this one" in log for log in logs)
 
 
 @pytest.mark.skipif(
