@@ -32,7 +32,7 @@ TABLES: Final = {
     f"{KEYSPACE}.clicks": Columns((("pk", "bigint"),), (("ck", "int"),), (("v", "text"), ("w", "int"))),
 }
 _STATIC: Final = "s"
-_MIX: Final = Mix(batches=0.3, extremes=0.0, partition_deletes=0.2, ttls_s=(3600, 86_400))
+MIX: Final = Mix(batches=0.3, extremes=0.0, partition_deletes=0.2, ttls_s=(3600, 86_400))
 _BURST: Final = 10
 _GENERATION_EVERY_S: Final = 18.0
 
@@ -78,13 +78,13 @@ class Writing(threading.Thread):
         self._unpublished: tuple[float, Generation] | None = None
         tables = []
         for name, columns in TABLES.items():
-            table = SimulatedTable(_schema(name, columns))
+            table = SimulatedTable(schema_of(name, columns))
             table.drop(self._session)
             table.create(self._session)
             tables.append(table)
         oracle = Oracle(self._lines)  # type: ignore[arg-type]  # all that it does is write
         self._simulator = Simulator(self._session, self._cluster, tables, seed=seed, oracle=oracle)
-        self._work = [(table, Workload(table.table_schema, seed=seed, keys=200, mix=_MIX)) for table in tables]
+        self._work = [(table, Workload(table.table_schema, seed=seed, keys=200, mix=MIX)) for table in tables]
 
     @property
     def written(self) -> int:
@@ -172,7 +172,8 @@ class Writing(threading.Thread):
                 self.late.append((change["s"], change["u"], change["b"]))
 
 
-def _schema(name: str, columns: Columns) -> TableSchema:
+def schema_of(name: str, columns: Columns) -> TableSchema:
+    """A table's schema."""
     keyspace, table = name.split(".")
     parts = [(ColumnKind.PARTITION_KEY, columns.partition), (ColumnKind.CLUSTERING, columns.clustering)]
     made = [
