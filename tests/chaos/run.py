@@ -140,7 +140,7 @@ class Run:
         settings: dict[str, Any] = {
             "kafka": {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS},
             "reading": {"confidence_ms": CONFIDENCE_MS, "max_window_ms": 10_000},
-            "publishing": {"topic": self._name + ".{keyspace}.{table}", "max_transaction_records": 40},
+            "publishing": {"topic": self._name + ".{keyspace}.{table}", "max_transaction_records": 100},
             "spark": {"checkpoint": str(self._checkpoint), "lanes": self._lanes},
         }
         environment = fault_points.environment(folder / "faults", self._variant)
