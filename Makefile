@@ -9,10 +9,11 @@ export SCYLLA_CDC_BRIDGE_JARS ?= $(CURDIR)/.local-stack/jars
 export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration cluster chart chart-e2e chart-files switches bench format constraints wheel clean
+.PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
+	bench format constraints wheel clean
 
 help: ## List these targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Install everything into .venv
 
@@ -46,6 +47,20 @@ integration: $(STAMP) ## Run the tests on real servers
 cluster: $(STAMP) ## Count on a cluster of two CQL servers which node is asked for which stream
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_CLUSTER=1 $(BIN)/python -m pytest --basetemp build/pytest tests/integration/test_routing.py
+
+SEED ?= 1
+MINUTES ?= 1.5
+
+chaos: $(STAMP) ## Random faults on the real stack: make chaos SEED=7 MINUTES=2
+	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
+
+chaos-matrix: $(STAMP) ## Kill the job at every named point of the lane protocol
+	@mkdir -p build
+	SCYLLA_CDC_BRIDGE_CHAOS=matrix $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/test_crash_matrix.py
+
+chaos-backlog: $(STAMP) ## Kill the job twice while it drains 500,000 changes of few streams
+	@mkdir -p build
+	SCYLLA_CDC_BRIDGE_CHAOS=backlog $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/test_chaos.py -k backlog
 
 chart: $(STAMP) ## Run the tests of the Helm chart and of the image (the first run builds Helm)
 	@mkdir -p build

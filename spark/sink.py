@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 CONFIG_OPTION: Final = "config"
 MAILBOX_OPTION: Final = "mailbox"
 ACTIVITY_OPTION: Final = "activity"
+OWNER_OPTION: Final = "owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,15 @@ class LaneWritten(WriterCommitMessage):
 class KafkaLanesSink(DataSource):
     """The registered sink.
 
-    Its option `config` is a `BridgeConfig` as JSON; `mailbox`, if set, is where reports of what was done go, and
-    `activity` where the planner is told of changes (`bridge.activity`).
+    Its option `config` is a `BridgeConfig` as JSON; `owner` is who has taken the table's lanes over (see
+    `bridge.lane_publisher`); `mailbox`, if set, is where reports of what was done go, and `activity` where the planner
+    is told of changes (`bridge.activity`).
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._config = BridgeConfig.model_validate_json(options[CONFIG_OPTION])
+        self._owner = options[OWNER_OPTION]
         self._mailbox = options.get(MAILBOX_OPTION)
         self._activity = options.get(ACTIVITY_OPTION)
 
@@ -72,7 +75,7 @@ class KafkaLanesSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """The writer of a query; called once a micro-batch."""
-        return KafkaLanesWriter(self._config, self._mailbox, self._activity)
+        return KafkaLanesWriter(self._config, self._owner, self._mailbox, self._activity)
 
 
 class KafkaLanesWriter(DataSourceStreamArrowWriter):
@@ -82,8 +85,9 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     Kafka, not Spark's verdict on the task, says what was published.
     """
 
-    def __init__(self, config: BridgeConfig, mailbox: str | None, activity: str | None = None) -> None:
+    def __init__(self, config: BridgeConfig, owner: str, mailbox: str | None, activity: str | None = None) -> None:
         self._config = config
+        self._owner = owner
         self._mailbox = mailbox
         self._activity = activity
 
@@ -129,7 +133,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         begin = _begin(first)
         task = begin.task
         place = (self._config, task.keyspace, task.table, task.lane)
-        publisher = worker.publisher(*place)
+        publisher = worker.publisher(*place, self._owner)
         try:
             publisher.start(task, fresh=worker.is_retry())
             poison = self._publish(publisher, begin, first.slice(1), batches)

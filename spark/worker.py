@@ -44,7 +44,7 @@ _tables: dict[tuple[str, str, str, OutputOptions], _Known] = {}
 _metadata: dict[tuple[str, str, str], StreamMetadata] = {}
 _streams: dict[tuple[str, str, str, UnixMillis, TokenRange], Streams] = {}
 _key_ranges: dict[tuple[str, str, str, UnixMillis, TokenRange], Mapping[StreamId, KeyRange]] = {}
-_publishers: dict[str, LanePublisher] = {}
+_publishers: dict[str, tuple[str, LanePublisher]] = {}
 _sizes: dict[str, TopicSizes] = {}
 _registries: dict[str, Registry] = {}
 
@@ -167,9 +167,12 @@ def drop_cluster(settings: ScyllaSettings) -> None:
         log.session.close()
 
 
-def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> LanePublisher:
-    """This process's holder of a lane's transactional id."""
+def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner: str) -> LanePublisher:
+    """This process's holder of a lane's transactional id; `owner` as of the lane publisher."""
     name = transactional_id(config.name, keyspace, table, lane)
+    if name in _publishers and _publishers[name][0] != owner:
+        # The table's query was started anew since.
+        drop_publisher(config, keyspace, table, lane)
     if name not in _publishers:
         topic = config.progress_topic_of(config.table(keyspace, table))
 
@@ -177,22 +180,24 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> Lan
             with CommittedReader(config.kafka) as reader:
                 return reader.last_value(topic, lane, _PROGRESS_TIMEOUT_S)
 
-        _publishers[name] = LanePublisher(
+        made = LanePublisher(
             lambda: TransactionalProducer(config.kafka, name),
             read_progress,
             progress_topic=topic,
+            owner=owner,
             most_records=config.publishing.max_transaction_records,
             most_bytes=config.publishing.max_transaction_bytes,
             count=partial(tally.add, f"{keyspace}.{table}", lane),
         )
-    return _publishers[name]
+        _publishers[name] = (owner, made)
+    return _publishers[name][1]
 
 
 def drop_publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> None:
     """Let go of a lane's transactional id after an error: only Kafka knows how far it got."""
     held = _publishers.pop(transactional_id(config.name, keyspace, table, lane), None)
     if held is not None:
-        held.close()
+        held[1].close()
 
 
 def topic_sizes(config: BridgeConfig) -> TopicSizes:

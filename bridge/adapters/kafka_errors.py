@@ -31,7 +31,11 @@ _POISON: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVA
 def meant(name: str, message: str) -> BridgeError:
     """The one table from librdkafka's error codes to our errors; a code that is not in it may pass."""
     if name in _FENCED:
-        return FencedError(message)
+        return FencedError(
+            f"{message}: another process has opened this transactional id since, or its transaction was open for "
+            "longer than kafka.transaction_timeout_ms. What was not committed is published by whoever goes on. If this "
+            "comes again and again, a second job with the same `name` is running: stop one of the two"
+        )
     if name in _POISON:
         return PoisonError(message)
     if name in _REFUSED:

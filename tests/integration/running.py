@@ -44,6 +44,7 @@ class BridgeJob:
     name: str
     tables: list[Any]
     settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     def mapping(self) -> dict[str, Any]:
@@ -93,6 +94,7 @@ class BridgeJob:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "spark.job", "-c", str(path), *arguments],
                 cwd=_REPOSITORY,
+                env=os.environ | self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -31,7 +31,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, BatchReport]]:
 
 def test_lanes_that_succeeded_are_reported(sent: list[tuple[str, BatchReport]]) -> None:
     """Also those of a micro-batch that failed in others: they are done, and what they counted counts."""
-    writer = KafkaLanesWriter(config_of("a.b"), "/box")
+    writer = KafkaLanesWriter(config_of("a.b"), "job", "/box")
     written = LaneWritten(LaneTask("a", "b", 1, BATCH), COUNTED)
     writer.abort([None, written], 4)
     writer.commit([LaneWritten(None, []), written], 4)
@@ -43,13 +43,13 @@ def test_dead_letters_are_told(caplog: pytest.LogCaptureFixture) -> None:
     """With their table and topic, and why the first is one."""
     config = config_of("a.b", publishing={"dead_letter_topic": "dead.{table}"})
     quiet, telling = (LaneWritten(LaneTask("a", "b", 1, BATCH), [], why) for why in (None, "column 'v' is torn"))
-    KafkaLanesWriter(config, None).commit([quiet, telling], 4)
+    KafkaLanesWriter(config, "job", None).commit([quiet, telling], 4)
     assert caplog.messages == ["a.b: changes became dead letters in topic dead.b; the first: column 'v' is torn"]
 
 
 def test_sink_by_itself_reports_nothing(sent: list[tuple[str, BatchReport]]) -> None:
     """Without a mailbox there is nobody to tell."""
-    KafkaLanesWriter(config_of("a.b"), None).commit([LaneWritten(None, [])], 1)
+    KafkaLanesWriter(config_of("a.b"), "job", None).commit([LaneWritten(None, [])], 1)
     assert sent == []
 
 
@@ -58,7 +58,7 @@ def test_planner_is_told_of_log_rows_alone(tmp_path: Path) -> None:
     file = tmp_path / "changes-came"
     file.touch()
     arrivals = Arrivals(str(file))
-    writer = KafkaLanesWriter(config_of("a.b"), None, str(file))
+    writer = KafkaLanesWriter(config_of("a.b"), "job", None, str(file))
     task = LaneTask("a", "b", 1, BATCH)
     for table, rows, told in (("a.b", 0, False), ("a.b", 3, True), ("x.y", 3, False), ("a.b", 1, True)):
         os.utime(file, (1, 1))
