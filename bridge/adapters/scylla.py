@@ -6,6 +6,7 @@ timestamp beyond year 9999, for one) and rename columns. Decoded rows are given 
 
 from __future__ import annotations
 
+import ssl
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +30,7 @@ from cassandra import (
     WriteFailure,
     WriteTimeout,
 )
-from cassandra.auth import PlainTextAuthProvider
+from cassandra.auth import AuthProvider, PlainTextAuthenticator
 from cassandra.cluster import (
     EXEC_PROFILE_DEFAULT,
     Cluster,
@@ -47,9 +48,11 @@ from cassandra.policies import (
 from cassandra.protocol import ErrorMessage, ResultMessage, SyntaxException, _ProtocolHandler
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement, PreparedStatement
 
-from bridge.config import ScyllaSettings
-from bridge.errors import BridgeError, RefusedError, RetriableError, StartupError
+from bridge import tls
+from bridge.config import ScyllaSettings, Secret
+from bridge.errors import AccessError, BridgeError, RefusedError, RetriableError, StartupError
 from bridge.model.changes import Cells, Page
+from bridge.tls import RenewingContext
 from schemas import cql_types
 from schemas.cql_types import CqlType
 
@@ -84,6 +87,17 @@ class Prepared:
         return _result_columns(self.statement.result_metadata or ()).types
 
 
+class _PresentPassword(AuthProvider):  # type: ignore[misc]  # the driver has no types
+    """Gives each new connection the password that its place holds by then."""
+
+    def __init__(self, username: str, password: Secret) -> None:
+        self._username = username
+        self._password = password
+
+    def new_authenticator(self, host: str) -> PlainTextAuthenticator:
+        return PlainTextAuthenticator(self._username, self._password.reveal())
+
+
 class CqlSession:
     """A connected session; thread-safe. Failures come as RetriableError, or BridgeError where trying again is no use.
 
@@ -116,13 +130,15 @@ class CqlSession:
         )
         auth = None
         if settings.username is not None and settings.password is not None:
-            auth = PlainTextAuthProvider(username=settings.username, password=settings.password.reveal())
+            settings.password.reveal()  # if it is not there, that is better said here than by a thread of the driver's
+            auth = _PresentPassword(settings.username, settings.password)
         cluster = Cluster(
             contact_points=endpoints,
             # Nodes do not say on which port they listen for CQL: those found later are asked on the first one's.
             port=endpoints[0][1],
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             auth_provider=auth,
+            ssl_context=RenewingContext.of(settings.tls, "scylla.tls") if settings.tls.enabled else None,
             schema_metadata_enabled=False,
             reconnection_policy=ConstantReconnectionPolicy(1.0, max_attempts=None),
             connect_timeout=settings.request_timeout_ms / 1000,
@@ -477,7 +493,7 @@ _FAILURES: Final = (NoHostAvailable, DriverException, ErrorMessage, ConnectionEx
 
 _MEANING: Final[tuple[tuple[type[BaseException], type[BridgeError], str], ...]] = (
     # What the driver raises, what that means here, and how the message begins. The first match counts.
-    (AuthenticationFailed, StartupError, "refused the username or password"),
+    (AuthenticationFailed, AccessError, "refused the username or password (scylla.username, scylla.password)"),
     (Unauthorized, StartupError, "does not allow"),
     (SyntaxException, BridgeError, "does not understand"),
     (InvalidRequest, RefusedError, "refuses"),
@@ -499,9 +515,13 @@ def _translate(error: BaseException, address: str, what: str) -> BridgeError:
     cause = error
     if isinstance(error, NoHostAvailable) and isinstance(error.errors, dict):
         inner = [found for found in error.errors.values() if isinstance(found, BaseException)]
-        # One node's refusal of the credentials is the cluster's.
-        refused = [found for found in inner if isinstance(found, AuthenticationFailed)]
-        cause = refused[0] if refused else error
+        # One node's refusal of the credentials or of the TLS handshake is the cluster's.
+        for kind in (AuthenticationFailed, ssl.SSLError, StartupError):
+            cause = next((found for found in inner if isinstance(found, kind)), cause)
+    if isinstance(cause, ssl.SSLError):
+        return AccessError(f"ScyllaDB at {address}: {tls.explained(str(cause), 'scylla.tls')}")
+    if isinstance(cause, StartupError):  # a secret or a certificate that could not be read for a new connection
+        return cause
     for kind, ours, words in _MEANING:
         if isinstance(cause, kind):
             return ours(f"ScyllaDB at {address} {words} {_short(what)}: {_short(str(cause))}")
