@@ -44,6 +44,17 @@ class SaslSettings(Model):
         description="SASL extensions for OAUTHBEARER, such as Confluent Cloud's logicalCluster and identityPoolId.",
     )
 
+    @property
+    def credentials(self) -> str:
+        """The settings that say who we are, for messages."""
+        if self.mechanism is None:
+            return "kafka.sasl.mechanism"
+        if self.mechanism != "OAUTHBEARER":
+            return "kafka.sasl.username and kafka.sasl.password"
+        if self.token is not None:
+            return "kafka.sasl.token"
+        return "kafka.sasl.token_endpoint_url, client_id and client_secret"
+
     @field_validator("extensions")
     @classmethod
     def _plain(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:

@@ -67,44 +67,46 @@ class RenewingContext(ssl.SSLContext):
 
 
 _CAUSES: Final = (
-    (r"hostname mismatch|IP address mismatch|doesn't match|name mismatch", "its certificate is for another host"),
+    (r"hostname mismatch|IP address mismatch|doesn't match", "its certificate is for another host; see {section}"),
     (
-        r"certificate has expired",
-        "its certificate has expired",
-    ),
-    (r"not yet valid", "its certificate is not valid yet: is a clock wrong?"),
-    (
-        r"unable to get (?:local )?issuer|self[- ]signed|could not be verified|unable to verify",
-        "its certificate is from an authority that {section}.ca_file does not name",
-    ),
-    (
-        r"alert certificate expired|alert_certificate_expired",
+        r"alert[ _]certificate[ _]expired",
         "it says that the certificate in {section}.client_certificate_file has expired",
     ),
-    (r"certificate[ _]required|alert handshake|handshake_failure", "it wants a certificate that it trusts in {own}"),
+    (r"certificate has expired", "its certificate has expired; see {section}"),
+    (r"not yet valid", "its certificate is not valid yet: is a clock wrong? See {section}"),
     (
-        r"(?:alert|alert_|alert number \d+.*)(?:bad|unknown|unsupported)[ _](?:certificate|ca)"
-        r"|tlsv1_alert_unknown_ca|(?:unknown|bad)[ _](?:ca|certificate)",
-        "it does not trust the certificate in {own}",
+        r"unable to get (?:local )?issuer|self[- ]signed|unable to verify",
+        "its certificate is from an authority that {section}.ca_file does not name",
+    ),
+    (r"verify failed", "its certificate can't be verified; see {section}"),
+    (
+        r"certificate[ _]required|handshake[ _]failure"
+        r"|alert[ _](?:bad|unknown|unsupported)[ _](?:certificate|ca)|alert[ _]certificate[ _]unknown",
+        "it does not accept {shown}",
     ),
     (
-        r"wrong[ _]version[ _]number|record layer|http[ _]request|unexpected eof|packet length too long",
-        "it does not speak TLS there: does the port match {section}.enabled?",
+        r"wrong[ _]version[ _]number|http[ _]request|packet[ _]length",
+        "it does not speak TLS there; see {section}.enabled",
     ),
 )
 
 
-def explained(reason: str, section: str) -> str:
-    """A TLS library's words as a sentence about the server, with the setting to look at; its words come last."""
+def explained(reason: str, files: TlsFiles, section: str) -> str | None:
+    """A TLS library's words as a sentence about the server, with the setting to look at; its own words come last.
+
+    None when they do not tell a refusal: a connection that breaks off may do so for any reason.
+    """
+    shown = f"the certificate in {section}.client_certificate_file"
+    if files.client_certificate_file is None:
+        shown = f"a client without a certificate; set {section}.client_certificate_file"
     for pattern, words in _CAUSES:
         if re.search(pattern, reason, re.IGNORECASE):
-            said = words.format(section=section, own=f"{section}.client_certificate_file")
-            return f"{said} ({_flat(reason)})"
-    return f"TLS failed, see {section} ({_flat(reason)})"
+            return f"{words.format(section=section, shown=shown)} ({_flat(reason)})"
+    return None
 
 
 def _flat(reason: str) -> str:
-    flat = " ".join(reason.split())
+    flat = " ".join(re.sub(r"\s*\(_ssl\.c:\d+\)", "", reason).split())
     return flat if len(flat) <= 160 else flat[:157] + "..."
 
 

@@ -34,6 +34,7 @@ from bridge.adapters import kafka_errors
 from bridge.adapters.kafka_properties import client_properties, producer_properties
 from bridge.config import KafkaSettings
 from bridge.errors import AccessError, BridgeError, RetriableError
+from bridge.tls_probe import what_is_wrong
 
 _log = logging.getLogger(__name__)
 
@@ -58,14 +59,20 @@ class Record:
 class _Heard:
     """What a client was told by the way. It must not know the client, which would then never be let go."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
         self.access: AccessError | None = None
+        self.last: str | None = None
 
     def __call__(self, error: KafkaError) -> None:
         """The client's `error_cb`."""
         if kafka_errors.is_access(error.name()):
-            self.access = kafka_errors.access_error(self._address, error.name(), error.str())
+            self.access = kafka_errors.access_error(self._settings, error.name(), error.str())
+        elif error.name() == "_TRANSPORT":
+            self.last = error.str()
+
+    def forget(self) -> None:
+        self.access = self.last = None
 
 
 class _Client:
@@ -77,7 +84,8 @@ class _Client:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._address = ", ".join(settings.bootstrap_servers)
-        self._heard = _Heard(self._address)
+        self._settings = settings
+        self._heard = _Heard(settings)
 
     def _serve(self) -> None:
         """Have the client call back with what it has to tell."""
@@ -89,18 +97,20 @@ class _Client:
             yield
         except KafkaException as error:
             raise self._translated(error, what, needs) from error
-        self._heard.access = None
+        self._heard.forget()
 
     def _translated(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
         cause = error.args[0]
         if kafka_errors.is_access(cause.name()):
-            return kafka_errors.access_error(self._address, cause.name(), cause.str())
+            return kafka_errors.access_error(self._settings, cause.name(), cause.str())
         message = f"Kafka at {self._address}: {what} failed: {_text(error)}"
         meant = kafka_errors.meant(cause.name(), message, needs)
-        if isinstance(meant, RetriableError):
-            self._serve()
-            return self._heard.access or meant
-        return meant
+        if not isinstance(meant, RetriableError):
+            return meant
+        self._serve()
+        if self._heard.access is None and self._heard.last is not None:
+            return RetriableError(f"{message}; last heard: {self._heard.last}")
+        return self._heard.access or meant
 
 
 class TransactionalProducer(_Client):
@@ -111,6 +121,8 @@ class TransactionalProducer(_Client):
         super().__init__(settings)
         self._timeout_s = settings.transaction_timeout_ms / 1000
         self._sasl = settings.sasl
+        self._topics: set[str] = set()
+        self._id_resource = f"transactional id {transactional_id}"
         with self._meaning("making a producer"):
             properties = producer_properties(settings, transactional_id)
             self._password: str | None = properties.get("sasl.password")
@@ -126,7 +138,7 @@ class TransactionalProducer(_Client):
             RetriableError: the coordinator can't be reached or is busy.
             StartupError: this principal may not use the id.
         """
-        with self._meaning(f"init_transactions of {self.transactional_id}"):
+        with self._meaning(f"init_transactions of {self.transactional_id}", f"Write on {self._id_resource}"):
             self._producer.init_transactions(self._timeout_s)
 
     def begin(self) -> None:
@@ -164,6 +176,7 @@ class TransactionalProducer(_Client):
             keywords["headers"] = list(headers)
         if partition is not None:
             keywords["partition"] = partition
+        self._topics.add(topic)
         deadline = None
         while True:
             try:
@@ -177,7 +190,7 @@ class TransactionalProducer(_Client):
                     ) from None
                 self._producer.poll(0.05)
             except KafkaException as error:
-                raise self._translated(error, f"producing to {topic}") from error
+                raise self._translated(error, f"producing to {topic}", f"Write on topic {topic}") from error
             else:
                 return
 
@@ -188,7 +201,8 @@ class TransactionalProducer(_Client):
             FencedError, RetriableError: it is unknown whether the transaction was committed; only the progress read
                 by the id's next owner tells.
         """
-        with self._meaning(f"commit_transaction of {self.transactional_id}"):
+        needs = f"Write on {self._id_resource} and on {' and '.join(f'topic {one}' for one in sorted(self._topics))}"
+        with self._meaning(f"commit_transaction of {self.transactional_id}", needs):
             self._producer.commit_transaction(self._timeout_s)
 
     def abort(self) -> None:
@@ -208,7 +222,6 @@ class KafkaAdmin(_Client):
     """Topics: their making, and whether the brokers answer."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
         super().__init__(settings)
         with self._meaning("making a client"):
             self._client = AdminClient(client_properties(settings) | {"error_cb": self._heard})
@@ -225,6 +238,7 @@ class KafkaAdmin(_Client):
         """
         with self._meaning("reading the cluster's metadata"):
             deadline = time.monotonic() + timeout_s
+            looked = False
             while True:
                 left_s = deadline - time.monotonic()
                 try:
@@ -232,10 +246,20 @@ class KafkaAdmin(_Client):
                     self._client.list_topics(timeout=min(0.5, max(0.1, left_s)))
                 except KafkaException:
                     self._serve()
+                    if not looked:
+                        self._look_at_tls()
+                        looked = True
                     if left_s <= 0.5 or self._heard.access is not None:
                         raise
                 else:
                     return
+
+    def _look_at_tls(self) -> None:
+        """Find out what librdkafka does not tell: which of the ways it is in which a handshake can't succeed."""
+        for address in self._settings.bootstrap_servers:
+            wrong = what_is_wrong(address, self._settings.tls, "kafka.tls")
+            if wrong is not None:
+                raise AccessError(f"Kafka at {address}: {wrong}")
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 when it does not exist."""
@@ -254,7 +278,7 @@ class KafkaAdmin(_Client):
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us.
         """
-        with self._meaning(f"making topic {topic}"):
+        with self._meaning(f"making topic {topic}", f"Create on topic {topic}"):
             existing = self.partitions(topic)
             if existing == 0:
                 new = NewTopic(
@@ -278,7 +302,10 @@ class KafkaAdmin(_Client):
         deadline = time.monotonic() + 30
         while self.partitions(topic) < partitions:
             if time.monotonic() > deadline:
-                raise RetriableError(f"Kafka at {self._address}: topic {topic} was made but does not appear")
+                raise RetriableError(
+                    f"Kafka at {self._address}: topic {topic} is there but can't be seen; the bridge's user may "
+                    f"lack the right Write on topic {topic}"
+                )
             time.sleep(0.05)
 
 
@@ -323,7 +350,7 @@ class CommittedReader(_Client):
 
     def follow(self, topic: str, partitions: Sequence[int], *, from_end: bool = False) -> None:
         """Read these partitions from their beginning, or from their end, with `poll`."""
-        with self._meaning(f"assigning {topic}"):
+        with self._meaning(f"assigning {topic}", f"Read on topic {topic}"):
             places = []
             for partition in partitions:
                 at = OFFSET_BEGINNING
@@ -338,7 +365,7 @@ class CommittedReader(_Client):
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us read.
         """
-        with self._meaning("consuming"):
+        with self._meaning("consuming", "Read on the topic"):
             return [
                 _record(message)
                 for message in self._consumer.consume(most, timeout_s)
@@ -351,7 +378,7 @@ class CommittedReader(_Client):
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us read.
         """
-        with self._meaning(f"looking for the end of {topic} [{partition}]"):
+        with self._meaning(f"looking for the end of {topic} [{partition}]", f"Read on topic {topic}"):
             return int(self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1])
 
     def read_to_end(self, topic: str, partitions: Sequence[int], timeout_s: float) -> Iterator[Record]:
@@ -367,7 +394,7 @@ class CommittedReader(_Client):
         while unread:
             if time.monotonic() > deadline:
                 raise RetriableError(f"Kafka at {self._address}: {topic} was not read to its end in {timeout_s:.0f} s")
-            with self._meaning(f"reading {topic}"):
+            with self._meaning(f"reading {topic}", f"Read on topic {topic}"):
                 for message in self._consumer.consume(5000, 0.2):
                     if not _end_of_partition(message):
                         yield _record(message)
@@ -389,7 +416,7 @@ class CommittedReader(_Client):
         """
         place = TopicPartition(topic, partition)
         deadline = time.monotonic() + timeout_s
-        with self._meaning(f"reading {topic} [{partition}]"):
+        with self._meaning(f"reading {topic} [{partition}]", f"Read on topic {topic}"):
             low, _ = self._consumer.get_watermark_offsets(place, timeout=timeout_s)
             end = self._true_end(place, timeout_s)
             back = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bridge import tls
+from bridge.config import KafkaSettings
 from bridge.errors import AccessError, BridgeError, FencedError, PoisonError, RetriableError, StartupError
 
 _REFUSED: Final = frozenset(
@@ -33,11 +34,13 @@ def is_access(name: str) -> bool:
     return name in _ACCESS
 
 
-def access_error(address: str, name: str, reason: str) -> AccessError:
+def access_error(settings: KafkaSettings, name: str, reason: str) -> AccessError:
     """A failed login or handshake, with the setting to look at."""
+    address, flat = ", ".join(settings.bootstrap_servers), " ".join(reason.split())
     if name == "_SSL":
-        return AccessError(f"Kafka at {address}: {tls.explained(reason, 'kafka.tls')}")
-    return AccessError(f"Kafka at {address} refuses the login, see kafka.sasl: {' '.join(reason.split())}")
+        words = tls.explained(flat, settings.tls, "kafka.tls") or f"TLS failed; see kafka.tls ({flat})"
+        return AccessError(f"Kafka at {address}: {words}")
+    return AccessError(f"Kafka at {address} refuses the login; see {settings.sasl.credentials} ({flat})")
 
 
 def meant(name: str, message: str, needs: str | None = None) -> BridgeError:

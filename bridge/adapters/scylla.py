@@ -6,7 +6,6 @@ timestamp beyond year 9999, for one) and rename columns. Decoded rows are given 
 
 from __future__ import annotations
 
-import ssl
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,6 +52,7 @@ from bridge.config import ScyllaSettings, Secret
 from bridge.errors import AccessError, BridgeError, RefusedError, RetriableError, StartupError
 from bridge.model.changes import Cells, Page
 from bridge.tls import RenewingContext
+from bridge.tls_probe import what_is_wrong
 from schemas import cql_types
 from schemas.cql_types import CqlType
 
@@ -118,7 +118,6 @@ class CqlSession:
             RetriableError: no contact point answers; the message names them.
             StartupError: the cluster refuses the credentials, or a contact point's name has no address.
         """
-        address = ", ".join(settings.contact_points)
         endpoints = [_host_and_port(point) for point in settings.contact_points]
         # Without a name the driver takes the first contact point's data center: LOCAL_QUORUM must be the writers'.
         balancing = DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter or "")
@@ -149,7 +148,10 @@ class CqlSession:
             session = cluster.connect()
         except (NoHostAvailable, DriverException, UnsupportedOperation, ErrorMessage, OSError) as error:
             cluster.shutdown()
-            raise _translate(error, address, "connecting") from error
+            meant = _translate(error, settings, "connecting")
+            if isinstance(meant, RetriableError):
+                _look_at_tls(settings)
+            raise meant from error
         session.client_protocol_handler = _RawProtocolHandler
         return cls(cluster, session, settings)
 
@@ -196,7 +198,7 @@ class CqlSession:
         try:
             self._session.execute(cql, timeout=60)
         except _FAILURES as error:
-            raise _translate(error, self.address, cql) from error
+            raise _translate(error, self.settings, cql) from error
 
     def prepare(self, cql: str, *, anew: bool = False) -> Prepared:
         """Have the server parse a statement, once for each text; with `anew` also one that it has parsed before.
@@ -209,7 +211,7 @@ class CqlSession:
             try:
                 statement = self._session.prepare(cql)
             except _FAILURES as error:
-                raise _translate(error, self.address, cql) from error
+                raise _translate(error, self.settings, cql) from error
             # Without its id the server has to send each page's metadata (see `_RawResultMessage`).
             statement.update_result_metadata(statement.result_metadata, None)
             self._prepared[cql] = known = Prepared(cql, statement)
@@ -234,7 +236,7 @@ class CqlSession:
             result.set_result(Page(raw.columns.names, raw, response._paging_state, raw.columns.types))
 
         def failed(error: BaseException) -> None:
-            result.set_exception(_translate(error, self.address, prepared.cql))
+            result.set_exception(_translate(error, self.settings, prepared.cql))
 
         response.add_callbacks(arrived, failed)
         return result
@@ -289,7 +291,7 @@ class CqlSession:
         response: ResponseFuture = self._session.execute_async(statement, timeout=60)
         response.add_callbacks(
             lambda _rows: result.set_result(None),
-            lambda error: result.set_exception(_translate(error, self.address, cql)),
+            lambda error: result.set_exception(_translate(error, self.settings, cql)),
         )
         return result
 
@@ -315,7 +317,7 @@ class CqlSession:
             future.add_callbacks(done.set_result, done.set_exception)
             return done.result()
         except _FAILURES as error:
-            raise _translate(error, self.address, cql) from error
+            raise _translate(error, self.settings, cql) from error
 
 
 def timeuuid_parameter(timeuuid: bytes) -> uuid.UUID:
@@ -511,21 +513,38 @@ _MEANING: Final[tuple[tuple[type[BaseException], type[BridgeError], str], ...]] 
 )
 
 
-def _translate(error: BaseException, address: str, what: str) -> BridgeError:
+def _translate(error: BaseException, settings: ScyllaSettings, what: str) -> BridgeError:
+    address = ", ".join(settings.contact_points)
     cause = error
     if isinstance(error, NoHostAvailable) and isinstance(error.errors, dict):
         inner = [found for found in error.errors.values() if isinstance(found, BaseException)]
         # One node's refusal of the credentials or of the TLS handshake is the cluster's.
-        for kind in (AuthenticationFailed, ssl.SSLError, StartupError):
+        for kind in (AuthenticationFailed, StartupError):
             cause = next((found for found in inner if isinstance(found, kind)), cause)
-    if isinstance(cause, ssl.SSLError):
-        return AccessError(f"ScyllaDB at {address}: {tls.explained(str(cause), 'scylla.tls')}")
+    if (
+        "[SSL" in str(cause)
+        and (words := tls.explained(_ssl_words(str(cause)), settings.tls, "scylla.tls")) is not None
+    ):
+        return AccessError(f"ScyllaDB at {address}: {words}")
     if isinstance(cause, StartupError):  # a secret or a certificate that could not be read for a new connection
         return cause
-    for kind, ours, words in _MEANING:
+    for kind, ours, failed in _MEANING:
         if isinstance(cause, kind):
-            return ours(f"ScyllaDB at {address} {words} {_short(what)}: {_short(str(cause))}")
+            return ours(f"ScyllaDB at {address} {failed} {_short(what)}: {_short(str(cause))}")
     return BridgeError(f"ScyllaDB at {address}: unexpected {type(cause).__name__} at {_short(what)}: {cause}")
+
+
+def _look_at_tls(settings: ScyllaSettings) -> None:
+    """Find out what a connection that only broke off does not tell."""
+    for point in settings.contact_points:
+        wrong = what_is_wrong(point, settings.tls, "scylla.tls")
+        if wrong is not None:
+            raise AccessError(f"ScyllaDB at {point}: {wrong}")
+
+
+def _ssl_words(text: str) -> str:
+    """What OpenSSL said, out of what the driver made of it."""
+    return text[text.index("[SSL") :].partition(" (_ssl.c:")[0]
 
 
 def _short(text: str) -> str:
