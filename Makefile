@@ -9,7 +9,7 @@ export SCYLLA_CDC_BRIDGE_JARS ?= $(CURDIR)/.local-stack/jars
 export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration chart chart-e2e chart-files bench format constraints wheel clean
+.PHONY: help setup demo test check unit integration chart chart-e2e chart-files bench format constraints licences audit wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,14 @@ constraints: ## Renew constraints.txt from the newest allowed versions
 	build/constraints/bin/python -m pip install --quiet '.[dev]'
 	(head -1 constraints.txt; build/constraints/bin/python -m pip freeze --exclude scylla-cdc-bridge) > build/new.txt
 	mv build/new.txt constraints.txt
+
+licences: $(STAMP) ## Write docs/licences.md from what is installed (a test holds it against the allowed licences)
+	$(BIN)/python -m deploy.licences
+
+audit: ## Ask the Python advisory database about the pinned versions (needs the network)
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 wheel: $(STAMP) ## Build the distribution
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .

@@ -33,7 +33,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 from bridge.adapters import kafka_errors
 from bridge.adapters.kafka_properties import client_properties, producer_properties
 from bridge.config import KafkaSettings
-from bridge.errors import AccessError, BridgeError, RetriableError
+from bridge.errors import AccessError, BridgeError, RetriableError, StartupError
 from bridge.tls_probe import what_is_wrong
 
 _log = logging.getLogger(__name__)
@@ -278,24 +278,37 @@ class KafkaAdmin(_Client):
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us.
         """
-        with self._meaning(f"making topic {topic}", f"Create on topic {topic}"):
-            existing = self.partitions(topic)
-            if existing == 0:
-                new = NewTopic(
-                    topic,
-                    num_partitions=partitions,
-                    replication_factor=self._settings.replication_factor or -1,
-                    config=dict(config),
-                )
+        existing = self.partitions(topic)
+        if existing == 0:
+            new = NewTopic(
+                topic,
+                num_partitions=partitions,
+                replication_factor=self._settings.replication_factor or -1,
+                config=dict(config),
+            )
+            with self._meaning(f"making topic {topic}", f"Create on topic {topic}"):
                 try:
                     self._client.create_topics([new], operation_timeout=30)[topic].result(30)
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
-                self._await_partitions(topic, partitions)
-            elif existing < partitions and grow:
+                    self._await_others_topic(topic)
+            self._await_partitions(topic, partitions)
+        elif existing < partitions and grow:
+            with self._meaning(f"adding partitions to topic {topic}", f"Alter on topic {topic}"):
                 self._client.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
-                self._await_partitions(topic, partitions)
+            self._await_partitions(topic, partitions)
+
+    def _await_others_topic(self, topic: str) -> None:
+        # Made by somebody else just now, or long ago where we can't see it.
+        deadline = time.monotonic() + 5
+        while self.partitions(topic) == 0:
+            if time.monotonic() > deadline:
+                raise StartupError(
+                    f"Kafka at {self._address}: topic {topic} exists, but the bridge's user can't see it; it needs the "
+                    f"right Write on topic {topic}"
+                )
+            time.sleep(0.05)
 
     def _await_partitions(self, topic: str, partitions: int) -> None:
         # Creation returns before every broker's metadata has the topic; producing too early would fail.
@@ -303,8 +316,8 @@ class KafkaAdmin(_Client):
         while self.partitions(topic) < partitions:
             if time.monotonic() > deadline:
                 raise RetriableError(
-                    f"Kafka at {self._address}: topic {topic} is there but can't be seen; the bridge's user may "
-                    f"lack the right Write on topic {topic}"
+                    f"Kafka at {self._address}: topic {topic} was made but does not appear; the bridge's user may lack "
+                    f"the right Write on topic {topic}"
                 )
             time.sleep(0.05)
 
@@ -367,9 +380,7 @@ class CommittedReader(_Client):
         """
         with self._meaning("consuming", "Read on the topic"):
             return [
-                _record(message)
-                for message in self._consumer.consume(most, timeout_s)
-                if not _end_of_partition(message)
+                _record(message) for message in self._consumer.consume(most, timeout_s) if not _tells_no_record(message)
             ]
 
     def end(self, topic: str, partition: int) -> int:
@@ -396,7 +407,7 @@ class CommittedReader(_Client):
                 raise RetriableError(f"Kafka at {self._address}: {topic} was not read to its end in {timeout_s:.0f} s")
             with self._meaning(f"reading {topic}", f"Read on topic {topic}"):
                 for message in self._consumer.consume(5000, 0.2):
-                    if not _end_of_partition(message):
+                    if not _tells_no_record(message):
                         yield _record(message)
                         continue
                     # Behind the last record may lie transaction markers, so only the end itself tells.
@@ -452,7 +463,7 @@ class CommittedReader(_Client):
                 message = self._consumer.poll(0.1)
                 if message is None:
                     continue
-                if _end_of_partition(message):
+                if _tells_no_record(message):
                     reached = message.offset()
                     if reached is not None and reached >= end:
                         return value
@@ -462,11 +473,12 @@ class CommittedReader(_Client):
             self._consumer.unassign()
 
 
-def _end_of_partition(message: Message) -> bool:
+def _tells_no_record(message: Message) -> bool:
+    """Whether it is the end of a partition, or about the group that the client must name and that is never used."""
     error = message.error()
     if error is None:
         return False
-    if error.code() == KafkaError._PARTITION_EOF:
+    if error.code() in (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED):
         return True
     raise KafkaException(error)
 

@@ -105,6 +105,7 @@ class SecureKafka(KafkaServer):
                 f"{prefix}ssl.truststore.location": str(made.authority.file),
             }
         module = "org.apache.kafka.common.security"
+        oauth = f"{module}.oauthbearer"
         former |= {
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
@@ -113,8 +114,8 @@ class SecureKafka(KafkaServer):
             f'user_{USER}="{self.password}";',
             "listener.name.login.scram-sha-256.connections.max.reauth.ms": str(REAUTHENTICATE_MS),
             "listener.name.login.oauthbearer.connections.max.reauth.ms": str(REAUTHENTICATE_MS),
-            "listener.name.login.oauthbearer.sasl.jaas.config": f"{module}.oauthbearer.OAuthBearerLoginModule required;",
-            "listener.name.login.oauthbearer.sasl.server.callback.handler.class": f"{module}.oauthbearer."
+            "listener.name.login.oauthbearer.sasl.jaas.config": f"{oauth}.OAuthBearerLoginModule required;",
+            "listener.name.login.oauthbearer.sasl.server.callback.handler.class": f"{oauth}."
             "OAuthBearerValidatorCallbackHandler",
             "listener.name.login.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": self.keys.as_uri(),
             "listener.name.login.oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
@@ -247,7 +248,7 @@ class Door:
                     self.answer(answer.status, answer.read(), answer.getheader("Content-Type") or "application/json")
                     onward.close()
 
-            do_GET = do_POST = do_PUT = do_DELETE = _any
+            do_GET = do_POST = do_PUT = do_DELETE = _any  # noqa: N815  # the base class's names
 
         return Handler
 
