@@ -54,9 +54,9 @@ _OPERATORS: Final = re.compile(r"\s+(?:AND|OR|WITH)\s+|[()]")
 _HEAD: Final = """\
 # Licences
 
-Of the Python packages that are installed with the bridge, directly or by others; made by `make licences` from their metadata.
-Versions are in [constraints.txt](../constraints.txt). PySpark brings Apache Spark's jars, whose notices are inside it. The jars
-of the local stack are fetched for tests and the demo only, and never shipped.
+Of the Python packages that are installed with the bridge, directly or by others; made by `make licences` from their
+metadata. Versions are in [constraints.txt](../constraints.txt). PySpark brings Apache Spark's jars, whose notices are
+inside it. The jars of the local stack are fetched for tests and the demo only, and never shipped.
 """
 
 
@@ -118,14 +118,16 @@ def document() -> str:
 
 
 def _licence(about: metadata.PackageMetadata) -> str:
-    expression = about.get("License-Expression")
-    if expression:
-        return str(expression)
-    text = str(about.get("License") or "").strip()
+    def said(field: str) -> list[str]:
+        return [str(one).strip() for one in about.get_all(field) or ()]
+
+    if expression := said("License-Expression"):
+        return expression[0]
+    text = "".join(said("License")[:1])
     known = _BY_TEXT.get(text, text)
     if known in ALLOWED:
         return known
-    classifiers = [one.rpartition(" :: ")[2] for one in about.get_all("Classifier") or [] if one.startswith("License")]
+    classifiers = [one.rpartition(" :: ")[2] for one in said("Classifier") if one.startswith("License")]
     by_classifier = [_BY_CLASSIFIER[one] for one in classifiers if one in _BY_CLASSIFIER]
     return by_classifier[0] if by_classifier else (text.splitlines() or ["unknown"])[0]
 
