@@ -29,7 +29,7 @@ from bridge.local.ports import LOOPBACK
 from tests.unit.schemas.certificates import Authority, Issued
 
 USER = "bridge"
-REAUTHENTICATE_MS = 1500
+REAUTHENTICATE_MS = 1000
 """After how long a login by SCRAM-SHA-256 or OAUTHBEARER has to be renewed on a connection that stays open."""
 _LISTENERS = ("LOGIN", "MUTUAL", "EXPIRED", "ELSEWHERE")
 
