@@ -27,7 +27,10 @@ SHOWING = TlsFiles.model_validate({"client_certificate_file": "c.pem"})
             "[SSL: SSLV3_ALERT_CERTIFICATE_UNKNOWN] sslv3 alert certificate unknown",
             "does not accept the certificate in",
         ),
-        ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "does not speak TLS there; see x.tls.enabled"),
+        (
+            "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)",
+            "does not speak TLS there; see x.tls.enabled",
+        ),
     ],
 )
 def test_explained(reason: str, words: str) -> None:
