@@ -190,3 +190,27 @@ class TestSecret:
         with pytest.raises(ValidationError) as caught:
             validate({**SMALLEST, "scylla": {"contact_points": "a:1", "username": "u", "password": value}})
         assert "hunter2" not in str(caught.value)
+
+
+def test_references_travel_and_secrets_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark's workers get as JSON says where secrets lie, and means the same."""
+    monkeypatch.setenv("PLACE", "hunter2")
+    place = {"env": "PLACE"}
+    tls = {"enabled": True, "client_certificate_file": "c.pem", "client_key_password": place}
+    config = validate(
+        {
+            **SMALLEST,
+            "scylla": {**SMALLEST["scylla"], "username": "u", "password": place, "tls": tls},
+            "kafka": {
+                **SMALLEST["kafka"],
+                "tls": tls,
+                "sasl": {"mechanism": "PLAIN", "username": "u", "password": place},
+            },
+        }
+    )
+    text = config.model_dump_json()
+    assert text.count("PLACE") == 4
+    assert "hunter2" not in text + repr(config)
+    assert BridgeConfig.model_validate_json(text) == config
+    assert config.kafka.sasl.password is not None
+    assert config.kafka.sasl.password.reveal() == "hunter2"

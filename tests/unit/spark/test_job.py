@@ -51,7 +51,7 @@ def test_last_error_of_a_worker_decides() -> None:
     ],
 )
 def test_what_no_further_try_can_mend_ends_the_job(failure: Exception, hopeless: bool) -> None:
-    """Lost progress, poison, wrong settings and missing rights stop the table; failing servers and logins are tried again."""
+    """Lost progress, poison, wrong settings and missing rights stop the table; what may pass is tried again."""
     assert _is_hopeless(failure) is hopeless
 
 
