@@ -17,6 +17,8 @@ from bridge.config_values import Secret
 from bridge.errors import AccessError
 from bridge.tls import client_context
 
+_log = logging.getLogger(__name__)
+
 OPAQUE_TOKEN_LIFE_S: Final = 300.0
 """After how long a token that does not tell its end is read again."""
 
@@ -107,7 +109,12 @@ def _token_source(token: Secret, extensions: dict[str, str]) -> Callable[[str], 
     read_token(token)  # what is wrong with it is better said here than by a thread of the client's
 
     def give(_config: str) -> tuple[str, float, str, dict[str, str]]:
-        text, end_s = read_token(token)
+        try:
+            text, end_s = read_token(token)
+        except AccessError as error:
+            # The client only says that its callback raised.
+            _log.error("%s", error)  # its message says all there is
+            raise
         return text, end_s, "", extensions
 
     return give

@@ -137,6 +137,8 @@ class CqlSession:
             port=endpoints[0][1],
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             auth_provider=auth,
+            # A resumed session shows and verifies no certificate, and belongs to a context that may be renewed.
+            ssl_session_cache=None,
             ssl_context=RenewingContext.of(settings.tls, "scylla.tls") if settings.tls.enabled else None,
             schema_metadata_enabled=False,
             reconnection_policy=ConstantReconnectionPolicy(1.0, max_attempts=None),
