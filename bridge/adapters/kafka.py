@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -37,6 +37,7 @@ from bridge.errors import AccessError, BridgeError, RetriableError, StartupError
 from bridge.tls_probe import what_is_wrong
 
 _log = logging.getLogger(__name__)
+_FIRST_TURN_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,19 +239,20 @@ class KafkaAdmin(_Client):
         """
         with self._meaning("reading the cluster's metadata"):
             deadline = time.monotonic() + timeout_s
-            looked = False
+            # In turns, because between them the client tells that it is refused; longer ones, because the metadata of
+            # large clusters takes its time.
+            turn_s = _FIRST_TURN_S
             while True:
                 left_s = deadline - time.monotonic()
                 try:
-                    # In short turns, because between them the client tells that it is refused.
-                    self._client.list_topics(timeout=min(0.5, max(0.1, left_s)))
+                    self._client.list_topics(timeout=max(0.1, min(turn_s, left_s)))
                 except KafkaException:
                     self._serve()
-                    if not looked:
+                    if turn_s == _FIRST_TURN_S:
                         self._look_at_tls()
-                        looked = True
-                    if left_s <= 0.5 or self._heard.access is not None:
+                    if left_s <= turn_s or self._heard.access is not None:
                         raise
+                    turn_s *= 2
                 else:
                     return
 
