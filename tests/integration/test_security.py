@@ -287,18 +287,18 @@ def table(keyspace: str) -> TableSchema:
 
 @pytest.fixture(scope="module")
 def written(world: World) -> list[ExpectedChange]:
-    """A table with vnodes and changes of the last minutes, and one with tablets and none."""
+    """A table with vnodes and changes of the last minute, and one with tablets and none."""
     cluster = SimulatedCluster(world.superuser, seed=6)
     cluster.reset()
     now_us = system_clock_us()
-    for ago_s in (300, 150):
+    for ago_s in (60, 30):
         cluster.add_generation(UnixMillis((now_us - ago_s * SECOND) // 1000))
     simulated = SimulatedTable(table("sec"))
     simulated.create(world.superuser)
     simulator = Simulator(world.superuser, cluster, [simulated], seed=6)
-    start_us, until_us = UnixMicros(now_us - 290 * SECOND), UnixMicros(now_us - 5 * SECOND)
+    start_us, until_us = UnixMicros(now_us - 55 * SECOND), UnixMicros(now_us - 5 * SECOND)
     workload = Workload(simulated.table_schema, seed=6, keys=50)
-    simulator.load(simulated, spread(workload, count=600, start_us=start_us, until_us=until_us))
+    simulator.load(simulated, spread(workload, count=300, start_us=start_us, until_us=until_us))
     SimulatedTable(table("sec_tablets")).create(world.superuser)
     mark_tablets(world.superuser, "sec_tablets")
     tablets = SimulatedTablets(world.superuser, "sec_tablets", "t", seed=6)
@@ -669,13 +669,19 @@ def test_job_through_all_of_it(world: World, written: list[ExpectedChange], tmp_
         checker_of = Checker([table("sec")], Registry(world.registry.url))
         checker_of.expect(written)
 
-        def arrived() -> int:
-            assert job.process is not None
-            assert job.process.poll() is None, job.log_tail()
-            with CommittedReader(reader) as consumer:
-                return sum(1 for _ in consumer.read_to_end("sec.t", range(2), 60))
+        wait_for("the change topic", lambda: KafkaAdmin(reader).partitions("sec.t") == 2, 400)
+        with CommittedReader(reader) as consumer:
+            consumer.follow("sec.t", range(2))
+            arrived = 0
 
-        wait_for("the changes", lambda: KafkaAdmin(reader).partitions("sec.t") == 2 and arrived() >= len(written), 400)
+            def all_arrived() -> bool:
+                nonlocal arrived
+                assert job.process is not None
+                assert job.process.poll() is None, job.log_tail()
+                arrived += len(consumer.poll(500, 1.0))
+                return arrived >= len(written)
+
+            wait_for("the changes", all_arrived, 400)
         pages = [
             urllib.request.build_opener(urllib.request.ProxyHandler({}))
             .open(f"http://{LOOPBACK}:{listen}{path}", timeout=10)
