@@ -10,7 +10,7 @@ export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
-	bench format constraints wheel clean
+	bench format constraints licences audit wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,14 @@ constraints: ## Renew constraints.txt from the newest allowed versions
 	build/constraints/bin/python -m pip install --quiet '.[dev]'
 	(head -1 constraints.txt; build/constraints/bin/python -m pip freeze --exclude scylla-cdc-bridge) > build/new.txt
 	mv build/new.txt constraints.txt
+
+licences: $(STAMP) ## Write docs/licences.md from what is installed (a test holds it against the allowed licences)
+	$(BIN)/python -m deploy.licences
+
+audit: ## Ask the Python advisory database about the pinned versions (needs the network)
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 wheel: $(STAMP) ## Build the distribution
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .

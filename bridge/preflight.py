@@ -60,6 +60,8 @@ def check(
         StartupError: one or more problems, a line each.
     """
     deadline_s = clock() + config.startup.patience_s
+    for words in _readable_secrets(config):
+        report(words)
     problems: list[str] = []
 
     def attempt(step: Callable[[float], T]) -> T | None:
@@ -84,6 +86,17 @@ def check(
     return found
 
 
+def _readable_secrets(config: BridgeConfig) -> Iterator[str]:
+    """What is sent for everyone on the way to read."""
+    if config.scylla.username is not None and not config.scylla.tls.enabled:
+        yield "scylla.password is sent readable; scylla.tls.enabled would encrypt it"
+    if config.kafka.sasl.mechanism in ("PLAIN", "OAUTHBEARER") and not config.kafka.tls.enabled:
+        yield f"{config.kafka.sasl.credentials}: sent readable; kafka.tls.enabled would encrypt it"
+    has_identity = config.registry.username is not None or config.registry.token is not None
+    if has_identity and config.registry.url.scheme != "https":
+        yield "registry: credentials are sent readable; an https address would encrypt them"
+
+
 def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: Report, patience_s: float) -> Preflight:
     session = open_scylla(config, report=report, patience_s=patience_s)
     try:
@@ -98,6 +111,7 @@ def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: 
                 except CdcOffError as error:
                     schema = _with_log_left(log, table, error)
                     off.append((table, str(error)))
+                log.check_readable(table.keyspace, table.table)
                 # A column type that can't be carried is better known now than at the first change.
                 output = config.output_of(table).options(config.name)
                 key_schema(schema, output)

@@ -38,9 +38,8 @@ _CONFIG: Final = """\
 #     password: {existingSecret: scylla-reader, key: password}
 #   kafka:
 #     bootstrap_servers: [kafka-bootstrap.kafka.svc:9093]
-#     properties:
-#       security.protocol: ssl
-#       ssl.ca.location: {existingSecret: kafka-ca, key: ca.crt}
+#     tls: {enabled: true, ca_file: {existingSecret: kafka-ca, key: ca.crt}}
+#     sasl: {mechanism: SCRAM-SHA-512, username: bridge, password: {existingSecret: kafka-bridge, key: password}}
 #   registry:
 #     url: https://registry.kafka.svc:8081
 #     ca_file: {existingConfigMap: company-ca, key: ca.pem}

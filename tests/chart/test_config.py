@@ -34,8 +34,10 @@ def test_secrets_become_files(full: Rendered) -> None:
     assert config["registry"]["client_key_password"] == {"env": "REGISTRY_KEY_PASSWORD"}
     assert config["registry"]["ca_file"] == f"{ETC}/configmaps/company-ca/ca.pem"
     assert config["registry"]["client_key_file"] == f"{ETC}/secrets/registry-client/tls.key"
-    assert config["kafka"]["properties"]["ssl.ca.location"] == f"{ETC}/configmaps/company-ca/ca.pem"
-    assert config["kafka"]["properties"]["ssl.key.location"] == f"{ETC}/secrets/kafka-client/tls.key"
+    assert config["scylla"]["tls"]["ca_file"] == f"{ETC}/configmaps/company-ca/ca.pem"
+    assert config["kafka"]["tls"]["client_key_file"] == f"{ETC}/secrets/kafka-client/tls.key"
+    assert config["kafka"]["sasl"]["password"] == {"file": f"{ETC}/secrets/kafka-client/password"}
+    assert config["kafka"]["properties"]["ssl.crl.location"] == f"{ETC}/configmaps/company-ca/crl.pem"
 
 
 def _paths(node: Any) -> set[str]:
@@ -56,7 +58,7 @@ def test_every_path_is_mounted(full: Rendered, pod: str) -> None:
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert set(mounts.values()) <= volumes.keys()
     paths = [Path(path) for path in _paths(full.config) if "/secrets/" in path or "/configmaps/" in path]
-    assert len(paths) == 6
+    assert len(paths) == 9
     for path in paths:
         volume = volumes[mounts[str(path.parent)]]
         named = volume.get("secret", {}).get("secretName") or volume.get("configMap", {}).get("name")

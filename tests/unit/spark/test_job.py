@@ -43,13 +43,15 @@ def test_last_error_of_a_worker_decides() -> None:
         (RuntimeError("bridge.errors.PoisonError: column v"), True),
         (RuntimeError("bridge.errors.LayoutError: another job"), True),
         (RuntimeError("bridge.assembly.IncompleteGroupError: no end"), True),
+        (RuntimeError("bridge.errors.AccessError: the old password"), False),
+        (RuntimeError("bridge.errors.StartupError: a missing right"), True),
         (RuntimeError("bridge.lane_reader.ColumnsChangedError: more"), False),
         (FencedError("taken over"), False),
         (RuntimeError("pyspark.errors.X: something else"), False),
     ],
 )
 def test_what_no_further_try_can_mend_ends_the_job(failure: Exception, hopeless: bool) -> None:
-    """Lost progress, poison and wrong settings stop the table; servers that fail are tried again."""
+    """Lost progress, poison, wrong settings and missing rights stop the table; what may pass is tried again."""
     assert _is_hopeless(failure) is hopeless
 
 
