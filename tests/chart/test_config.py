@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bridge.config_docs import catalog_of
 from bridge.config_file import load
 from tests.chart.rendering import FULL, LOCAL, NAME, Chart, Rendered
 
@@ -61,6 +62,42 @@ def test_every_path_is_mounted(full: Rendered, pod: str) -> None:
         volume = volumes[mounts[str(path.parent)]]
         named = volume.get("secret", {}).get("secretName") or volume.get("configMap", {}).get("name")
         assert named == path.parent.name
+
+
+def _given(paths: list[str], value: Any) -> dict[str, Any]:
+    """Values under `config` with one value at each path."""
+    values: dict[str, Any] = {}
+    for at, path in enumerate(paths):
+        node = values
+        *sections, name = path.split(".")
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[name] = value(at)
+    return {"config": values}
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+def test_every_secret_and_every_file_may_lie_in_an_object(chart: Chart, kind: str) -> None:
+    """Whatever setting the configuration file has for a secret or a path: its object is mounted where the file says.
+
+    The chart knows none of them by name, so a new one needs nothing in it.
+    """
+    settings = [one for one in catalog_of().settings.values() if "[]" not in one.path]
+    files = [one.path for one in settings if one.expected == "a path" and one.path != "spark.checkpoint"]
+    secrets = [one.path for one in settings if one.secret] if kind == "Secret" else []
+    paths = [*files, *secrets]
+    assert len(files) >= 3
+    rendered = chart.render(values=_given(paths, lambda at: {f"existing{kind}": f"object-{at}", "key": "the.key"}))
+    mounts = {mount["mountPath"]: mount["name"] for mount in rendered.container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in rendered.driver["volumes"]}
+    for at, path in enumerate(paths):
+        found = rendered.config
+        for name in path.split("."):
+            found = found[name]
+        folder, _, key = (found if path in files else found["file"]).rpartition("/")
+        volume = volumes[mounts[folder]]
+        named = volume["secret"]["secretName"] if kind == "Secret" else volume["configMap"]["name"]
+        assert (named, key) == (f"object-{at}", "the.key"), path
 
 
 def test_large_numbers_stay_whole(full: Rendered) -> None:

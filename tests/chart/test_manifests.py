@@ -22,6 +22,7 @@ LOCAL_OBJECTS = [
 FURTHER_OBJECTS = [
     f"ConfigMap {NAME}-dashboard",
     f"NetworkPolicy {NAME}-executor",
+    f"NetworkPolicy {NAME}-test",
     f"PodDisruptionBudget {NAME}-executor",
     f"PrometheusRule {NAME}",
     f"Role {NAME}",
@@ -168,7 +169,7 @@ def test_selectors_find_their_pods_and_no_others(full: Rendered) -> None:
     ]:
         selector = full.find(kind, name)["spec"]["selector"]["matchLabels"]
         assert [labels for labels in (driver, executor, test) if _selects(selector, labels)] == [wanted]
-    for name, wanted in [(f"{NAME}-driver", driver), (f"{NAME}-executor", executor)]:
+    for name, wanted in [(f"{NAME}-driver", driver), (f"{NAME}-executor", executor), (f"{NAME}-test", test)]:
         selector = full.find("NetworkPolicy", name)["spec"]["podSelector"]["matchLabels"]
         assert [labels for labels in (driver, executor, test) if _selects(selector, labels)] == [wanted]
     for name in (NAME, f"{NAME}-driver"):
@@ -192,6 +193,8 @@ def test_network_policies(full: Rendered, local: Rendered) -> None:
     assert ports == {53, 9042, 9093, 443, 6443, 7079, 9094}
     executor = full.find("NetworkPolicy", f"{NAME}-executor")["spec"]
     assert 6443 not in {port["port"] for rule in executor["egress"] for port in rule["ports"]}
+    tested = full.find("NetworkPolicy", f"{NAME}-test")["spec"]
+    assert {port["port"] for rule in tested["egress"] for port in rule["ports"]} == {53, 9042, 9093, 443, 9094}
 
 
 def test_scheduling_is_passed_on(full: Rendered) -> None:

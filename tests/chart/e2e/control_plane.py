@@ -27,6 +27,8 @@ from tests.chart.tools import OwnProgram
 
 KUBERNETES: Final = "1.36.3"
 NODE: Final = "node-1"
+NEVER_READY: Final = "made-up-kubelet/never-ready"
+"""A pod with this label runs and does not become ready."""
 _READY_WITHIN_S: Final = 120.0
 _VERSION: Final = "k8s.io/component-base/version"
 _MAJOR, _MINOR, _ = KUBERNETES.split(".")
@@ -266,19 +268,21 @@ class _Kubelet(threading.Thread):
             self._cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
         elif pod["status"].get("phase") == "Pending":
             test = metadata["labels"].get("app.kubernetes.io/component") == "test"
+            ready = not test and NEVER_READY not in metadata["labels"]
             status = {
                 "phase": "Succeeded" if test else "Running",
                 "podIP": "127.0.0.1",
                 "podIPs": [{"ip": "127.0.0.1"}],
                 "conditions": [
-                    {"type": kind, "status": "True"} for kind in ("Initialized", "Ready", "ContainersReady")
+                    {"type": "Initialized", "status": "True"},
+                    *({"type": kind, "status": str(ready)} for kind in ("Ready", "ContainersReady")),
                 ],
                 "containerStatuses": [
                     {
                         "name": container["name"],
                         "image": container["image"],
                         "imageID": "",
-                        "ready": not test,
+                        "ready": ready,
                         "restartCount": 0,
                         "state": {"terminated": {"exitCode": 0}} if test else {"running": {}},
                     }
