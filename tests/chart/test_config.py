@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 
 from bridge.config_docs import catalog_of
 from bridge.config_file import load
+from deploy.chart.documents import CHART, values_yaml
 from tests.chart.rendering import FULL, LOCAL, NAME, Chart, Rendered
 
 ETC = "/etc/scylla-cdc-bridge"
@@ -25,6 +27,21 @@ def test_the_job_takes_the_file(chart: Chart, values: Path, tmp_path: Path) -> N
     assert config.name == given["name"]
     assert len(config.tables) == len(given["tables"])
     assert config.spark.checkpoint == "/var/lib/scylla-cdc-bridge"
+
+
+def _examples() -> dict[str, Any]:
+    readme = (CHART / "README.md").read_text(encoding="utf-8")
+    comments = re.findall(r"^#   (.*)$", values_yaml().partition("As in:\n")[2], re.MULTILINE)
+    (values,) = re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    return {"README.md": yaml.safe_load(values), "values.yaml": {"config": yaml.safe_load("\n".join(comments))}}
+
+
+@pytest.mark.parametrize("document", _examples())
+def test_examples_are_good(chart: Chart, document: str, tmp_path: Path) -> None:
+    """What the chart's documents show as values is taken by the chart and by the job."""
+    (tmp_path / "given.yaml").write_text(yaml.safe_dump(_examples()[document]), encoding="utf-8")
+    (tmp_path / "bridge.yaml").write_text(chart.render(tmp_path / "given.yaml").config_text, encoding="utf-8")
+    assert load(tmp_path / "bridge.yaml").name == "shop"
 
 
 def test_secrets_become_files(full: Rendered) -> None:

@@ -275,7 +275,10 @@ def test_notes(chart: Chart) -> None:
     assert "the job `shop`" in said
     assert "helm test shop --namespace data" in said
     assert "SUSPENDED" not in said
+    assert "once these are there" not in said
     said = chart.notes(FULL, values={"driver": {"suspended": True}, "networkPolicy": {"enabled": False}})
     assert "3 executor pod(s)" in said
     assert "SUSPENDED" in said
     assert "There is no NetworkPolicy" in said
+    assert "  Secret scylla-reader\n" in said
+    assert "  ConfigMap company-ca\n" in said

@@ -152,7 +152,7 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
 
 
 def check_scrape(pod: Pod) -> None:
-    """Prometheus finds nothing amiss in what a Prometheus would scrape; dashboard and alerts query only what is there."""
+    """Prometheus finds nothing amiss in the metrics; dashboard and alerts query only what is there."""
     with urlopen(f"http://127.0.0.1:{pod.port}/metrics", timeout=10) as answer:
         scraped = answer.read()
     judged = subprocess.run(
