@@ -30,7 +30,7 @@ from tests.chart.tools import HELM, PROMTOOL, ToolMissingError, may_build, tool
 from tests.integration.running import BridgeJob, wait_for
 from tests.integration.test_pipeline import history
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 SCHEMA = TableSchema(
     "pod",
@@ -132,7 +132,7 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     finally:
         session.close()
     pod.start()
-    wait_for("the first pod publishing", lambda: committed(pod) > 500, 180)
+    wait_for("the first pod publishing", lambda: committed(pod) > 500, 300)
     assert pod.process is not None
     assert pod.probe("livenessProbe") == 200
     pod.process.terminate()
@@ -142,7 +142,7 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     early = committed(pod)
     assert early < len(written)
     pod.start()
-    wait_for("the second pod publishing", lambda: committed(pod) > len(written), 240)
+    wait_for("the second pod publishing", lambda: committed(pod) > len(written), 300)
     wait_for("every change", lambda: not pod.verdict([SCHEMA], written).missing, 120)
     wait_for("the pod being ready", lambda: pod.probe("readinessProbe") == 200)
     check_scrape(pod)
