@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bridge.adapters.kubernetes import POD_VERBS
 from tests.chart.rendering import FULL, NAME, NAMESPACE, Chart, Rendered
 
 LOCAL_OBJECTS = [
@@ -112,7 +113,7 @@ def test_rights_are_for_pods_of_the_namespace_alone(full: Rendered) -> None:
         {
             "apiGroups": [""],
             "resources": ["pods"],
-            "verbs": ["create", "get", "list", "watch", "delete", "deletecollection"],
+            "verbs": list(POD_VERBS),
         }
     ]
     binding = full.find("RoleBinding")
@@ -121,12 +122,13 @@ def test_rights_are_for_pods_of_the_namespace_alone(full: Rendered) -> None:
     accounts = {name: pod["serviceAccountName"] for name, pod in pods(full).items()}
     assert accounts == {"driver": NAME, "test": NAME, "executor": f"{NAME}-executor"}
     tokens = {name: pod["automountServiceAccountToken"] for name, pod in pods(full).items()}
-    assert tokens == {"driver": True, "test": False, "executor": False}
+    assert tokens == {"driver": True, "test": True, "executor": False}
 
 
 def test_without_executors_nobody_has_a_token(local: Rendered) -> None:
     """A driver that asks the API server for nothing gets nothing to ask with."""
     assert local.driver["automountServiceAccountToken"] is False
+    assert local.find("Pod", f"{NAME}-test")["spec"]["automountServiceAccountToken"] is False
 
 
 def test_accounts_of_others(chart: Chart) -> None:
@@ -194,7 +196,7 @@ def test_network_policies(full: Rendered, local: Rendered) -> None:
     executor = full.find("NetworkPolicy", f"{NAME}-executor")["spec"]
     assert 6443 not in {port["port"] for rule in executor["egress"] for port in rule["ports"]}
     tested = full.find("NetworkPolicy", f"{NAME}-test")["spec"]
-    assert {port["port"] for rule in tested["egress"] for port in rule["ports"]} == {53, 9042, 9093, 443, 9094}
+    assert {port["port"] for rule in tested["egress"] for port in rule["ports"]} == {53, 9042, 9093, 443, 6443, 9094}
 
 
 def test_scheduling_is_passed_on(full: Rendered) -> None:

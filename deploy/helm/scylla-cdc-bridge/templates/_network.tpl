@@ -36,3 +36,10 @@ podSelector:
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
+
+{{- define "bridge.apiServerEgress" -}}
+- ports:
+    {{- range .Values.networkPolicy.egress.apiServerPorts }}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
+{{- end -}}
