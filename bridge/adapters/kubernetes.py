@@ -1,4 +1,4 @@
-"""What the pod's account may do in Kubernetes, asked of the API server. Needed only where Spark's executors are pods."""
+"""What the pod's account may do in Kubernetes, asked of the API server; needed where Spark's executors are pods."""
 
 from __future__ import annotations
 

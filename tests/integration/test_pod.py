@@ -132,7 +132,7 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     finally:
         session.close()
     pod.start()
-    wait_for("the first pod publishing", lambda: committed(pod) > 500, 300)
+    wait_for("the first pod publishing", lambda: committed(pod) > 500, 600)
     assert pod.process is not None
     assert pod.probe("livenessProbe") == 200
     pod.process.terminate()
@@ -142,7 +142,7 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     early = committed(pod)
     assert early < len(written)
     pod.start()
-    wait_for("the second pod publishing", lambda: committed(pod) > len(written), 300)
+    wait_for("the second pod publishing", lambda: committed(pod) > len(written), 600)
     wait_for("every change", lambda: not pod.verdict([SCHEMA], written).missing, 120)
     wait_for("the pod being ready", lambda: pod.probe("readinessProbe") == 200)
     check_scrape(pod)

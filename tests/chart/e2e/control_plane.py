@@ -12,7 +12,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +122,7 @@ def running(folder: Path) -> Iterator[Cluster]:
     with ExitStack() as parts:
         _start(parts, folder, "etcd", _etcd(folder, ports))
         _start(parts, folder, "kube-apiserver", _apiserver(folder, ports))
-        _wait(lambda: cluster.request("GET", "/api/v1/namespaces/default"), folder / "kube-apiserver.log")
+        wait_until(lambda: cluster.request("GET", "/api/v1/namespaces/default"), folder / "kube-apiserver.log")
         _write_kubeconfig(cluster)
         common = [f"--kubeconfig={cluster.kubeconfig}", "--leader-elect=false", "--bind-address=127.0.0.1"]
         controllers = [
@@ -179,14 +179,15 @@ def _start(parts: ExitStack, folder: Path, part: str, arguments: list[str]) -> N
     parts.callback(stop)
 
 
-def _wait(look: Any, log: Path) -> None:
+def wait_until(look: Callable[[], object], log: Path | None = None) -> None:
+    """Wait until the API server answers a request well; when it never does, the error has the end of a log."""
     deadline_s = time.monotonic() + _READY_WITHIN_S
     while True:
         try:
             look()
         except (ApiError, URLError, OSError) as error:
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"not ready ({error}):\n{log.read_text()[-3000:]}") from error
+                raise RuntimeError(f"not ready ({error}):\n{log.read_text()[-3000:] if log else ''}") from error
             time.sleep(0.2)
         else:
             return
