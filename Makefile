@@ -10,7 +10,7 @@ export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
-	bench format constraints licences audit wheel clean
+	screenshots bench format constraints licences audit wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds 
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m tests.chart.e2e.control_plane
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
+
+screenshots: $(STAMP) ## Take the pictures in docs/status-page.md anew (needs Chromium)
+	$(BIN)/python -m tests.integration.browser docs/status-page
 
 chart-files: $(STAMP) ## Make the chart's generated files anew
 	$(BIN)/python -m deploy.chart

@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bridge import registration
+from bridge.adapters import kubernetes
 from bridge.adapters.change_log import CdcOffError, ChangeLog
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin
 from bridge.config import BridgeConfig, TableSettings
 from bridge.connections import Report, asking_registry, open_kafka, open_registry, open_scylla
 from bridge.errors import BridgeError, RetriableError, StartupError
+from bridge.patience import with_patience
 from bridge.table_watch import CdcOptions
 from schemas.avro_schema import key_schema, value_schema
 from schemas.errors import SchemaError
@@ -24,6 +26,7 @@ from schemas.output import OutputOptions
 from schemas.table_schema import TableSchema
 
 T = TypeVar("T")
+_IN_PODS: Final = "k8s://"
 _Off = tuple[TableSettings, str]
 """A table on which CDC is off, and that in words."""
 
@@ -81,6 +84,8 @@ def check(
             problems.append(words)
     tables = () if found is None else found.tables
     attempt(lambda left_s: _registry(config, tables, problems, report, left_s))
+    if config.spark.master.startswith(_IN_PODS) and kubernetes.ACCOUNT.exists():
+        attempt(lambda left_s: _executors(config, report, left_s))
     if problems or found is None:
         raise StartupError("\n".join(problems))
     return found
@@ -173,6 +178,21 @@ def _has_progress(config: BridgeConfig, admin: KafkaAdmin, table: TableSettings)
     topic = config.progress_topic_of(table)
     with CommittedReader(config.kafka, client_id="scylla-cdc-bridge-preflight") as reader:
         return any(reader.end(topic, lane) > 0 for lane in range(admin.partitions(topic)))
+
+
+def _executors(config: BridgeConfig, report: Report, patience_s: float) -> None:
+    """May this pod make the executors' pods? If not, Spark would only wait for them for ever."""
+    server = config.spark.master.removeprefix(_IN_PODS)
+    address = server if "://" in server else f"https://{server}"
+    namespace = str(config.spark.properties.get("spark.kubernetes.namespace", "default"))
+    ask = partial(kubernetes.missing_pod_verbs, address, namespace)
+    missing = with_patience("Kubernetes", address, ask, patience_s=patience_s, report=report)
+    if missing:
+        raise StartupError(
+            f"Kubernetes at {address}: the pod's service account may not {', '.join(missing)} pods in the namespace "
+            f"{namespace}, which executors need; bind a Role with these verbs to it (the chart does with rbac.create)"
+        )
+    report(f"Kubernetes at {address} lets us make executors in the namespace {namespace}")
 
 
 def _registry(

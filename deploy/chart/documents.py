@@ -107,16 +107,17 @@ def _values_table() -> str:
     rows = ["| Value | Default | Meaning |", "|---|---|---|"]
     rows += [
         f"| `{path}` | `{json.dumps(default)}` | {_cell(_meaning(field, default))} |"
-        for path, field, default in _leaves(ChartValues(), "")
+        for path, field, default in leaves(ChartValues())
     ]
     return "\n".join(rows) + "\n"
 
 
-def _leaves(values: BaseModel, prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
+def leaves(values: BaseModel, prefix: str = "") -> Iterator[tuple[str, FieldInfo, Any]]:
+    """Every value that is no section: its path, its field and what it is."""
     for name, field in type(values).model_fields.items():
         path, value = prefix + (field.alias or name), getattr(values, name)
         if isinstance(value, BaseModel):
-            yield from _leaves(value, f"{path}.")
+            yield from leaves(value, f"{path}.")
         else:
             yield path, field, value
 
