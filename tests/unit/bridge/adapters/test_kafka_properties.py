@@ -122,6 +122,8 @@ def test_meaning_of_errors() -> None:
     words = str(kafka_errors.meant("TOPIC_AUTHORIZATION_FAILED", "m", "Write on topic t"))
     assert words == "m; the bridge's user needs the right Write on topic t"
     assert str(kafka_errors.meant("INVALID_CONFIG", "m", "Write on topic t")) == "m"
+    fenced = str(kafka_errors.meant("PRODUCER_FENCED", "m"))
+    assert "a second job with the same `name` is running: stop one of the two" in fenced
     kinds = {name: type(kafka_errors.meant(name, "m")) for name in ("_FENCED", "INVALID_CONFIG", "_TRANSPORT", "NEW")}
     assert list(kinds.values()) == [FencedError, StartupError, RetriableError, RetriableError]
     login = kafka_errors.access_error(settings(), "_AUTHENTICATION", "no")
