@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -29,8 +28,6 @@ pytestmark = pytest.mark.integration
 
 SECOND = 1_000_000
 CHANGES = 1_000
-REQUESTS_PER_S = 40
-"""Half as many as there are streams in the simulated cluster, more or less, so it binds."""
 SCHEMA = TableSchema(
     "seen",
     "orders",
@@ -97,33 +94,11 @@ class Port:
         return found
 
 
-def reads_of_an_idle_log(stack: LocalStack, port: Port) -> tuple[int, float]:
-    """How many reads of the log the server counted over four micro-batches without changes, and in how many s."""
-    session = CqlSession.connect(ScyllaSettings(contact_points=stack.cql, consistency="ONE"))
-    counts = session.prepare(
-        "SELECT count FROM system_views.coordinator_read_latency WHERE keyspace_name = 'seen' "
-        "AND table_name = 'orders_scylla_cdc_log'"
-    )
-
-    def look() -> tuple[int, float]:
-        ((cell,),) = session.page(counts, (), page_rows=10).result(timeout=10).rows
-        assert cell is not None
-        return int.from_bytes(cell, "big"), time.monotonic()
-
-    before, begun_s = look()
-    batches = port.figures()["batch_duration_seconds_count"]
-    wait_for("more micro-batches", lambda: port.figures()["batch_duration_seconds_count"] >= batches + 4, 60)
-    after, ended_s = look()
-    session.close()
-    return after - before, ended_s - begun_s
-
-
 def test_a_running_job_tells_what_it_does(local_stack: LocalStack, written: int, tmp_path: Path) -> None:
     """Figures move and add up, readiness comes, the page names the table, and SIGTERM still ends it cleanly."""
     settings = {
         "logging": {"format": "json"},
-        "scylla": {"requests_per_second": REQUESTS_PER_S},
-        "reading": {"idle_interval_ms": 0, "integrity": "always"},
+        "reading": {"integrity": "always"},
         "spark": {"lanes": 2},
     }
     with BridgeJob(local_stack, tmp_path, "seen", ["seen.orders"], settings) as job:
@@ -164,8 +139,6 @@ def test_a_running_job_tells_what_it_does(local_stack: LocalStack, written: int,
         assert page.count("seen.orders") >= 3
         before = figures["transactions_total"]
         wait_for("an idle table's cursor moving", lambda: port.figures()["transactions_total"] > before, 10)
-        asked, took_s = reads_of_an_idle_log(local_stack, port)
-        assert 2 * figures["streams"] <= asked <= REQUESTS_PER_S * took_s + figures["streams"]
         assert job.stop() == 0, job.log_tail()
         assert port.get("/healthz")[0] == 0
         ours = [line for line in job.log.read_text().splitlines() if '"logger": "spark.' in line]
