@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from urllib.request import Request, urlopen
 
 import pytest
@@ -99,8 +100,10 @@ class Written:
     def count(self) -> int:
         return sum(map(len, self.changes))
 
-    def simulator(self) -> tuple[Simulator, SimulatedTable, list[ExpectedChange]]:
-        simulated = SimulatedTable(self.schema)
+    def simulator(
+        self, delta: Literal["full", "keys"] = "full"
+    ) -> tuple[Simulator, SimulatedTable, list[ExpectedChange]]:
+        simulated = SimulatedTable(self.schema, CdcOptions(delta=delta))
         simulator = Simulator(self.session, self.cluster, [simulated], seed=len(self.changes))
         mine: list[ExpectedChange] = []
         self.changes.append(mine)
@@ -125,9 +128,10 @@ class Written:
                 self.session.execute(f"ALTER TABLE {KEYSPACE}.{name} {clause}")
         self.schemas.append(to)
 
-    def options(self, *, enabled: bool) -> None:
+    def options(self, *, enabled: bool = True, delta: str = "full") -> None:
         name = f"{KEYSPACE}.{self.schema.name}"
-        self.session.execute(f"ALTER TABLE {name} WITH cdc = {{'enabled': {str(enabled).lower()}}}")
+        options = f"'enabled': {str(enabled).lower()}, 'delta': '{delta}'"
+        self.session.execute(f"ALTER TABLE {name} WITH cdc = {{{options}}}")
 
 
 def records(job: BridgeJob, topic: str) -> list[Record]:
@@ -210,14 +214,14 @@ def schema_of_phase(written: Written, phase: int) -> int:
     return PHASE_SCHEMAS[phase] if written.schema.name == "t" else phase
 
 
-PHASE_SCHEMAS = [0, 0, 1, 2, 3, 4, 5, 5, 5]
+PHASE_SCHEMAS = [0, 0, 1, 2, 3, 4, 5, 5, 5, 5, 5]
 """Of the phases of `test_a_table_changes_while_the_job_runs`: the schema that was newest when each began."""
 
 
 def test_a_table_changes_while_the_job_runs(
     local_stack: LocalStack, session: CqlSession, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
-    """ADD, DROP, ADD anew, ALTER TYPE, RENAME, CDC off and on, DROP TABLE and CREATE TABLE: one run of the job.
+    """ADD, DROP, ADD anew, ALTER TYPE, RENAME, keys only and back, CDC off and on, a new table: one run of the job.
 
     A second table whose change the registry refuses stops with an error that names it, and the first goes on.
     """
@@ -282,6 +286,15 @@ def test_a_table_changes_while_the_job_runs(
             "the registry's refusal",
             lambda: says(job, f"{KEYSPACE}.refused", "partition key column pk is now named id", "refused-key", "stop"),
         )
+
+        written.options(delta="keys")
+        wait("the warning about keys only", lambda: says(job, f"{KEYSPACE}.t: the cdc option 'delta' is 'keys' since"))
+        written.write_with(*written.simulator("keys"), rows=KEYS, note=b"untold")
+        # What is unread when the option goes back is still read as rows that name no column.
+        written.options(delta="full")
+        written.write(note=b"told again")
+        wait("what was written with the log's option at keys and back", lambda: arrived(job, written))
+        wait("that the log says all again", lambda: says(job, f"{KEYSPACE}.t: the cdc option 'delta' is 'full' since"))
 
         written.options(enabled=False)
         wait("the warning that CDC is off", lambda: says(job, f"{KEYSPACE}.t: CDC is off since about"))

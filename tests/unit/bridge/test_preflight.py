@@ -13,7 +13,7 @@ from schemas.output import OutputOptions, ShapeName
 @pytest.mark.parametrize("preimage", ["true", "full"])
 @pytest.mark.parametrize("postimage", [False, True])
 def test_preimages_of_touched_columns_are_not_reliable(shape: ShapeName, preimage: str, postimage: bool) -> None:
-    """Those of 'true' alone are so, to the shapes that have them in `before`; a post-image has all columns read."""
+    """Those of 'true' are so, for the shapes that have them in `before`; with a post-image all columns are read."""
     options = CdcOptions(enabled=True, preimage=preimage, postimage=postimage, delta="full", ttl_s=86_400)
     said = [one for one in shortcomings(options, OutputOptions(shape=shape)) if "unreliable in batches" in one]
     assert bool(said) == (preimage == "true" and not postimage and shape in ("full", "debezium"))
