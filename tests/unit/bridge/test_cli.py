@@ -355,7 +355,11 @@ class TestPreflight:
                 raise found
             return found or table({"pk": "int"}, keyspace=keyspace, name=name)
 
-        log = SimpleNamespace(check_captured=check_captured, cdc_options=lambda *_: answers.get("options"))
+        log = SimpleNamespace(
+            check_captured=check_captured,
+            check_readable=lambda *_: None,
+            cdc_options=lambda *_: answers.get("options"),
+        )
         monkeypatch.setattr(preflight, "ChangeLog", lambda _: log)
         return patience
 
