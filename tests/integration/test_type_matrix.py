@@ -202,7 +202,8 @@ def test_column_arrives_unchanged(
             assert value["columns"] is None
             continue
         wanted = column.steps.get(step)
-        found = value["columns"][column.name]
+        # A step that touches no column of its table does not say what it did.
+        found = None if value["columns"] is None else value["columns"][column.name]
         assert exact(found) == exact(wanted.read if wanted is not None else None), step
         assert (column.name in value["empty_columns"]) == (wanted is not None and wanted.is_empty), step
 
