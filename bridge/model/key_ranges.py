@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -11,6 +11,8 @@ from bridge.model.streams import MAX_TOKEN, StreamId, Token, first_token_of_shar
 _WORD: Final = 1 << 64
 _IGNORED_BITS: Final = (12, *(bits for bits in range(64) if bits != 12))
 """ScyllaDB's default, which hardly anybody changes, first: no table that clients may read tells it."""
+
+_Sharding = tuple[int, list[Token]]
 
 
 class KeyRange:
@@ -41,10 +43,11 @@ class KeyRange:
         first, length = span
         if (token - first) % _WORD >= length:
             return False
-        if self._by_shard is None:
+        if self._by_shard is None or _shares_out(self._by_shard, stream, token):
             return True
-        ignore_msb, firsts = self._by_shard
-        return firsts[shard_of(token, len(firsts), ignore_msb)] == stream.token
+        # Where a range begins by chance, other numbers of ignored bits share it out to the same first tokens.
+        others = (one for one in self._fitting() if one[0] != self._by_shard[0])
+        return None if any(_shares_out(one, stream, token) for one in others) else False
 
     @cached_property
     def _span(self) -> tuple[int, int] | None:
@@ -63,16 +66,23 @@ class KeyRange:
         return Token((first - 1 + (1 << 63)) % _WORD - (1 << 63))
 
     @cached_property
-    def _by_shard(self) -> tuple[int, list[Token]] | None:
+    def _by_shard(self) -> _Sharding | None:
         """Ignored bits of the sharding function, and the token of each shard's stream; None where they do not fit."""
+        return next(self._fitting(), None)
+
+    def _fitting(self) -> Iterator[_Sharding]:
         after = self._first_before if self._after is None else self._after
         shards = len(self._tokens)
         for ignore_msb in _IGNORED_BITS if shards > 1 else _IGNORED_BITS[:1]:
             made = (first_token_of_shard(after, self._until, shard, shards, ignore_msb) for shard in range(shards))
             firsts = [self._until if token is None else token for token in made]
             if sorted(firsts) == self._tokens:
-                return ignore_msb, firsts
-        return None
+                yield ignore_msb, firsts
+
+
+def _shares_out(sharding: _Sharding, stream: StreamId, token: Token) -> bool:
+    ignore_msb, firsts = sharding
+    return firsts[shard_of(token, len(firsts), ignore_msb)] == stream.token
 
 
 def ranges_of_vnodes(sets: Iterable[tuple[Token, Sequence[StreamId]]]) -> dict[StreamId, KeyRange]:
