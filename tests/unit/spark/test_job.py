@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkRuntimeError
 
 from bridge.config import BridgeConfig, SparkSettings, validate
 from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, NoGenerationError, RetriableError
@@ -43,13 +46,15 @@ def test_last_error_of_a_worker_decides() -> None:
         (RuntimeError("bridge.errors.PoisonError: column v"), True),
         (RuntimeError("bridge.errors.LayoutError: another job"), True),
         (RuntimeError("bridge.assembly.IncompleteGroupError: no end"), True),
+        (RuntimeError("bridge.errors.AccessError: the old password"), False),
+        (RuntimeError("bridge.errors.StartupError: a missing right"), True),
         (RuntimeError("bridge.lane_reader.ColumnsChangedError: more"), False),
         (FencedError("taken over"), False),
         (RuntimeError("pyspark.errors.X: something else"), False),
     ],
 )
 def test_what_no_further_try_can_mend_ends_the_job(failure: Exception, hopeless: bool) -> None:
-    """Lost progress, poison and wrong settings stop the table; servers that fail are tried again."""
+    """Lost progress, poison, wrong settings and missing rights stop the table; what may pass is tried again."""
     assert _is_hopeless(failure) is hopeless
 
 
@@ -103,7 +108,7 @@ class Query:
         self.stopped = True
 
 
-def config_of(*tables: str) -> BridgeConfig:
+def config_of(*tables: str, **sections: Any) -> BridgeConfig:
     return validate(
         {
             "name": "job",
@@ -111,6 +116,7 @@ def config_of(*tables: str) -> BridgeConfig:
             "kafka": {"bootstrap_servers": "127.0.0.1:9092"},
             "registry": {"url": "http://127.0.0.1:8081"},
             "tables": list(tables),
+            **sections,
         }
     )
 
@@ -136,12 +142,18 @@ def run_job(
         def changes(self) -> str:
             return "column v int was dropped" if self.name.endswith("altered") else ""
 
+        def close(self) -> None:
+            closed.append(self.name)
+
     monkeypatch.setattr(job, "TableQuery", Table)
     monkeypatch.setattr(job, "_LOOK_EVERY_S", 0.001)
     session: Any = None
+    closed: list[str] = []
     config = config_of(*queries)
     board = board or Board(config, "0", lambda: 0.0)
-    return Job(session, config, threading.Event(), once=once, board=board).run()
+    status = Job(session, config, threading.Event(), once=once, board=board).run()
+    assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
+    return status
 
 
 @pytest.mark.parametrize("looks", range(5))
@@ -214,3 +226,30 @@ def test_table_without_streams_is_waited_for_and_holds_nobody_up(
     assert (young.state, young.starts, young.failures) == ("finished", 1, 0)
     assert caplog.messages == ["a.young: test:1 has no CDC generation yet"]
     assert good.looks < 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (Py4JNetworkError("gone"), "Spark's JVM has ended (Py4JNetworkError)"),
+        (ConnectionRefusedError(111, "refused"), "Spark's JVM has ended (ConnectionRefusedError)"),
+        (PySparkRuntimeError("JAVA_GATEWAY_EXITED", {}), "JAVA_GATEWAY_EXITED"),
+    ],
+)
+def test_jvm_that_ends_fails_the_job_unless_it_was_to_stop(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception, words: str
+) -> None:
+    """Whoever signals all processes of the job at once means a stop; what was committed stays either way."""
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(job, "build_session", fail)
+    monitor: Any = SimpleNamespace(board=None, mailbox=None)
+    stop = threading.Event()
+    assert job._run(config_of("a.b"), stop, monitor, once=False) == job.EXIT_FAILED
+    assert words in caplog.text
+    caplog.clear()
+    stop.set()
+    assert job._run(config_of("a.b"), stop, monitor, once=False) == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
