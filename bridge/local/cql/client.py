@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.adapters.scylla import CqlSession
+from bridge.cql_names import quoted
 from bridge.errors import BridgeError
 from bridge.local.cql.source import SourceStatement
 from bridge.local.cql.stored import StoredBase, stored_log_columns, stored_partition, stored_tables, stored_types
@@ -40,7 +41,7 @@ from bridge.local.simulator.cql.statements import (
     Truncate,
     UpdateStatement,
 )
-from bridge.local.simulator.log_table import log_ddl, quoted
+from bridge.local.simulator.log_table import log_ddl
 from bridge.local.simulator.pacing import system_clock_us
 from bridge.local.simulator.placing import Place
 from bridge.local.simulator.schema_changes import log_alters

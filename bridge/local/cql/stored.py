@@ -7,9 +7,10 @@ from typing import Final
 
 from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.scylla import CqlSession
+from bridge.cql_names import quoted
 from bridge.local.simulator.base import BaseRow, BaseState
 from bridge.local.simulator.cql.catalog import Table
-from bridge.local.simulator.log_table import CdcOptions, quoted
+from bridge.local.simulator.log_table import CdcOptions
 from bridge.local.simulator.merging import Cell, CollectionState, Columns, PartitionState, RowState
 from bridge.local.simulator.multi_cell import field_key
 from bridge.local.simulator.nested import (

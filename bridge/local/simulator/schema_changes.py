@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.log_table import CdcOptions, log_columns, log_ddl, quoted
+from bridge.cql_names import quoted
+from bridge.local.simulator.log_table import CdcOptions, log_columns, log_ddl
 from bridge.local.simulator.nested import UserType
 from bridge.local.simulator.tables import SimulatedTable, mark_log
 from schemas.cql_types import CqlType
