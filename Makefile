@@ -9,10 +9,11 @@ export SCYLLA_CDC_BRIDGE_JARS ?= $(CURDIR)/.local-stack/jars
 export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration cluster chart chart-e2e chart-files switches bench format constraints wheel clean
+.PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
+	screenshots bench format constraints licences audit wheel clean
 
 help: ## List these targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Install everything into .venv
 
@@ -47,6 +48,20 @@ cluster: $(STAMP) ## Count on a cluster of two CQL servers which node is asked f
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_CLUSTER=1 $(BIN)/python -m pytest --basetemp build/pytest tests/integration/test_routing.py
 
+SEED ?= 1
+MINUTES ?= 1.5
+
+chaos: $(STAMP) ## Random faults on the real stack: make chaos SEED=7 MINUTES=2
+	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
+
+chaos-matrix: $(STAMP) ## Kill the job at every named point of the lane protocol
+	@mkdir -p build
+	SCYLLA_CDC_BRIDGE_CHAOS=matrix $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/test_crash_matrix.py
+
+chaos-backlog: $(STAMP) ## Kill the job twice while it drains 500,000 changes of few streams
+	@mkdir -p build
+	SCYLLA_CDC_BRIDGE_CHAOS=backlog $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/test_chaos.py -k backlog
+
 chart: $(STAMP) ## Run the tests of the Helm chart and of the image (the first run builds Helm)
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart tests/integration/test_pod.py
@@ -55,6 +70,9 @@ chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds 
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m tests.chart.e2e.control_plane
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
+
+screenshots: $(STAMP) ## Take the pictures in docs/status-page.md anew (needs Chromium)
+	$(BIN)/python -m tests.integration.browser docs/status-page
 
 chart-files: $(STAMP) ## Make the chart's generated files anew
 	$(BIN)/python -m deploy.chart
@@ -76,6 +94,14 @@ constraints: ## Renew constraints.txt from the newest allowed versions
 	build/constraints/bin/python -m pip install --quiet '.[dev]'
 	(head -1 constraints.txt; build/constraints/bin/python -m pip freeze --exclude scylla-cdc-bridge) > build/new.txt
 	mv build/new.txt constraints.txt
+
+licences: $(STAMP) ## Write docs/licences.md from what is installed (a test holds it against the allowed licences)
+	$(BIN)/python -m deploy.licences
+
+audit: ## Ask the Python advisory database about the pinned versions (needs the network)
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 wheel: $(STAMP) ## Build the distribution
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .

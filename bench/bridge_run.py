@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -16,6 +17,7 @@ import yaml
 
 from bench.errors import BenchError
 from bench.figures import value_at
+from bench.processes import descendants, everyone
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _STOP_WITHIN_S: Final = 60.0
@@ -102,7 +104,7 @@ class BridgeRun:
         command += [sys.executable, "-m", "spark.job", "-c", str(self._config)]
         if self._once:
             command.append("--once")
-        with self.log.open("wb") as log:
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
                 # Ctrl-C is ours to handle: we end it in order.
@@ -154,6 +156,22 @@ class BridgeRun:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self.wait(_STOP_WITHIN_S)
+
+    def kill(self) -> Measured:
+        """End all of its processes with SIGKILL; what the meter above them found until then.
+
+        Entering the `with` statement again starts it anew.
+        """
+        assert self._process is not None
+        deadline_s = time.monotonic() + _STOP_WITHIN_S
+        while self._process.poll() is None:
+            if time.monotonic() > deadline_s:
+                raise BenchError(f"the bridge could not be killed within {_STOP_WITHIN_S:.0f} s.{self.tail()}")
+            for one in descendants(self._process.pid, everyone()):
+                with suppress(ProcessLookupError):
+                    os.kill(one.pid, signal.SIGKILL)
+            time.sleep(0.02)
+        return Measured.read(self._report)
 
     def tail(self) -> str:
         """The end of the bridge's log, worded to follow a sentence."""

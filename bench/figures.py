@@ -21,6 +21,7 @@ _HEADINGS: Final[tuple[tuple[str, str], ...]] = (
     ("peak_pss_mib", "peak PSS MiB"),
     ("latency_ms.p50", "p50 ms"),
     ("latency_ms.p99", "p99 ms"),
+    ("recovery_s", "recovery s"),
     ("confidence_ms", "confidence ms"),
     ("ratio_to_slowest_stage", "of slowest stage"),
     ("cpu_ratio_to_read", "CPU of plain read"),

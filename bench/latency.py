@@ -25,6 +25,8 @@ _FIRST_RECORD_S: Final = 300.0
 _CAUGHT_UP_S: Final = 300.0
 _REST_S: Final = 60.0
 _SETTLE_S: Final = 5.0
+_LEFTOVERS_S: Final = 1.0
+"""For receiving what was committed before the kill."""
 _POLL_S: Final = 0.01
 _POLL_MOST: Final = 1000
 _BACKLOG_MARGIN_US: Final = 2_000_000
@@ -123,7 +125,7 @@ def latency(
     settings: Mapping[str, Any],
     cluster: Cluster,
 ) -> Figures:
-    """Write at a steady rate and measure from when the bridge has caught up; then see that nothing was lost.
+    """Write at a steady rate, measure from when the bridge has caught up, kill it, and see that nothing was lost.
 
     Raises:
         BenchError: writer or bridge failed, the bridge did not catch up, or a change is missing or doubled.
@@ -156,12 +158,14 @@ def latency(
                     run, writer, receipts, seconds + _SETTLE_S + 60, "keep up",
                     lambda: _now_us() > receipts.measure_until_us,
                 )  # fmt: skip
+                measured = run.kill()
+                recovery_s = _recover(run, writer, receipts)
                 written = writer.stop()
                 _until(
                     run, None, receipts, _REST_S, f"publish all of {written} changes",
                     lambda: len(receipts.positions) >= written,
                 )  # fmt: skip
-            measured = run.stop()
+            run.stop()
     if receipts.count != written:
         raise BenchError(f"{run.topic} is wrong: {written} changes written, {receipts.count} records.{run.tail()}")
     topics.delete(servers.kafka, run.topic, run.progress_topic)
@@ -177,7 +181,19 @@ def latency(
         "latency_changes": len(found),
         "latency_rate_per_s": len(found) / seconds,
         "latency_cpu_cores": used_s / seconds,
+        "recovery_s": recovery_s,
     }
+
+
+def _recover(run: BridgeRun, writer: Writer, receipts: _Receipts) -> float:
+    """Start a killed bridge again; seconds from its process's start to the receipt of its first record."""
+    until_s = time.monotonic() + _LEFTOVERS_S
+    while time.monotonic() < until_s:
+        receipts.poll()
+    before, began_s = receipts.count, time.monotonic()
+    run.__enter__()
+    _until(run, writer, receipts, _FIRST_RECORD_S, "recover from SIGKILL", lambda: receipts.count > before)
+    return time.monotonic() - began_s
 
 
 def _until(run: BridgeRun, writer: Writer | None, receipts: _Receipts, timeout_s: float, what: str, done: Any) -> None:

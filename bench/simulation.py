@@ -35,6 +35,7 @@ from bridge.model.cursors import (
 )
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, build_vnode_streams, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
+from bridge.pacing import PaceLimits, Pacer
 from bridge.planning import GenerationStart, Limits, first_cursor, plan
 from bridge.publishing import LaneTask, Plans, decide_start, remainder
 
@@ -56,7 +57,8 @@ class Size:
     Attributes:
         streams: of each generation.
         change_every_s: from one generation to the next.
-        interval_s: from one micro-batch of a table to the next.
+        interval_s: from one micro-batch of a table to the next, unless the limit makes it longer.
+        requests_per_s: the limit for all tables together.
         rows_per_minute: of each table; a third of them within seconds of a change.
         killed: share of micro-batches in which the job dies.
     """
@@ -66,6 +68,7 @@ class Size:
     streams: int = 100 * 256 * 16
     change_every_s: int = 60
     interval_s: int = 15
+    requests_per_s: int = 300_000
     rows_per_minute: int = 30
     keys: int = 40
     lanes: int = 4
@@ -124,6 +127,8 @@ class Table:
     batches: int = 0
     deaths: int = 0
     requests: int = 0
+    requests_in_time: int = 0
+    restarts: int = 0
     planning_s: float = 0.0
     slowest_s: float = 0.0
     stall_us: int = 0
@@ -160,6 +165,9 @@ class Table:
             for lane in range(max(lanes, len(self.progress))):
                 self.progress[lane] = LaneProgress(lane, start.layout, start.cursor).to_bytes()
         self.plans, self.at = Plans(start), start
+        # A new process knows nothing of the former one's requests.
+        self.pacer = Pacer(PaceLimits(self.size.requests_per_s / self.size.tables, 0), 0)
+        self.restarts += 1
         if not self.log:
             self.log = [(canonical_json(StreamOffset(start.cursor, None).to_json()), True)]
 
@@ -179,6 +187,8 @@ class Table:
         text, finished = self.log[-1]
         offset = StreamOffset.from_json(json.loads(text))
         if finished:
+            if self.pacer.due_in_s(now_us / _SECOND, idle=False):
+                return False
             began_s = time.perf_counter()
             # The reader's clock is off, too.
             clock_us = now_us + self.random.choice([0, 0, -_SECOND, _SKEW_S * _SECOND, -20 * _SECOND])
@@ -190,6 +200,7 @@ class Table:
                 return False
             self.log = [self.log[-1], (canonical_json(following.to_json()), False)]
             offset = following
+            self.pacer.planned(now_us / _SECOND, self.size.streams)
         batch = offset.batch
         assert batch is not None
         if self.plans.counts(offset):
@@ -306,7 +317,8 @@ def run(size: Size, seed: int) -> dict[str, Any]:
         "deaths": sum(table.deaths for table in tables),
         "planning_ms": round(1000 * sum(table.planning_s for table in tables) / max(1, sum(taken)), 3),
         "slowest_planning_ms": round(1000 * max(table.slowest_s for table in tables), 1),
-        "requests_per_s": round(sum(table.requests for table in tables) / (size.minutes * 60)),
+        "requests_per_s": round(sum(table.requests_in_time for table in tables) / (size.minutes * 60)),
+        "requests_per_s_allowed": size.requests_per_s,
         "longest_stall_s": round(max(table.stall_us for table in tables) / _SECOND, 1),
         "took_s": round(time.perf_counter() - began_s, 1),
     }
@@ -322,8 +334,13 @@ def _instants(size: Size, random: Random, first_us: int, end_us: int) -> Iterato
 
 
 def _drain(table: Table, end_us: int) -> None:
+    table.requests_in_time = table.requests
     for steps in range(600 // table.size.interval_s):
         table.step(end_us + steps * table.size.interval_s * _SECOND, may_die=False)
+    allowed = table.size.requests_per_s / table.size.tables * (end_us - millis_to_micros(_FIRST)) / _SECOND
+    # A job that dies may ask for a micro-batch once more, and begins to count anew; the drain above is a run's end.
+    if table.requests_in_time > allowed + 2 * table.restarts * table.size.streams:
+        raise Violation(f"{table.requests_in_time} requests were made where {allowed:.0f} are allowed")
     left = {place: unread for place, unread in table.unread.items() if unread}
     if left:
         raise Violation(f"rows of generations {sorted(left)} were never read")
@@ -367,10 +384,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--interval", type=int, default=whole.interval_s, help="seconds from micro-batch to micro-batch"
     )
+    parser.add_argument(
+        "--requests-per-second", type=int, default=whole.requests_per_s, help="the limit, over all tables"
+    )
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(argv)
     streams = given.nodes * given.vnodes * given.shards
-    size = Size(tables=given.tables, minutes=given.minutes, streams=streams, interval_s=given.interval)
+    size = Size(
+        tables=given.tables,
+        minutes=given.minutes,
+        streams=streams,
+        interval_s=given.interval,
+        requests_per_s=given.requests_per_second,
+    )
     try:
         print(json.dumps(run(size, given.seed)))
     except Violation as violation:

@@ -8,7 +8,7 @@ of what the delete of a range or of a partition removes (spec section 2.6).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
@@ -22,6 +22,7 @@ _ENDS: Final = frozenset({Operation.RANGE_END_INCLUSIVE, Operation.RANGE_END_EXC
 _OF_PARTITIONS: Final = frozenset({Operation.PARTITION_DELETE, Operation.PARTITION_EXPIRY})
 _UPSERTS: Final = frozenset({Operation.INSERT, Operation.UPDATE})
 _IMAGES: Final = {Operation.PREIMAGE: "pre-image", Operation.POSTIMAGE: "post-image"}
+_IMAGE_CELLS: Final = frozenset(bytes((operation,)) for operation in _IMAGES)
 _MAY_BE_RENAMED: Final = (
     ". Its key has a null: rows from before a key column was renamed (ALTER TABLE ... RENAME) can't be told apart"
 )
@@ -42,6 +43,7 @@ def groups(
     incomplete: str = "stop",
     by_row: bool = False,
     keep_poison: bool = False,
+    read_anew: bool = True,
 ) -> Iterator[Group]:
     """Gather the rows of each (stream, `cdc$time`) into one group of changes.
 
@@ -54,9 +56,11 @@ def groups(
         by_row: make one change of all inserts and updates of one row in a group (`Change.more`); else each delta is a
             change of its own.
         keep_poison: hand on a group that can't be carried, with the reason in `Group.poison`; else raise it.
+        read_anew: whether the rows were read before. An incomplete group is raised unless they were, whatever
+            `keep_poison` says: it may be whole when it is read once more, as no other poison is.
 
     Raises:
-        IncompleteGroupError: as said; naming stream and time.
+        IncompleteGroupError: as said; naming table, stream and time.
         PoisonError: a row that can't be carried (a damaged operation cell, half of a range delete, an image of a row
             that the group does not change, a second one of the same row).
     """
@@ -64,7 +68,7 @@ def groups(
         try:
             yield _group(held, layout, incomplete, by_row=by_row)
         except PoisonError as error:
-            if not keep_poison:
+            if not keep_poison or (isinstance(error, IncompleteGroupError) and not read_anew):
                 raise
             stream_id, timeuuid = _identity(held[0], layout)
             yield Group(stream_id, timeuuid, (), held, error)
@@ -94,8 +98,12 @@ def _identity(row: Cells, layout: LogLayout) -> tuple[bytes, bytes]:
     return stream_id, timeuuid
 
 
-def without_repeats(found: Iterable[Group], layout: LogLayout) -> Iterator[Group]:
-    """Leave out what a client's retry wrote a second time (spec section 3): same stream, us and content.
+def without_repeats(
+    found: Iterable[Group], layout: LogLayout, *, left_out: Callable[[], None] = lambda: None
+) -> Iterator[Group]:
+    """Leave out what a client's retry wrote a second time (spec section 3): same stream, us and changes.
+
+    Images don't count: the retry's show the row as the first try had left it.
 
     A group is compared with the earlier ones of its very microsecond, of which a million are remembered. What is left
     out depends on nothing but the window that is read, and a window never cuts a microsecond in two.
@@ -103,6 +111,7 @@ def without_repeats(found: Iterable[Group], layout: LogLayout) -> Iterator[Group
     Args:
         found: groups in lane order.
         layout: where the CDC columns lie in a row.
+        left_out: called for each group that is.
     """
     seen: dict[bytes, None] = {}
     current_us: int | None = None
@@ -112,6 +121,7 @@ def without_repeats(found: Iterable[Group], layout: LogLayout) -> Iterator[Group
             seen.clear()
         digest = _content(group, layout)
         if digest in seen:
+            left_out()
             continue
         seen[digest] = None
         if len(seen) > _REMEMBERED_GROUPS:
@@ -120,11 +130,14 @@ def without_repeats(found: Iterable[Group], layout: LogLayout) -> Iterator[Group
 
 
 def _content(group: Group, layout: LogLayout) -> bytes:
-    """A digest of the group's stream and of all its cells but `cdc$time`."""
+    """A digest of the group's stream and of what its rows but for the images say; of poison of all its rows."""
     digest = blake2b(group.stream_id, digest_size=_DIGEST_BYTES)
+    places = {layout.time, layout.batch_seq_no, layout.end_of_batch}
     for row in group.rows:
+        if group.poison is None and row[layout.operation] in _IMAGE_CELLS:
+            continue
         for at, cell in enumerate(row):
-            if at == layout.time:
+            if at in places:
                 continue
             digest.update(b"-" if cell is None else b"%d:" % len(cell))
             digest.update(cell or b"")
@@ -137,7 +150,7 @@ def _group(rows: list[Cells], layout: LogLayout, incomplete: str, *, by_row: boo
     if not ends and incomplete == "stop":
         raise IncompleteGroupError(
             f"{_place(rows[0], layout)}: the group ends without cdc$end_of_batch after "
-            f"{len(rows)} rows; to go on, set reading.on_incomplete_group to deliver what is there"
+            f"{len(rows)} rows; to deliver what is there of such groups, set reading.on_incomplete_group: deliver"
         )
     if len(rows) == 1:
         operation = _operation(rows[0], layout)
@@ -199,13 +212,13 @@ class _Members:
                     )
 
     def _add_image(self, operation: int, row: Cells) -> None:
-        known = self._images[operation].setdefault(self._key(row), row)
-        if known is not row:
-            renamed = "" if all(row[at] is not None for at in self._key_cells) else _MAY_BE_RENAMED
+        images, key = self._images[operation], self._key(row)
+        if key in images:
             raise PoisonError(
-                f"{_place(row, self._layout)}: a second {_IMAGES[Operation(operation)]} of the row whose first is "
-                f"{_seq(known, self._layout)} (cdc$operation {operation}){renamed}"
+                f"{_place(row, self._layout)}: a second {_IMAGES[Operation(operation)]} of a row, after batch_seq_no "
+                f"{_seq(images[key], self._layout)} (cdc$operation {operation}){_MAY_BE_RENAMED if None in key else ''}"
             )
+        images[key] = row
 
     def _deltas(self, rows: list[Cells]) -> list[tuple[int, Cells, tuple[Cells, ...]]]:
         deltas: list[tuple[int, Cells, tuple[Cells, ...]]] = []
@@ -257,7 +270,8 @@ def _operation(row: Cells, layout: LogLayout) -> int:
 
 def _place(row: Cells, layout: LogLayout) -> str:
     stream_id, timeuuid = row[layout.stream_id] or b"", row[layout.time] or b""
-    return f"stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us, batch_seq_no {_seq(row, layout)}"
+    table = f"{layout.table}: " if layout.table else ""
+    return f"{table}stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us, batch_seq_no {_seq(row, layout)}"
 
 
 def _seq(row: Cells, layout: LogLayout) -> int:

@@ -50,10 +50,6 @@ class TableDescriptions(Protocol):
         """The base table; None when it or its log does not exist."""
         ...
 
-    def holds_keys_only(self, keyspace: str, table: str) -> bool:
-        """Whether the log holds no values (cdc option `'delta': 'keys'`)."""
-        ...
-
     def log_reader(self, keyspace: str, table: str) -> LogStatements:
         """A reader of the log, its statements prepared now."""
         ...
@@ -136,8 +132,8 @@ def _capture_once(cluster: TableDescriptions, keyspace: str, table: str, output:
         wrong = misfits(schema, columns, types)
         if not wrong:
             keys = ([column.name for column in part] for part in (schema.partition_key, schema.clustering))
-            layout = replace(LogLayout.of(columns, *keys), types=types)
-            codec = TableCodec(schema, columns, output, keys_only=cluster.holds_keys_only(keyspace, table))
+            layout = replace(LogLayout.of(columns, *keys), types=types, table=f"{keyspace}.{table}")
+            codec = TableCodec(schema, columns, output)
             return CapturedTable(schema, reader, layout, codec)
     except TableSchemaError as error:
         wrong = [str(error)]

@@ -31,6 +31,23 @@ _EXAMPLES: Final[Mapping[str, str]] = {
     "scylla.metadata_consistency": "QUORUM",
     "kafka.bootstrap_servers": "[127.0.0.1:9092]",
     "kafka.replication_factor": "3",
+    "scylla.tls.ca_file": "/etc/ssl/scylla-ca.pem",
+    "scylla.tls.client_certificate_file": "/run/secrets/scylla.pem",
+    "scylla.tls.client_key_file": "/run/secrets/scylla.key",
+    "scylla.tls.client_key_password": "{env: SCYLLA_KEY_PASSWORD}",
+    "kafka.tls.ca_file": "/etc/ssl/kafka-ca.pem",
+    "kafka.tls.client_certificate_file": "/run/secrets/kafka.pem",
+    "kafka.tls.client_key_file": "/run/secrets/kafka.key",
+    "kafka.tls.client_key_password": "{env: KAFKA_KEY_PASSWORD}",
+    "kafka.sasl.mechanism": "SCRAM-SHA-512",
+    "kafka.sasl.username": "bridge",
+    "kafka.sasl.password": "{file: /run/secrets/kafka-password}",
+    "kafka.sasl.token": "{file: /var/run/secrets/tokens/kafka}",
+    "kafka.sasl.token_endpoint_url": "https://login.example.com/oauth2/token",
+    "kafka.sasl.token_endpoint_ca_file": "/etc/ssl/login-ca.pem",
+    "kafka.sasl.client_id": "bridge",
+    "kafka.sasl.client_secret": "{file: /run/secrets/kafka-client-secret}",
+    "kafka.sasl.scope": "kafka",
     "registry.url": "http://127.0.0.1:8081",
     "registry.username": "bridge",
     "registry.password": "{file: /run/secrets/registry-password}",
@@ -117,13 +134,15 @@ def example_yaml() -> str:
     section = ""
     for setting in catalog.settings.values():
         parent, _, name = setting.path.rpartition(".")
+        listed = parent.endswith("[]")
+        depth = parent.count(".") + bool(parent)
+        indent = "  " * (depth + listed)
         if parent != section:
             section = parent
-            lines += ["", *_comment(catalog.sections[parent], ""), parent.removesuffix("[]") + ":"]
+            outer, own = "  " * (depth - 1), parent.rpartition(".")[2].removesuffix("[]")
+            lines += ["", *_comment(catalog.sections[parent], outer), f"{outer}{own}:"]
         elif not parent:
             lines.append("")
-        listed = parent.endswith("[]")
-        indent = "    " if listed else "  " if parent else ""
         # The first setting of a list's item is the one that begins the item.
         begins = listed and setting.required
         lines += _comment(_meaning(setting), "  " if begins else indent)
@@ -173,7 +192,8 @@ def _shown(setting: Setting) -> str:
 
 
 def _walk(model: type[BaseModel], prefix: str) -> Iterator[Setting]:
-    for name, field in model.model_fields.items():
+    # What is below comes last, as a file needs it: a setting that follows a section would be one of the section's.
+    for name, field in sorted(model.model_fields.items(), key=lambda item: _nested(item[1].annotation) is not None):
         path = prefix + name
         nested = _nested(field.annotation)
         if nested is None:

@@ -139,9 +139,14 @@ def _read(path: Path, name: str) -> str:
         raise ConfigError([f"{name}: is not UTF-8 text (at byte {error.start})"]) from error
 
 
-def _with_empty_sections(value: dict[Any, Any]) -> dict[Any, Any]:
+def _with_empty_sections(value: dict[Any, Any], parent: str = "") -> dict[Any, Any]:
     """A section whose settings are all commented out is there, but null: it means the defaults."""
-    return {key: {} if found is None and key in catalog_of().sections else found for key, found in value.items()}
+    filled = {}
+    for key, found in value.items():
+        is_section = f"{parent}{key}" in catalog_of().sections
+        inner = {} if is_section and found is None else found
+        filled[key] = _with_empty_sections(inner, f"{parent}{key}.") if isinstance(inner, dict) else inner
+    return filled
 
 
 def _with_place(place: Place, words: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
+from bridge.config_sasl import SaslSettings
+from bridge.config_tls import TlsFiles, TlsSettings
 from bridge.config_values import Addresses, Model, SecretSetting
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
@@ -24,7 +25,9 @@ class ScyllaSettings(Model):
         None, description="Data center whose nodes are asked; unset, that of the first contact point."
     )
     username: str | None = Field(None, description="Role to log in as; unset, no authentication.")
-    password: SecretSetting | None = Field(None, description="Where the role's password lies.")
+    password: SecretSetting | None = Field(
+        None, description="Where the role's password lies; read again for each connection."
+    )
     consistency: Consistency = Field(
         "LOCAL_QUORUM",
         description="Consistency of log reads; together with the writers' it must overlap (R + W > RF).",
@@ -44,6 +47,7 @@ class ScyllaSettings(Model):
         "looked at; further pages, which come with changes, are not held back.",
     )
     request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
+    tls: TlsSettings = TlsSettings()
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
@@ -66,6 +70,27 @@ _OURS = frozenset(
     }
 )
 
+_SECTIONS = {
+    "security.protocol": "kafka.tls.enabled and kafka.sasl.mechanism",
+    "ssl.ca.location": "kafka.tls.ca_file",
+    "ssl.certificate.location": "kafka.tls.client_certificate_file",
+    "ssl.key.location": "kafka.tls.client_key_file",
+    "ssl.key.password": "kafka.tls.client_key_password",
+    "sasl.mechanism": "kafka.sasl.mechanism",
+    "sasl.mechanisms": "kafka.sasl.mechanism",
+    "sasl.username": "kafka.sasl.username",
+    "sasl.password": "kafka.sasl.password",
+    "sasl.oauthbearer.method": "kafka.sasl.token_endpoint_url",
+    "sasl.oauthbearer.token.endpoint.url": "kafka.sasl.token_endpoint_url",
+    "sasl.oauthbearer.client.id": "kafka.sasl.client_id",
+    "sasl.oauthbearer.client.secret": "kafka.sasl.client_secret",
+    "sasl.oauthbearer.scope": "kafka.sasl.scope",
+    "sasl.oauthbearer.extensions": "kafka.sasl.extensions",
+    "https.ca.location": "kafka.sasl.token_endpoint_ca_file",
+}
+"""librdkafka's properties that have a setting of their own."""
+_UNSAFE = frozenset({"enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm"})
+
 
 class KafkaSettings(Model):
     """How to reach Kafka, and what topics are made like."""
@@ -87,8 +112,11 @@ class KafkaSettings(Model):
     )
     properties: dict[str, str | int | bool] = Field(
         default_factory=dict,
-        description="Further librdkafka properties for every client (not those that the protocol depends on).",
+        description="Further librdkafka properties for every client (not those that the protocol depends on, and not "
+        "those that have a setting of their own).",
     )
+    tls: TlsSettings = TlsSettings()
+    sasl: SaslSettings = SaslSettings()
 
     @field_validator("properties")
     @classmethod
@@ -96,14 +124,20 @@ class KafkaSettings(Model):
         taken = sorted(_OURS & value.keys())
         if taken:
             raise ValueError(f"{', '.join(taken)}: set by the bridge itself, exactly-once depends on it")
+        elsewhere = sorted(_SECTIONS.keys() & value.keys())
+        if elsewhere:
+            raise ValueError("; ".join(f"{name}: set {_SECTIONS[name]} instead" for name in elsewhere))
+        unsafe = sorted(_UNSAFE & value.keys())
+        if unsafe:
+            raise ValueError(f"{', '.join(unsafe)}: certificates and host names are always verified")
         secret = sorted(filter(_SECRET.search, value))
         if secret:
             raise ValueError(f"{', '.join(secret)}: a secret can't stand in the file")
         return value
 
 
-class RegistrySettings(Model):
-    """How to reach the schema registry (Confluent's REST interface), and how schemas are registered."""
+class _RegistryAccess(Model):
+    """Where the registry is, and who we are."""
 
     url: AnyHttpUrl = Field(description="Base address, as Confluent's clients take it.")
     username: str | None = Field(None, description="User for basic authentication; unset, none.")
@@ -121,20 +155,11 @@ class RegistrySettings(Model):
     identity_pool: str | None = Field(
         None, description="With a token, Confluent Cloud's identity pool (`Confluent-Identity-Pool-Id`)."
     )
-    ca_file: Path | None = Field(
-        None,
-        description="PEM file with the authorities that may have signed the registry's certificate; unset, "
-        "the usual public ones.",
-    )
-    client_certificate_file: Path | None = Field(
-        None, description="PEM file with the certificate to show to the registry (mutual TLS); unset, none."
-    )
-    client_key_file: Path | None = Field(
-        None, description="PEM file with that certificate's private key; unset, it is in the same file."
-    )
-    client_key_password: SecretSetting | None = Field(
-        None, description="Where the password lies that the private key is encrypted with."
-    )
+
+
+class RegistrySettings(TlsFiles, _RegistryAccess):
+    """How to reach the schema registry (Confluent's REST interface), and how schemas are registered."""
+
     request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
     auto_register: bool = Field(
         True,
@@ -172,8 +197,6 @@ class RegistrySettings(Model):
 
     @model_validator(mode="after")
     def _tls_by_https(self) -> Self:
-        if self.client_certificate_file is None and (self.client_key_file or self.client_key_password):
-            raise ValueError("`client_key_file` and `client_key_password` go with `client_certificate_file`")
         if self.url.scheme != "https" and (self.ca_file or self.client_certificate_file):
             raise ValueError("`ca_file` and `client_certificate_file` need an address that begins with https://")
         return self

@@ -21,8 +21,9 @@ class ReadingSettings(Model):
 
     start: Start = Field(
         "earliest",
-        description="Where a table that has no progress yet begins: the oldest change that the log still holds, "
-        "now, or an instant with its UTC offset.",
+        description="Where a table that has no progress yet begins: now minus the log's TTL (`earliest`), now, or an "
+        "instant with its UTC offset. A change keeps the TTL that it was written under: where the TTL was longer once, "
+        "the log holds older changes than `earliest` reads, and an instant reaches them.",
     )
     confidence_ms: int = Field(
         10_000,
@@ -59,10 +60,15 @@ class ReadingSettings(Model):
         description="What to do with a group whose last row is missing (which ScyllaDB never writes): stop, or "
         "deliver what is there.",
     )
+    integrity: Literal["off", "sample", "always"] = Field(
+        "sample",
+        description="Whether the key of a change is held against the stream that it came in: of every change, of one "
+        "in 64, or of none. A mismatch is counted and logged with its position, and stops nothing.",
+    )
     deduplicate: bool = Field(
         False,
-        description="Leave out a group that repeats an earlier one of its stream and microsecond (a client's retried "
-        "write is logged twice).",
+        description="Leave out a group that repeats the changes of an earlier one of its stream and microsecond (a "
+        "client's retried write is logged twice). Of two with images either may be the one that is kept.",
     )
 
 

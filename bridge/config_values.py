@@ -16,7 +16,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from bridge.errors import StartupError
+from bridge.errors import AccessError
 
 MISPLACED: Final = "misplaced"
 """Type of the errors of `misplaced`, whose context holds the `problems`."""
@@ -63,18 +63,18 @@ class Secret(Model):
         """The secret itself.
 
         Raises:
-            StartupError: the variable is not set, or the file can't be read.
+            AccessError: the variable is not set, or the file can't be read.
         """
         if self.env is not None:
             value = os.environ.get(self.env)
             if value is None:
-                raise StartupError(f"the environment variable {self.env} is not set; it should hold a secret")
+                raise AccessError(f"the environment variable {self.env} is not set; it should hold a secret")
             return value
         assert self.file is not None
         try:
             return self.file.read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
-            raise StartupError(f"the secret's file {self.file} can't be read: {error.strerror}") from error
+            raise AccessError(f"the secret's file {self.file} can't be read: {error.strerror}") from error
 
 
 def _refuse_plain_secret(value: object) -> object:

@@ -3,7 +3,8 @@
 ```
 BridgeError
 +-- ConfigError         the configuration file or an option is wrong: mend it, nothing was touched
-+-- StartupError        a precondition does not hold (unreachable server, unknown table, wrong password)
++-- StartupError        a precondition does not hold (unreachable server, unknown table)
+|   +-- AccessError         a server does not let us in, or we don't trust it: credentials or certificates are wrong
 +-- RetriableError      a server did not answer as hoped: the same work may be tried again
 |   +-- TableMissingError   a captured table, or its log, is not there now
 |   +-- NoGenerationError   the cluster has no streams yet: nothing can be read, and nothing is wrong
@@ -34,6 +35,10 @@ class ConfigError(BridgeError):
 
 class StartupError(BridgeError):
     """The job can't start: something it needs is missing, unreachable or refuses us."""
+
+
+class AccessError(StartupError):
+    """A login or a TLS handshake failed. It ends a start; a running job tries again, because secrets get rotated."""
 
 
 class RetriableError(BridgeError):
@@ -70,4 +75,4 @@ class DataLossError(BridgeError):
 
 def is_hopeless(kind: type[BaseException]) -> bool:
     """Whether trying again can't mend an error of this class; a fenced job's next attempt fences back."""
-    return issubclass(kind, BridgeError) and not issubclass(kind, (RetriableError, FencedError))
+    return issubclass(kind, BridgeError) and not issubclass(kind, (RetriableError, FencedError, AccessError))

@@ -6,9 +6,10 @@ One instance a process and lane, kept over micro-batches. Single-threaded.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
-from bridge.errors import BridgeError, RetriableError
+from bridge.errors import BridgeError, FencedError, RetriableError
 from bridge.model.cursors import GroupPosition, LanePosition, LaneProgress
 from bridge.monitoring.figures import LaneFigures
 from bridge.publishing import LaneTask, Remainder, remainder
@@ -64,6 +65,7 @@ class LanePublisher:
         read_progress: reads the lane's committed progress record; the id has been initialised by then, so no older
             attempt can still add to it.
         progress_topic: where the cursor goes, in the partition numbered like the lane.
+        owner: whose plans are carried out; goes into each progress record, and `start` wants to find it there.
         most_records: a transaction is committed at the end of the group in which it reaches this many.
         most_bytes: the same for bytes of keys and values.
         count: told what each transaction came to.
@@ -75,6 +77,7 @@ class LanePublisher:
         read_progress: Callable[[], bytes | None],
         *,
         progress_topic: str,
+        owner: str,
         most_records: int,
         most_bytes: int,
         count: Callable[[LaneFigures], None] = lambda _figures: None,
@@ -82,6 +85,7 @@ class LanePublisher:
         self._make_producer = producer
         self._read_progress = read_progress
         self._progress_topic = progress_topic
+        self._owner = owner
         self._most_records = most_records
         self._most_bytes = most_bytes
         self._count = count
@@ -93,6 +97,8 @@ class LanePublisher:
         self._wanted = False
         self._open = False
         self._records = 0
+        self._tombstones = 0
+        self._dead_letters = 0
         self._bytes = 0
         self._groups = 0
 
@@ -105,6 +111,8 @@ class LanePublisher:
                 the same task may have gone further than we know.
 
         Raises:
+            FencedError: another job has taken the table over since this one did. It may have planned other
+                micro-batches from the same cursor, and lanes that stand in different ones have no common cursor.
             LayoutError, DataLossError, RetriableError: see `bridge.publishing.remainder` and the producer.
         """
         known = self._known
@@ -116,6 +124,11 @@ class LanePublisher:
         )
         if fresh or not in_step or self._producer is None:
             self._reopen()
+        if self._known is not None and self._known.owner != self._owner:
+            raise FencedError(
+                f"{task}: another job named alike ({self._known.owner}) has taken it over from this one "
+                f"({self._owner}). Stop one of the two; what is running goes on by itself"
+            )
         self._left = remainder(task, self._known, self._progress_topic)
         self._part = 0
         self._place = b""
@@ -168,6 +181,10 @@ class LanePublisher:
             self._begin()
         producer.produce(topic, key, value, headers, partition)
         self._records += 1
+        if key is None:
+            self._dead_letters += 1
+        elif value is None:
+            self._tombstones += 1
         self._bytes += len(key or b"") + len(value or b"")
 
     def finish(self) -> LaneProgress:
@@ -182,7 +199,7 @@ class LanePublisher:
         return self._known
 
     def write_progress(self, progress: LaneProgress, *, instead_of: LaneProgress | None) -> None:
-        """Open the id and commit a progress record alone; for the first start and for a change of the lane layout.
+        """Open the id and commit a progress record alone, as ours: to take a lane over, or to lay it.
 
         Raises:
             RetriableError: the committed progress is not `instead_of`: another job has gone on with the lane since that
@@ -238,16 +255,25 @@ class LanePublisher:
         assert self._producer is not None
         self._producer.begin()
         self._open = True
-        self._records = self._bytes = 0
+        self._records = self._tombstones = self._dead_letters = self._bytes = 0
 
     def _commit(self, progress: LaneProgress) -> None:
         assert self._producer is not None
         self._known = None  # unknown until the commit has succeeded
+        progress = replace(progress, owner=self._owner)
         self._producer.produce(
             self._progress_topic, str(progress.lane).encode(), progress.to_bytes(), [], partition=progress.lane
         )
         self._producer.commit()
         self._open = False
         self._known = progress
-        self._count(LaneFigures(changes=self._records, value_bytes=self._bytes, groups=self._groups, transactions=1))
+        self._count(
+            LaneFigures(
+                changes=self._records - self._tombstones - self._dead_letters,
+                dead_letters=self._dead_letters,
+                value_bytes=self._bytes,
+                groups=self._groups,
+                transactions=1,
+            )
+        )
         self._groups = 0

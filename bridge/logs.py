@@ -58,6 +58,12 @@ class JsonFormatter(LineFormatter):
         return json.dumps(fields if trace is None else {**fields, "traceback": trace}, ensure_ascii=False)
 
 
+def ensure() -> None:
+    """Set the log up in a process that Spark has started, so that what it says looks like the rest of the job's."""
+    if not logging.getLogger().handlers:
+        setup()
+
+
 def setup(level: str = "info", *, form: Literal["text", "json"] = "text", stream: TextIO | None = None) -> None:
     """Send this process's log to `stream` (standard error by default); a second call replaces the first.
 

@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bridge import registration
+from bridge.adapters import kubernetes
 from bridge.adapters.change_log import CdcOffError, ChangeLog
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin
 from bridge.config import BridgeConfig, TableSettings
 from bridge.connections import Report, asking_registry, open_kafka, open_registry, open_scylla
 from bridge.errors import BridgeError, RetriableError, StartupError
+from bridge.patience import with_patience
 from bridge.table_watch import CdcOptions
 from schemas.avro_schema import key_schema, value_schema
 from schemas.errors import SchemaError
@@ -24,6 +26,7 @@ from schemas.output import OutputOptions
 from schemas.table_schema import TableSchema
 
 T = TypeVar("T")
+_IN_PODS: Final = "k8s://"
 _Off = tuple[TableSettings, str]
 """A table on which CDC is off, and that in words."""
 
@@ -60,6 +63,8 @@ def check(
         StartupError: one or more problems, a line each.
     """
     deadline_s = clock() + config.startup.patience_s
+    for words in _readable_secrets(config):
+        report(words)
     problems: list[str] = []
 
     def attempt(step: Callable[[float], T]) -> T | None:
@@ -79,9 +84,22 @@ def check(
             problems.append(words)
     tables = () if found is None else found.tables
     attempt(lambda left_s: _registry(config, tables, problems, report, left_s))
+    if config.spark.master.startswith(_IN_PODS) and kubernetes.ACCOUNT.exists():
+        attempt(lambda left_s: _executors(config, report, left_s))
     if problems or found is None:
         raise StartupError("\n".join(problems))
     return found
+
+
+def _readable_secrets(config: BridgeConfig) -> Iterator[str]:
+    """What is sent for everyone on the way to read."""
+    if config.scylla.username is not None and not config.scylla.tls.enabled:
+        yield "scylla.password is sent readable; scylla.tls.enabled would encrypt it"
+    if config.kafka.sasl.mechanism in ("PLAIN", "OAUTHBEARER") and not config.kafka.tls.enabled:
+        yield f"{config.kafka.sasl.credentials}: sent readable; kafka.tls.enabled would encrypt it"
+    has_identity = config.registry.username is not None or config.registry.token is not None
+    if has_identity and config.registry.url.scheme != "https":
+        yield "registry: credentials are sent readable; an https address would encrypt them"
 
 
 def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: Report, patience_s: float) -> Preflight:
@@ -98,11 +116,12 @@ def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: 
                 except CdcOffError as error:
                     schema = _with_log_left(log, table, error)
                     off.append((table, str(error)))
+                log.check_readable(table.keyspace, table.table)
                 # A column type that can't be carried is better known now than at the first change.
                 output = config.output_of(table).options(config.name)
                 key_schema(schema, output)
                 value_schema(schema, output)
-                for words in _shortcomings(log.cdc_options(table.keyspace, table.table), output):
+                for words in shortcomings(log.cdc_options(table.keyspace, table.table), output):
                     report(f"table {schema.full_name}: {words}")
             except RetriableError as error:
                 raise StartupError(str(error)) from error
@@ -125,7 +144,7 @@ def _with_log_left(log: ChangeLog, table: TableSettings, off: CdcOffError) -> Ta
         raise off from None
 
 
-def _shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[str]:
+def shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[str]:
     """What the log does not hold, or holds in vain, for the wanted output."""
     if options is None:
         return
@@ -134,6 +153,12 @@ def _shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator
     has_images = options.preimage != "false" or options.postimage
     if output.shape == "delta" and has_images:
         yield "its log holds images, which the output shape delta leaves out; the shape full has them"
+    if output.shape in ("full", "debezium") and options.preimage == "true" and not options.postimage:
+        yield (
+            "its pre-images ('preimage': true) are unreliable in batches over several rows: ScyllaDB reads the columns "
+            "that the first row's change touches, and a column of another row may be null in before although it had a "
+            "value; 'preimage': 'full' avoids it"
+        )
     if output.shape == "full" and not has_images:
         yield "its log holds no images (cdc options 'preimage' and 'postimage'): before and after will be null"
     if output.by_row and not options.postimage:
@@ -153,6 +178,21 @@ def _has_progress(config: BridgeConfig, admin: KafkaAdmin, table: TableSettings)
     topic = config.progress_topic_of(table)
     with CommittedReader(config.kafka, client_id="scylla-cdc-bridge-preflight") as reader:
         return any(reader.end(topic, lane) > 0 for lane in range(admin.partitions(topic)))
+
+
+def _executors(config: BridgeConfig, report: Report, patience_s: float) -> None:
+    """May this pod make the executors' pods? If not, Spark would only wait for them for ever."""
+    server = config.spark.master.removeprefix(_IN_PODS)
+    address = server if "://" in server else f"https://{server}"
+    namespace = str(config.spark.properties.get("spark.kubernetes.namespace", "default"))
+    ask = partial(kubernetes.missing_pod_verbs, address, namespace)
+    missing = with_patience("Kubernetes", address, ask, patience_s=patience_s, report=report)
+    if missing:
+        raise StartupError(
+            f"Kubernetes at {address}: the pod's service account may not {', '.join(missing)} pods in the namespace "
+            f"{namespace}, which executors need; bind a Role with these verbs to it (the chart does with rbac.create)"
+        )
+    report(f"Kubernetes at {address} lets us make executors in the namespace {namespace}")
 
 
 def _registry(

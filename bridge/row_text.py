@@ -41,6 +41,7 @@ class DebeziumText:
             "before": self._row.json(change["before"], source["before_unavailable"]),
             "after": self._row.json(change["after"], source["unavailable"]),
             "ttl": source["ttl"],
+            "ttl_mixed": source["ttl_mixed"],
             "generation": iso_of_millis(source["generation_ms"]),
             "last_in_group": source["last_in_group"],
             "position": str(position or self._position(source)),
@@ -61,8 +62,7 @@ class DebeziumText:
                 parts += ["<-", *self._row.line({**dict.fromkeys(before), **changed}, ())]
         if change.get("range") is not None:
             parts.append(self._ranges.text(change["range"]))
-        if source["ttl"] is not None:
-            parts.append(f"ttl={source['ttl']}s")
+        parts += _ttl(source["ttl"], is_mixed=source["ttl_mixed"])
         return " ".join([*parts, "@", str(position or self._position(source))])
 
     @staticmethod
@@ -94,6 +94,7 @@ class FlatText:
             **({} if bounds is None else {"range": json.loads(bounds)}),
             "row": self._row.json(change, _unavailable(change)),
             "ttl": change["__ttl"],
+            "ttl_mixed": change["__ttl_mixed"],
             "position": None if position is None else str(position),
         }
 
@@ -105,9 +106,14 @@ class FlatText:
         parts += self._row.line(change, _unavailable(change), nulls=self._row.fields if tells_nulls else ())
         if change["__range"] is not None:
             parts.append(f"range={change['__range']}")
-        if change["__ttl"] is not None:
-            parts.append(f"ttl={change['__ttl']}s")
+        parts += _ttl(change["__ttl"], is_mixed=change["__ttl_mixed"])
         return " ".join([*parts, *([] if position is None else ["@", str(position)])])
+
+
+def _ttl(ttl_s: int | None, *, is_mixed: bool) -> list[str]:
+    if is_mixed:
+        return ["ttl=mixed"]
+    return [] if ttl_s is None else [f"ttl={ttl_s}s"]
 
 
 class KeyText:

@@ -19,6 +19,32 @@ from schemas.table_changes import changes_between, renamed_keys
 from schemas.table_schema import LOG_TABLE_SUFFIX, ColumnKind, TableSchema
 
 LOOK_EVERY_S: Final = 5.0
+
+_KEYS: Final = (
+    "from then on the log does not say what a change set; columns is null in delta and full, and debezium and flat "
+    "know the row after it from a post-image alone"
+)
+_FULL: Final = "the log says what a change set, but not of those from before"
+_UNTOLD: Final = "debezium and flat name what a change leaves alone as unavailable, unless there is a post-image"
+_PREIMAGE: Final = {
+    "false": (f"before is null in full and debezium from then on, but for the key of what is deleted; {_UNTOLD}", True),
+    "true": (
+        "before has the columns that the change touched from then on (in batches over several rows null is not to be "
+        f"trusted there); {_UNTOLD}",
+        True,
+    ),
+    "full": ("full and debezium have the whole row before each change from then on", False),
+}
+"""Pre-images -> what they mean for the shapes, and whether that is less than could be."""
+
+_POSTIMAGE: Final = {
+    False: (
+        "after is null in full from then on; debezium and flat make the row of the pre-image and the change, and name "
+        "what these do not tell as unavailable",
+        True,
+    ),
+    True: ("full, debezium and flat have the whole row after each change from then on", False),
+}
 _TIMEUUID_VERSION: Final = 1
 
 
@@ -35,6 +61,10 @@ class CdcOptions:
     postimage: bool
     delta: str
     ttl_s: int
+
+
+_PLAIN: Final = CdcOptions(enabled=True, preimage="false", postimage=False, delta="full", ttl_s=0)
+"""What holds where the option was never set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +129,8 @@ class TableWatch:
         self._looked_us: UnixMicros | None = None
         self._is_missing = False
         self._off_since: str | None = None
+        # As last seen with CDC on: what an older server makes of them when it is switched off says nothing.
+        self._content: CdcOptions | None = None
 
     def see(self, state: TableState, now_us: UnixMicros, reached: Cursor) -> list[Notice]:
         """What is to be said about a table now.
@@ -111,6 +143,8 @@ class TableWatch:
         if state.exists:
             notices = self._back(state, reached) + self._option_changes(state, now_us) + self._column_changes(state)
             self._known, self._is_missing = state, False
+            if state.options is not None and state.options.enabled:
+                self._content = state.options
         else:
             notices = [] if self._is_missing else [self._missing(reached)]
             self._is_missing = True
@@ -151,15 +185,27 @@ class TableWatch:
             self._off_since = None
         if known is not None and known.options is not None and options is not None and known.log_id == state.log_id:
             notices += self._ttl_changes(known.options.ttl_s, options.ttl_s, now_us)
-        was_keys = known is not None and known.options is not None and known.options.delta == "keys"
-        if options is not None and options.delta == "keys" and known is not None and not was_keys:
-            notices.append(
-                _warning(
-                    f"{self._name}: the cdc option 'delta' is 'keys' since about {iso_of_micros(now_us)}: from then on "
-                    "the log does not say what an update set"
-                )
-            )
+        if known is not None and options is not None and options.enabled:
+            notices += self._content_changes(self._content or _PLAIN, options, now_us)
         return notices
+
+    def _content_changes(self, before: CdcOptions, options: CdcOptions, now_us: UnixMicros) -> list[Notice]:
+        """What the log says of a change from now on, or no longer says."""
+        keys = options.delta == "keys"
+        found = (
+            ("delta", before.delta, options.delta, _KEYS if keys else _FULL, keys),
+            ("preimage", before.preimage, options.preimage, *_PREIMAGE.get(options.preimage, _PREIMAGE["true"])),
+            ("postimage", before.postimage, options.postimage, *_POSTIMAGE[options.postimage]),
+        )
+        return [
+            Notice(
+                logging.WARNING if is_less else logging.INFO,
+                f"{self._name}: the cdc option '{name}' is {str(now).lower()!r} since about {iso_of_micros(now_us)}: "
+                f"{words}",
+            )
+            for name, was, now, words, is_less in found
+            if was != now
+        ]
 
     def _ttl_changes(self, before_s: int, ttl_s: int, now_us: UnixMicros) -> list[Notice]:
         if before_s == ttl_s:

@@ -118,8 +118,8 @@ class Records:
         doc = (
             "What happened to the static and regular columns: null = not touched. A column of one cell: {value: null} "
             "= set to null. A collection or a non-frozen user-defined type: to be applied in the order of the fields. "
-            "Null as a whole in deletes, and where the log does not say what was done: it holds keys only (cdc option "
-            "'delta': 'keys'), or all that was touched was dropped since."
+            "Null as a whole in deletes, and where the log row names no column: the change touched none, its log held "
+            "keys only (cdc option 'delta': 'keys'), or all that was touched was dropped since."
         )
         return {**_nullable("columns", {"name": COLUMNS, "type": "record", "fields": fields}), "doc": doc}
 

@@ -61,8 +61,6 @@ class TableCodec:
         table: TableSchema,
         log_columns: Sequence[str],
         output: OutputOptions = DEFAULT_OUTPUT,
-        *,
-        keys_only: bool = False,
     ) -> None:
         """Resolve everything that does not depend on a row.
 
@@ -71,9 +69,6 @@ class TableCodec:
             log_columns: names of the log's columns in the order of the rows' cells. Unknown
                 ``cdc$`` columns are ignored.
             output: the shape of the value and the forms of the values in it.
-            keys_only: whether the log holds keys only (cdc option ``'delta': 'keys'``). Then
-                ``columns`` is null where a row says nothing of any column, instead of saying that
-                all of them are untouched. Rows from before the option was set keep their columns.
 
         Raises:
             UnsupportedTypeError: a column's type has no Avro form.
@@ -89,8 +84,8 @@ class TableCodec:
         self._read_key, self._read_value = compile_reader(key), compile_reader(value)
         self._ignores_images = output.shape == "delta"
         positions = log_positions(table, log_columns)
-        self._reference = ReferenceEncoder(table, positions, output, keys_only=keys_only)
-        self._encode_key, self._encode = compile_encoders(table, positions, output, keys_only=keys_only)
+        self._reference = ReferenceEncoder(table, positions, output)
+        self._encode_key, self._encode = compile_encoders(table, positions, output)
 
     def encode(
         self,

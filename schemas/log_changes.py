@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 from uuid import UUID
 
 from schemas.avro_names import avro_name
@@ -40,6 +40,9 @@ class ColumnReader(Protocol):
     def touched(self, row: LogRow) -> bool:
         """Whether the row says anything of the column."""
 
+    def writes(self, row: LogRow) -> bool:
+        """Whether the row gives the column, or an element or a field of it, a value."""
+
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """Return what the change did; None if nothing. A column whose value is CQL's "empty" is added to `empty`."""
 
@@ -48,6 +51,9 @@ class ColumnReader(Protocol):
 
     def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
         """Return whether deltas of one row that touch the column say what its value is then, and the value."""
+
+    def laid_over(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
+        """Return the same where they do not say it all, with the value before them, which is known."""
 
 
 def column_reader(column: Column, log: LogFormat) -> ColumnReader:
@@ -124,10 +130,19 @@ class _Column:
         """See `ColumnReader`."""
         return row[self.cells.value.index] is not None or self.cells.is_deleted(row)
 
+    def writes(self, row: LogRow) -> bool:
+        """See `ColumnReader`."""
+        return row[self.cells.value.index] is not None
+
     def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
         """See `ColumnReader`."""
         known, value = self.cells.image(row, empty)
         return known, None if value is None else (self.cells.plain, value)
+
+    def laid_over(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
+        """See `ColumnReader`: not known; of a collection one would need the order of its elements' type."""
+        del rows, earlier
+        return False, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +274,10 @@ class UdtColumn(_ManyCells):
         )
         return cls(cells, removed, fields)
 
+    def writes(self, row: LogRow) -> bool:
+        """See `ColumnReader`: the value is there even where the row only removes fields."""
+        return any(one is not None for one in self._written(row[self.cells.value.index]))
+
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """See `ColumnReader`: a null field in the value says nothing, only the deleted elements do (spec 2.3)."""
         del empty  # The value is never "empty": it has a length for each field.
@@ -315,3 +334,15 @@ class UdtColumn(_ManyCells):
                 if value is not None:
                     fields[one.field] = one.plain, self._value(one, value)
         return True, (cells.plain, fields) if fields else None
+
+    def laid_over(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
+        """See `ColumnReader`: the fields that they leave alone are as they were."""
+        fields: dict[str, object] = {} if earlier is None else dict(cast("dict[str, object]", earlier[1]))
+        for row in rows:
+            done = self.change(row, [])
+            assert done is not None
+            changed = cast("dict[str, dict[str, Branch | None]]", done[1])["fields"]
+            for name, change in changed.items():
+                if change is not None:
+                    fields[name] = cast("dict[str, object]", change[1])["value"]
+        return True, (self.cells.plain, fields) if any(one is not None for one in fields.values()) else None

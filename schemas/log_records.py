@@ -18,11 +18,11 @@ from schemas.log_cells import KeyCell, LogFormat, LogRow
 from schemas.log_changes import Branch, ColumnReader, column_reader
 from schemas.log_columns import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME, TTL
 from schemas.operations import (
+    INSERT,
     RANGE_DELETE,
     RANGE_ENDS,
     RANGE_STARTS,
     STATIC_UPDATE,
-    UPDATES,
     WITH_COLUMNS,
     WITH_ROW,
     WITHOUT_ROW,
@@ -94,15 +94,12 @@ class LogRecords:
     whose operation and cells contradict each other.
     """
 
-    def __init__(
-        self, table: TableSchema, positions: dict[str, int], output: OutputOptions, *, keys_only: bool = False
-    ) -> None:
+    def __init__(self, table: TableSchema, positions: dict[str, int], output: OutputOptions) -> None:
         """Resolve everything that does not depend on a row; see `schemas.envelope.TableCodec`."""
         space = namespace(table.keyspace, table.name)
         log = LogFormat(positions, space, output)
         self.job = output.name
         self._space = space
-        self._keys_only = keys_only
         self._columns_branch, self._row_branch = f"{space}.{COLUMNS}", f"{space}.{ROW}"
         self._range_branch, self._bound_branch = f"{space}.{RANGE}", f"{space}.{BOUND}"
         self._partition_key = tuple(map(log.key, table.partition_key))
@@ -150,6 +147,24 @@ class LogRecords:
             self._add_clustering(record, change.row, empty)
         return record
 
+    def record_key(self, change: LogChange, symbol: str) -> dict[str, object]:
+        """Return the fields of a record key of the primary key.
+
+        Raises:
+            CellError: as all methods; and a clustering column is CQL's "empty". It reads as null, and a key with null
+                is that of the static row and of deletes of partitions and ranges.
+        """
+        empty: list[str] = []
+        record = self.primary_key(change, symbol, empty)
+        for key in self._clustering:
+            if key.cell.column in empty:
+                raise key.cell.error(
+                    "has zero length, which a record key of the primary key can't tell from none "
+                    "(`output.key: partition_key` can carry it)",
+                    b"",
+                )
+        return record
+
     def _add_clustering(self, record: dict[str, object], row: LogRow, empty: list[str]) -> None:
         for key in self._clustering:
             cell = key.cell
@@ -191,13 +206,13 @@ class LogRecords:
     def columns(self, row: LogRow, symbol: str, empty: list[str]) -> Branch | None:
         """Return what the change did to the static and regular columns; None where the row does not say it.
 
-        An update always touches a column. If it seems not to, then its log held keys only when it was written, or
-        what it touched was dropped since. The row of an insert is the same then as that of one of the key alone.
+        A row that touches no column is the same whether the change touched none (an INSERT of the key alone), or its
+        log held keys only when it was written, or what it touched was dropped since. What the option is now does not
+        count: it says nothing of the time of the write, and whoever encodes the row again may see another one.
         """
         if symbol not in WITH_COLUMNS:
             return None
-        is_mute = self._keys_only or (symbol in UPDATES and bool(self._values))
-        if is_mute and not any(one.touched(row) for one in self._values):
+        if self._values and not any(one.touched(row) for one in self._values):
             return None
         record = {one.field: change for one in self._values if (change := one.change(row, empty)) is not None}
         return self._columns_branch, record
@@ -235,35 +250,56 @@ class LogRecords:
 
         What an unknown operation makes of its row would be a guess, so that only a post-image tells it.
         """
-        if change.after is not None:
-            return self.after(change, symbol)
-        if symbol == UNKNOWN_OPERATION:
-            return NO_IMAGE
+        if change.after is not None or symbol == UNKNOWN_OPERATION:
+            self.check(change)
+            return NO_IMAGE if change.after is None else self.after(change, symbol)
         deltas = change.deltas
         before = self.before(change, symbol) if self._says_all(deltas, symbol) else NO_IMAGE
         earlier = self.columns_of(before)
+        is_full = self._is_full(before, deltas, symbol)
         record: dict[str, object] = {}
         unknown: list[str] = []
         empty: list[str] = []
         for one in self._of_row(symbol):
             touching = [row for row in deltas if one.touched(row)]
             known, value = one.outcome(touching, empty) if touching else (False, None)
-            if not touching and before.row is not None and one.column not in before.unknown:
-                known, value = True, earlier.get(one.field)
-                empty += [one.column] if one.column in before.empty else []
+            if not known and before.row is not None and one.column not in before.unknown:
+                if not touching:
+                    known, value = True, earlier.get(one.field)
+                    empty += [one.column] if one.column in before.empty else []
+                elif is_full or one.field in earlier:
+                    known, value = one.laid_over(touching, earlier.get(one.field))
             if value is not None:
                 record[one.field] = value
             elif not known and one.column not in empty:
                 unknown.append(one.column)
+                _check(one, touching)
         return Image((self._row_branch, record), unknown, empty)
+
+    def _is_full(self, before: Image, deltas: Sequence[LogRow], symbol: str) -> bool:
+        """Whether it is a pre-image of 'preimage': 'full', in which null is null.
+
+        One of 'true' has the touched columns only, and of the rows of a batch but the first may lack some that have a
+        value (spec section 2.6).
+        """
+        if before.row is None:
+            return False
+        return any(
+            one.column not in before.unknown and not any(one.touched(row) for row in deltas)
+            for one in self._of_row(symbol)
+        )
+
+    def check(self, change: LogChange) -> None:
+        """Read the deltas' cells of which the record shows nothing, so that a malformed one is not passed over."""
+        for one in self._values:
+            _check(one, change.deltas)
 
     def _says_all(self, deltas: Sequence[LogRow], symbol: str) -> bool:
         """Whether the columns that the deltas do not touch are those that were not changed.
 
-        Those of a log that holds keys only touch none. Nor do those of an INSERT of the key alone, but no other update.
+        Those that touch none may be of a log that held keys only, see `columns`.
         """
-        said = any(one.touched(row) for row in deltas for one in self._of_row(symbol))
-        return said or (symbol == "insert" and not self._keys_only)
+        return any(one.touched(row) for row in deltas for one in self._of_row(symbol))
 
     def unavailable(self, row: Image, symbol: str) -> list[str]:
         """Return the CQL names of the columns that a row of the change's kind lacks although they may have a value."""
@@ -288,10 +324,21 @@ class LogRecords:
         ttl = row[self._ttl.index]
         return None if ttl is None else ("long", self._ttl.value(ttl))
 
-    def ttl_of(self, change: LogChange) -> Branch | None:
-        """Return the TTL that all of the change's deltas have; None where they differ or have none."""
-        found = [self.ttl(row) for row in change.deltas]
-        return found[0] if all(one == found[0] for one in found) else None
+    def ttl_of(self, change: LogChange) -> tuple[Branch | None, bool]:
+        """Return the TTL of what the change's deltas write, and whether they have several; then it is None.
+
+        ScyllaDB logs what a statement deletes, the old content of a collection for one, apart from what it writes, and
+        without its TTL (spec section 2.5).
+        """
+        found = [self.ttl(row) for row in change.deltas if self._writes(row)]
+        is_mixed = any(one != found[0] for one in found)
+        return (None if is_mixed or not found else found[0]), is_mixed
+
+    def _writes(self, row: LogRow) -> bool:
+        """Whether a delta writes anything that lives: the row's marker or a value; only what lives has a TTL."""
+        if row[self._ttl.index] is not None or self._operation.required(row) == INSERT:
+            return True
+        return any(one.writes(row) for one in self._values)
 
     def whole_row(self, name: str, key: dict[str, object], row: Image) -> Branch:
         """Return the record of a row with its key, for a union; `name` is the record's."""
@@ -316,6 +363,11 @@ class LogRecords:
             "operation": change.operation,
             "last_in_group": change.last_in_group,
         }
+
+
+def _check(column: ColumnReader, rows: Sequence[LogRow]) -> None:
+    for row in rows:
+        column.change(row, [])
 
 
 def _timestamp_us(timeuuid: bytes) -> int:

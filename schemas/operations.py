@@ -12,12 +12,13 @@ from schemas.avro_records import UNKNOWN_OPERATION
 from schemas.errors import OperationError
 
 UPDATE: Final = 1
+INSERT: Final = 2
 STATIC_UPDATE: Final = "static_update"
 RANGE_DELETE: Final = "range_delete"
 
 OPERATION_SYMBOLS: Final[dict[int, str]] = {
     UPDATE: "update",
-    2: "insert",
+    INSERT: "insert",
     3: "row_delete",
     4: "partition_delete",
     5: RANGE_DELETE,
@@ -43,10 +44,7 @@ NO_CHANGES: Final = IMAGES | RANGE_ENDS.keys()
 """Operations of rows that only belong to a change."""
 
 WITH_COLUMNS: Final = frozenset({"insert", "update", STATIC_UPDATE, UNKNOWN_OPERATION})
-"""Symbols of changes whose ``columns`` is not null."""
-
-UPDATES: Final = frozenset({"update", STATIC_UPDATE})
-"""Symbols of changes that touch at least one static or regular column, in a table that has any."""
+"""Symbols of changes that may touch columns."""
 
 WITH_ROW: Final = frozenset({"insert", "update", "row_delete", "row_expiry"})
 """Symbols of changes of one row, which need the whole clustering key."""

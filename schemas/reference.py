@@ -28,8 +28,6 @@ class ReferenceEncoder:
         table: TableSchema,
         positions: dict[str, int],
         output: OutputOptions = DEFAULT_OUTPUT,
-        *,
-        keys_only: bool = False,
     ) -> None:
         """Resolve everything that does not depend on a row.
 
@@ -37,7 +35,6 @@ class ReferenceEncoder:
             table: the base table.
             positions: where the log's columns are in a row (`schemas.log_columns.log_positions`).
             output: the shape and the forms of the values.
-            keys_only: see `schemas.envelope.TableCodec`.
 
         Raises:
             UnsupportedTypeError: a column's type has no Avro form.
@@ -47,7 +44,7 @@ class ReferenceEncoder:
         self._write_key = compile_writer(key_schema(table, replace(output, key="partition_key")))
         self._write_primary_key = compile_writer(key_schema(table, replace(output, key="primary_key")))
         self._write_value = compile_writer(value_schema(table, output))
-        self._records = LogRecords(table, positions, output, keys_only=keys_only)
+        self._records = LogRecords(table, positions, output)
 
     def encode(self, change: LogChange) -> tuple[bytes, bytes]:
         """Return the bodies of the record's key and value; see `schemas.envelope.TableCodec.encode`."""
@@ -58,8 +55,8 @@ class ReferenceEncoder:
         return self._write_key(self._records.partition_key(row))
 
     def encode_primary_key(self, change: LogChange) -> bytes:
-        """Return the body of a key of the primary key columns; a clustering column that is "empty" reads as null."""
-        return self._write_primary_key(self._records.primary_key(change, self.symbol(change), []))
+        """Return the body of a key of the primary key columns; CellError where a clustering column is "empty"."""
+        return self._write_primary_key(self._records.record_key(change, self.symbol(change)))
 
     def symbol(self, change: LogChange) -> str:
         """Return the symbol of ``op``."""

@@ -90,7 +90,7 @@ _OPERATION_NUMBERS: Final = range(-128, 128)
 
 
 def compile_encoders(
-    table: TableSchema, positions: dict[str, int], output: OutputOptions = DEFAULT_OUTPUT, *, keys_only: bool = False
+    table: TableSchema, positions: dict[str, int], output: OutputOptions = DEFAULT_OUTPUT
 ) -> tuple[KeyEncoder, ChangeEncoder]:
     """Return the table's two functions.
 
@@ -98,12 +98,11 @@ def compile_encoders(
         table: the base table.
         positions: where the log's columns are in a row; a row has as many cells.
         output: the forms of the values. In a shape other than `delta` and `full` every change is declined.
-        keys_only: see `schemas.envelope.TableCodec`.
 
     Raises:
         UnsupportedTypeError: a column's type has no Avro form.
     """
-    code = _RowCode(table, positions, output, keys_only=keys_only)
+    code = _RowCode(table, positions, output)
     source = "\n".join((*code.key_function(), *code.change_function()))
     scope = {**shared_helpers(), **_envelope_helpers(table), **code.helpers}
     exec(source, scope)  # noqa: S102 - every word of it is from here, schemas.cell_code and schemas.container_code
@@ -117,13 +116,10 @@ class _RowCode:
         helpers: what the source uses by name, so far.
     """
 
-    def __init__(
-        self, table: TableSchema, positions: dict[str, int], output: OutputOptions, *, keys_only: bool
-    ) -> None:
+    def __init__(self, table: TableSchema, positions: dict[str, int], output: OutputOptions) -> None:
         self.helpers: dict[str, object] = {}
         self._positions = positions
         self._output = output
-        self._keys_only = keys_only
         self._partition_key, self._clustering, self._values = table.partition_key, table.clustering, table.values
         self._statics = table.statics
         self._key_cells = [self._cell(column.name) for column in self._partition_key]
@@ -171,10 +167,8 @@ class _RowCode:
         for column, cell in zip(self._clustering, clustering, strict=True):
             body += self._nullable(cell, column.type)
         body += _block(f"if kind == {_ROW_DELETE} or kind == {_PARTITION_DELETE}:", without_columns)
-        if self._keys_only:
+        if self._values:
             body += _block(f"if {self._untouched()}:", without_columns)
-        elif self._values:
-            body += _block(f"if operation == {UPDATE} and {self._untouched()}:", without_columns)
         for column in self._values:
             body += self._value(column)
         body.append(_returned([*before, repr(SOME), *values, repr(_EMPTY_ARRAY), *after]))

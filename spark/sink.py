@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from bridge import activity, registration
+from bridge import activity, logs, registration
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
 from bridge.control import Begin, Schemas, end_from_json
@@ -30,9 +30,12 @@ from schemas.errors import IncompatibleSchemaError
 from schemas.subjects import Part
 from spark import rows, worker
 
+_log = logging.getLogger(__name__)
+
 CONFIG_OPTION: Final = "config"
 MAILBOX_OPTION: Final = "mailbox"
 ACTIVITY_OPTION: Final = "activity"
+OWNER_OPTION: Final = "owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +45,26 @@ class LaneWritten(WriterCommitMessage):
     Attributes:
         task: None when the partition was empty.
         counted: what the task's processes have counted since their last report.
+        poison: why the first of the task's dead letters is one; None without any.
     """
 
     task: LaneTask | None
     counted: Counted
+    poison: str | None = None
 
 
 class KafkaLanesSink(DataSource):
     """The registered sink.
 
-    Its option `config` is a `BridgeConfig` as JSON; `mailbox`, if set, is where reports of what was done go, and
-    `activity` where the planner is told of changes (`bridge.activity`).
+    Its option `config` is a `BridgeConfig` as JSON; `owner` is who has taken the table's lanes over (see
+    `bridge.lane_publisher`); `mailbox`, if set, is where reports of what was done go, and `activity` where the planner
+    is told of changes (`bridge.activity`).
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._config = BridgeConfig.model_validate_json(options[CONFIG_OPTION])
+        self._owner = options[OWNER_OPTION]
         self._mailbox = options.get(MAILBOX_OPTION)
         self._activity = options.get(ACTIVITY_OPTION)
 
@@ -68,7 +75,7 @@ class KafkaLanesSink(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """The writer of a query; called once a micro-batch."""
-        return KafkaLanesWriter(self._config, self._mailbox, self._activity)
+        return KafkaLanesWriter(self._config, self._owner, self._mailbox, self._activity)
 
 
 class KafkaLanesWriter(DataSourceStreamArrowWriter):
@@ -78,8 +85,9 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
     Kafka, not Spark's verdict on the task, says what was published.
     """
 
-    def __init__(self, config: BridgeConfig, mailbox: str | None, activity: str | None) -> None:
+    def __init__(self, config: BridgeConfig, owner: str, mailbox: str | None, activity: str | None = None) -> None:
         self._config = config
+        self._owner = owner
         self._mailbox = mailbox
         self._activity = activity
 
@@ -99,9 +107,19 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
             tables = {_table(at) for at in tasks}
             if any(figures.log_rows for table, _, figures in counted if table in tables):
                 activity.note(self._activity)
+        for message in written:
+            self._warn_of_dead_letters(message)
         if self._mailbox is not None:
             reached = tuple(LaneReached(_table(at), at.lane, at.batch.next) for at in tasks)
             mailbox.send(self._mailbox, BatchReport(committed, reached, counted))
+
+    def _warn_of_dead_letters(self, written: LaneWritten) -> None:
+        task, poison = written.task, written.poison
+        if task is None or poison is None:
+            return
+        logs.ensure()
+        topic = self._config.dead_letter_topic_of(self._config.table(task.keyspace, task.table))
+        _log.warning("%s: changes became dead letters in topic %s; the first: %s", _table(task), topic, poison)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish one lane's part of a micro-batch; see `bridge.lane_publisher`."""
@@ -115,10 +133,10 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         begin = _begin(first)
         task = begin.task
         place = (self._config, task.keyspace, task.table, task.lane)
-        publisher = worker.publisher(*place)
+        publisher = worker.publisher(*place, self._owner)
         try:
-            publisher.start(task, fresh=_is_retry())
-            self._publish(publisher, begin, first.slice(1), batches)
+            publisher.start(task, fresh=worker.is_retry())
+            poison = self._publish(publisher, begin, first.slice(1), batches)
         except BaseException as error:
             if isinstance(error, FencedError):
                 tally.add(_table(task), task.lane, LaneFigures(fencings=1))
@@ -126,11 +144,11 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
             worker.drop_publisher(*place)
             worker.drop_topic_sizes(self._config)
             raise
-        return LaneWritten(task, tally.take())
+        return LaneWritten(task, tally.take(), poison)
 
     def _publish(
         self, publisher: LanePublisher, begin: Begin, rest: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
-    ) -> None:
+    ) -> str | None:
         lane = LaneRows(self._config, begin, publisher)
         ended = False
         part = 0
@@ -152,10 +170,15 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         if not ended:
             raise BridgeError(f"{begin.task}: the input partition ends without its end row; nothing of it is committed")
         publisher.finish()
+        return lane.poison
 
 
 class LaneRows:
-    """Frames one lane's rows, and hands them to its publisher."""
+    """Frames one lane's rows, and hands them to its publisher.
+
+    Attributes:
+        poison: why the first dead letter is one; None so far.
+    """
 
     def __init__(self, config: BridgeConfig, begin: Begin, publisher: LanePublisher) -> None:
         self._config = config
@@ -169,6 +192,7 @@ class LaneRows:
         self._key_header = self._value_header = b""
         self._refusal: str | None = None
         self._partitions = 0
+        self.poison: str | None = None
 
     def switch(self, schemas: Schemas) -> None:
         """Go on under other schemas."""
@@ -196,6 +220,8 @@ class LaneRows:
     def bury(self, letter: bytes, position: bytes) -> None:
         """Publish a dead letter."""
         assert self._dead_letters is not None
+        if self.poison is None:
+            self.poison = json.loads(letter)["error"]
         self._publisher.publish(self._dead_letters, None, letter, position, [(POSITION_HEADER, position)], None)
 
     def _look_up(self) -> None:
@@ -247,8 +273,3 @@ def _begin(batch: pa.RecordBatch) -> Begin:
             "an input partition does not begin with its begin row; was the DataFrame sorted or repartitioned?"
         )
     return Begin.from_json(batch.column(5)[0].as_py())
-
-
-def _is_retry() -> bool:
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0

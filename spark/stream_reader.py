@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from bridge import assembly, logs, planning, schema_switch
 from bridge.activity import Arrivals
+from bridge.adapters.scylla import token_of
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.captured import CapturedTable
 from bridge.config import ReadingSettings, SourceConfig
@@ -26,8 +27,9 @@ from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, GroupEncoder
 from bridge.errors import DataLossError, NoGenerationError, RetriableError
 from bridge.gaps import Gap, LogTtl, find_gap, overtaken
+from bridge.integrity import SAMPLE_EVERY, KeyCheck, Misplaced
 from bridge.lane_reader import read_lane
-from bridge.model.changes import Cells
+from bridge.model.changes import Cells, Group, LogLayout
 from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.figures import LaneFigures, tally
@@ -46,6 +48,7 @@ _GENERATIONS_EVERY_S = 2.0
 _FIRST_GENERATION_EVERY_S = 0.5
 _FIRST_WINDOW_US = 60_000_000
 _OFTEN_ENOUGH_S = 10.0
+_MOST_MISPLACED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +231,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._ttl = LogTtl()
         if self._state.options is not None:
             self._ttl = self._ttl.seen(self._state.options.ttl_s, _now_us())
-        if not logging.getLogger().handlers:
-            # The planner's process is Spark's; what it says is to look like the rest of the job's log.
-            logs.setup()
+        logs.ensure()
         for notice in self._watch.see(self._state, _now_us(), reached):
             _log.log(notice.level, "%s", notice.text)
 
@@ -321,6 +322,28 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             worker.drop_cluster(scylla)
             raise
 
+    def _checked(self, found: Iterator[Group], layout: LogLayout, task: LaneTask, part: Part) -> Iterator[Group]:
+        name, said = f"{task.keyspace}.{task.table}", 0
+
+        def report(misplaced: Misplaced) -> None:
+            nonlocal said
+            said += 1
+            if said <= _MOST_MISPLACED:
+                logs.ensure()
+                _log.error("%s: %s%s", name, misplaced, "; further ones are counted" * (said == _MOST_MISPLACED))
+
+        check = KeyCheck(
+            layout,
+            lambda: worker.lane_key_ranges(self._config.scylla, task, part.selection),
+            token_of,
+            report,
+            every=1 if self._config.reading.integrity == "always" else SAMPLE_EVERY,
+        )
+        try:
+            yield from check.passing(found)
+        finally:
+            tally.add(name, task.lane, LaneFigures(keys_checked=check.checked, keys_misplaced=check.misplaced))
+
     def _changes(self, task: LaneTask, part: Part, captured: CapturedTable) -> Iterator[EncodedChange]:
         reading: ReadingSettings = self._config.reading
         scylla = self._config.scylla
@@ -342,9 +365,12 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             incomplete=reading.on_incomplete_group,
             by_row=self._config.output_options.by_row,
             keep_poison=self._config.dead_letters,
+            read_anew=worker.is_retry(),
         )
         if reading.deduplicate:
-            found = assembly.without_repeats(found, layout)
+            found = assembly.without_repeats(found, layout, left_out=partial(_count, task, LaneFigures(repeats=1)))
+        if reading.integrity != "off":
+            found = self._checked(found, layout, task, part)
         form = output.record_form(dead_letters=self._config.dead_letters)
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
         try:
@@ -353,8 +379,11 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 yield from changes if self._config.payload == "avro" else _as_json(changes, captured.codec)
         finally:
             if encoder.unknown_operations:
-                figures = LaneFigures(unknown_operations=encoder.unknown_operations)
-                tally.add(f"{task.keyspace}.{task.table}", task.lane, figures)
+                _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))
+
+
+def _count(task: LaneTask, figures: LaneFigures) -> None:
+    tally.add(f"{task.keyspace}.{task.table}", task.lane, figures)
 
 
 def _as_json(changes: Iterator[EncodedChange], codec: TableCodec) -> Iterator[EncodedChange]:

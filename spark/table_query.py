@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -61,6 +64,7 @@ class TableQuery:
         self._stopping = stopping
         self._board = board
         self._mailbox = mailbox
+        self._owner = ""
         self._session = session
         self._config = config
         self._table = table
@@ -92,6 +96,8 @@ class TableQuery:
         if self._is_new:
             first_cursor(self._source)
             self._is_new = False
+        # Another one each time: tasks of the query before may still be on their way.
+        self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
         state = self._state()
         self._make_topics()
         progress = self._open_lanes()
@@ -100,6 +106,8 @@ class TableQuery:
             self._check_log(state, start.cursor)
             start = self._beyond_gap(state, start)
         self._board.laid(self.name, start.layout, progress)
+        if not start.initialise:
+            progress = self._take_over(progress)
         if start.settle:
             _log.info(
                 "%s: %d lanes become %d; the micro-batch that was interrupted is finished first",
@@ -210,23 +218,30 @@ class TableQuery:
     def _open_lane(self, lane: int) -> tuple[int, LaneProgress | None]:
         place = (self._config, self._table.keyspace, self._table.table, lane)
         try:
-            return lane, worker.publisher(*place).open()
+            return lane, worker.publisher(*place, self._owner).open()
         finally:
             worker.drop_publisher(*place)
 
     def _write_layout(self, layout: Layout, progress: Mapping[int, LaneProgress]) -> None:
         # Also to lanes that the layout drops: their records say that they are retired.
+        laid = {lane: LaneProgress(lane, layout, layout.since) for lane in range(self._progress_partitions)}
+        self._write_progress(laid, progress)
+
+    def _take_over(self, progress: Mapping[int, LaneProgress]) -> dict[int, LaneProgress]:
+        """Have every lane say that it is ours, if it stands where it stood when the start was decided."""
+        self._write_progress(progress, progress)
+        return {lane: replace(at, owner=self._owner) for lane, at in progress.items()}
+
+    def _write_progress(self, new: Mapping[int, LaneProgress], instead_of: Mapping[int, LaneProgress]) -> None:
         def write(lane: int) -> None:
             place = (self._config, self._table.keyspace, self._table.table, lane)
             try:
-                worker.publisher(*place).write_progress(
-                    LaneProgress(lane, layout, layout.since), instead_of=progress.get(lane)
-                )
+                worker.publisher(*place, self._owner).write_progress(new[lane], instead_of=instead_of.get(lane))
             finally:
                 worker.drop_publisher(*place)
 
         with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
-            list(threads.map(write, range(self._progress_partitions)))
+            list(threads.map(write, new))
 
     def _query(self, start: TableStart, *, once: bool) -> StreamingQuery:
         reader = (
@@ -241,6 +256,7 @@ class TableQuery:
             .writeStream.format("scylla-cdc-kafka")
             .option(sink.CONFIG_OPTION, self._config.model_dump_json())
             .option(sink.ACTIVITY_OPTION, self._activity.path)
+            .option(sink.OWNER_OPTION, self._owner)
             .option("checkpointLocation", self._checkpoint.folder)
             .outputMode("append")
             .queryName(f"{self.name} (settling)" if start.settle else self.name)

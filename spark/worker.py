@@ -8,6 +8,7 @@ state unknown: `drop_*` is called and the next task opens anew.
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +24,8 @@ from bridge.captured import CapturedTable, capture
 from bridge.config import BridgeConfig, ScyllaSettings
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Selection
-from bridge.model.streams import TokenRange
+from bridge.model.key_ranges import KeyRange
+from bridge.model.streams import StreamId, TokenRange
 from bridge.model.times import UnixMillis
 from bridge.monitoring.figures import tally
 from bridge.publishing import LaneTask, transactional_id
@@ -41,7 +43,8 @@ _logs: dict[str, ChangeLog] = {}
 _tables: dict[tuple[str, str, str, OutputOptions], _Known] = {}
 _metadata: dict[tuple[str, str, str], StreamMetadata] = {}
 _streams: dict[tuple[str, str, str, UnixMillis, TokenRange], Streams] = {}
-_publishers: dict[str, LanePublisher] = {}
+_key_ranges: dict[tuple[str, str, str, UnixMillis, TokenRange], Mapping[StreamId, KeyRange]] = {}
+_publishers: dict[str, tuple[str, LanePublisher]] = {}
 _sizes: dict[str, TopicSizes] = {}
 _registries: dict[str, Registry] = {}
 
@@ -63,6 +66,12 @@ def settle_memory() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def is_retry() -> bool:
+    """Whether Spark has tried the task that runs here before; False where no task does."""
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
 
 
 def change_log(settings: ScyllaSettings) -> ChangeLog:
@@ -130,6 +139,18 @@ def lane_streams(settings: ScyllaSettings, task: LaneTask, selection: Selection)
     return select(selection, of(selection.generation_ms), before)
 
 
+def lane_key_ranges(settings: ScyllaSettings, task: LaneTask, selection: Selection) -> Mapping[StreamId, KeyRange]:
+    """Whose keys those streams hold; asked for once a generation."""
+    place = (task.keyspace, task.table)
+    slice_ = task.batch.layout.token_range(task.lane)
+    name = (settings.model_dump_json(), *place, selection.read_as_ms, slice_)
+    if name not in _key_ranges:
+        for old in [old for old in _key_ranges if old[:3] == name[:3] and old[4] == slice_][:-1]:
+            del _key_ranges[old]
+        _key_ranges[name] = stream_metadata(settings, *place).key_ranges(selection.read_as_ms, slice_)
+    return _key_ranges[name]
+
+
 def drop_cluster(settings: ScyllaSettings) -> None:
     """Forget a cluster's connection and everything that was learned over it."""
     name = settings.model_dump_json()
@@ -140,13 +161,18 @@ def drop_cluster(settings: ScyllaSettings) -> None:
         del _metadata[place]
     for generation in [known for known in _streams if known[0] == name]:
         del _streams[generation]
+    for generation in [known for known in _key_ranges if known[0] == name]:
+        del _key_ranges[generation]
     if log is not None:
         log.session.close()
 
 
-def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> LanePublisher:
-    """This process's holder of a lane's transactional id."""
+def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner: str) -> LanePublisher:
+    """This process's holder of a lane's transactional id; `owner` as of the lane publisher."""
     name = transactional_id(config.name, keyspace, table, lane)
+    if name in _publishers and _publishers[name][0] != owner:
+        # The table's query was started anew since.
+        drop_publisher(config, keyspace, table, lane)
     if name not in _publishers:
         topic = config.progress_topic_of(config.table(keyspace, table))
 
@@ -155,22 +181,24 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> Lan
                 found = reader.last_record(topic, lane, _PROGRESS_TIMEOUT_S)
                 return None if found is None else found.value
 
-        _publishers[name] = LanePublisher(
+        made = LanePublisher(
             lambda: TransactionalProducer(config.kafka, name),
             read_progress,
             progress_topic=topic,
+            owner=owner,
             most_records=config.publishing.max_transaction_records,
             most_bytes=config.publishing.max_transaction_bytes,
             count=partial(tally.add, f"{keyspace}.{table}", lane),
         )
-    return _publishers[name]
+        _publishers[name] = (owner, made)
+    return _publishers[name][1]
 
 
 def drop_publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> None:
     """Let go of a lane's transactional id after an error: only Kafka knows how far it got."""
     held = _publishers.pop(transactional_id(config.name, keyspace, table, lane), None)
     if held is not None:
-        held.close()
+        held[1].close()
 
 
 def topic_sizes(config: BridgeConfig) -> TopicSizes:

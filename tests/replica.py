@@ -146,7 +146,7 @@ class Replica:
 
     def _write(self, row: Row, envelope: Mapping[str, Any], written_us: int) -> None:
         ttl_s = envelope["ttl"] or 0
-        for name, change in envelope["columns"].items():
+        for name, change in (envelope["columns"] or {}).items():
             if change is None:
                 continue
             if "cleared" not in change:

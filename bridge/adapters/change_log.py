@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.model.changes import Page
 from bridge.model.cursors import Window
 from bridge.model.murmur3 import key_with_token
-from bridge.model.streams import StreamId
+from bridge.model.streams import MAX_TOKEN, StreamId, Token, TokenRange
 from bridge.table_watch import CdcOptions, TableState
 from schemas.cql_types import CqlType, parse, resolve, user_types
 from schemas.errors import SchemaError
@@ -138,11 +139,6 @@ class ChangeLog:
         blob = extensions.get("cdc")
         return None if blob is None else parse_options(blob)
 
-    def holds_keys_only(self, keyspace: str, table: str) -> bool:
-        """Whether the log holds no values (cdc option `'delta': 'keys'`)."""
-        options = self.cdc_options(keyspace, table)
-        return options is not None and options.delta == "keys"
-
     def check_captured(self, keyspace: str, table: str, *, even_if_off: bool = False) -> TableSchema:
         """The schema of a table whose changes can be read.
 
@@ -175,6 +171,21 @@ class ChangeLog:
                 f"{shown_table(keyspace, log_table)} does not exist; {advice}"
             )
         return schema
+
+    def check_readable(self, keyspace: str, table: str) -> None:
+        """Read a little of everything that the table's changes are read from.
+
+        Raises:
+            StartupError: a right is missing; the message names it.
+            RetriableError: the server did not answer in time.
+        """
+        metadata = self.stream_metadata(keyspace, table)
+        for newest in metadata.generations()[-1:]:
+            with suppress(RetriableError):  # its streams may be on their way
+                metadata.streams(newest.start_ms, TokenRange(Token(MAX_TOKEN - 1), MAX_TOKEN))
+        log_table = f"{_quoted(keyspace)}.{_quoted(table + LOG_TABLE_SUFFIX)}"
+        # Identifiers can't be bound; these are quoted. No stream has this id.
+        self.session.rows(f'SELECT "cdc$time" FROM {log_table} WHERE "cdc$stream_id" = ? LIMIT 1', (bytes(16),))  # noqa: S608
 
     def stream_metadata(self, keyspace: str, table: str) -> StreamMetadata:
         """What says which streams a table's log has."""

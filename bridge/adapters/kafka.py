@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -33,9 +33,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 from bridge.adapters import kafka_errors
 from bridge.adapters.kafka_properties import client_properties, producer_properties
 from bridge.config import KafkaSettings
-from bridge.errors import BridgeError, RetriableError
+from bridge.errors import AccessError, BridgeError, RetriableError, StartupError
+from bridge.tls_probe import what_is_wrong
 
 _log = logging.getLogger(__name__)
+_FIRST_TURN_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +57,80 @@ class Record:
     timestamp_ms: int
 
 
-class TransactionalProducer:
+class _Heard:
+    """What a client was told by the way. It must not know the client, which would then never be let go."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self.access: AccessError | None = None
+        self.last: str | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        """The client's `error_cb`."""
+        if kafka_errors.is_access(error.name()):
+            self.access = kafka_errors.access_error(self._settings, error.name(), error.str())
+        elif error.name() == "_TRANSPORT":
+            self.last = error.str()
+
+    def forget(self) -> None:
+        self.access = self.last = None
+
+
+class _Client:
+    """What all clients have: errors with a meaning.
+
+    Of a failed login or handshake librdkafka tells by the way only: the call itself fails for want of a connection. It
+    says so once in a while, not each time, so it is remembered until a call succeeds.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._address = ", ".join(settings.bootstrap_servers)
+        self._settings = settings
+        self._heard = _Heard(settings)
+
+    def _serve(self) -> None:
+        """Have the client call back with what it has to tell."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _meaning(self, what: str, needs: str | None = None) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise self._translated(error, what, needs) from error
+        self._heard.forget()
+
+    def _translated(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
+        cause = error.args[0]
+        if kafka_errors.is_access(cause.name()):
+            return kafka_errors.access_error(self._settings, cause.name(), cause.str())
+        message = f"Kafka at {self._address}: {what} failed: {_text(error)}"
+        meant = kafka_errors.meant(cause.name(), message, needs)
+        if not isinstance(meant, RetriableError):
+            return meant
+        self._serve()
+        if self._heard.access is None and self._heard.last is not None:
+            return RetriableError(f"{message}; last heard: {self._heard.last}")
+        return self._heard.access or meant
+
+
+class TransactionalProducer(_Client):
     """The producer of one transactional id. One thread only. After any error it is good for nothing but `close`."""
 
     def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
         self.transactional_id = transactional_id
-        self._address = ", ".join(settings.bootstrap_servers)
+        super().__init__(settings)
         self._timeout_s = settings.transaction_timeout_ms / 1000
-        with _meaning(self._address, "making a producer"):
-            self._producer = Producer(producer_properties(settings, transactional_id))
+        self._sasl = settings.sasl
+        self._topics: set[str] = set()
+        self._id_resource = f"transactional id {transactional_id}"
+        with self._meaning("making a producer"):
+            properties = producer_properties(settings, transactional_id)
+            self._password: str | None = properties.get("sasl.password")
+            self._producer = Producer({**properties, "error_cb": self._heard})
+
+    def _serve(self) -> None:
+        self._producer.poll(0)
 
     def init(self) -> None:
         """Fence older owners of the id and settle their transaction (45-55 ms; up to 1 s with one open).
@@ -72,13 +139,23 @@ class TransactionalProducer:
             RetriableError: the coordinator can't be reached or is busy.
             StartupError: this principal may not use the id.
         """
-        with _meaning(self._address, f"init_transactions of {self.transactional_id}"):
+        with self._meaning(f"init_transactions of {self.transactional_id}", f"Write on {self._id_resource}"):
             self._producer.init_transactions(self._timeout_s)
 
     def begin(self) -> None:
-        """Begin a transaction; errors as `commit`."""
-        with _meaning(self._address, f"begin_transaction of {self.transactional_id}"):
+        """Begin a transaction; errors as `commit`. Connections made from now on log in with the password of now."""
+        self._renew_password()
+        with self._meaning(f"begin_transaction of {self.transactional_id}"):
             self._producer.begin_transaction()
+
+    def _renew_password(self) -> None:
+        if self._password is None or self._sasl.username is None or self._sasl.password is None:
+            return
+        password = self._sasl.password.reveal()
+        if password != self._password:
+            self._producer.set_sasl_credentials(self._sasl.username, password)
+            self._password = password
+            _log.info("%s: kafka.sasl.password has changed; new connections use it", self.transactional_id)
 
     def produce(
         self,
@@ -100,6 +177,7 @@ class TransactionalProducer:
             keywords["headers"] = list(headers)
         if partition is not None:
             keywords["partition"] = partition
+        self._topics.add(topic)
         deadline = None
         while True:
             try:
@@ -113,7 +191,7 @@ class TransactionalProducer:
                     ) from None
                 self._producer.poll(0.05)
             except KafkaException as error:
-                raise _translate(error, self._address, f"producing to {topic}") from error
+                raise self._translated(error, f"producing to {topic}", f"Write on topic {topic}") from error
             else:
                 return
 
@@ -124,7 +202,8 @@ class TransactionalProducer:
             FencedError, RetriableError: it is unknown whether the transaction was committed; only the progress read
                 by the id's next owner tells.
         """
-        with _meaning(self._address, f"commit_transaction of {self.transactional_id}"):
+        needs = f"Write on {self._id_resource} and on {' and '.join(f'topic {one}' for one in sorted(self._topics))}"
+        with self._meaning(f"commit_transaction of {self.transactional_id}", needs):
             self._producer.commit_transaction(self._timeout_s)
 
     def abort(self) -> None:
@@ -140,14 +219,16 @@ class TransactionalProducer:
         del self._producer
 
 
-class KafkaAdmin:
+class KafkaAdmin(_Client):
     """Topics: their making, and whether the brokers answer."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
-        self._address = ", ".join(settings.bootstrap_servers)
-        with _meaning(self._address, "making a client"):
-            self._client = AdminClient(client_properties(settings))
+        super().__init__(settings)
+        with self._meaning("making a client"):
+            self._client = AdminClient(client_properties(settings) | {"error_cb": self._heard})
+
+    def _serve(self) -> None:
+        self._client.poll(0)
 
     def ping(self, timeout_s: float = 5.0) -> None:
         """Ask for the cluster's metadata once.
@@ -156,12 +237,35 @@ class KafkaAdmin:
             RetriableError: no broker answers.
             StartupError: the brokers refuse us.
         """
-        with _meaning(self._address, "reading the cluster's metadata"):
-            self._client.list_topics(timeout=timeout_s)
+        with self._meaning("reading the cluster's metadata"):
+            deadline = time.monotonic() + timeout_s
+            # In turns, because between them the client tells that it is refused; longer ones, because the metadata of
+            # large clusters takes its time.
+            turn_s = _FIRST_TURN_S
+            while True:
+                left_s = deadline - time.monotonic()
+                try:
+                    self._client.list_topics(timeout=max(0.1, min(turn_s, left_s)))
+                except KafkaException:
+                    self._serve()
+                    if turn_s == _FIRST_TURN_S:
+                        self._look_at_tls()
+                    if left_s <= turn_s or self._heard.access is not None:
+                        raise
+                    turn_s *= 2
+                else:
+                    return
+
+    def _look_at_tls(self) -> None:
+        """Find out what librdkafka does not tell: which of the ways it is in which a handshake can't succeed."""
+        for address in self._settings.bootstrap_servers:
+            wrong = what_is_wrong(address, self._settings.tls, "kafka.tls")
+            if wrong is not None:
+                raise AccessError(f"Kafka at {address}: {wrong}")
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 when it does not exist."""
-        with _meaning(self._address, f"looking for topic {topic}"):
+        with self._meaning(f"looking for topic {topic}"):
             # Of all topics: asking for one by name makes it, on brokers that create topics by themselves.
             found = self._client.list_topics(timeout=10).topics.get(topic)
             if found is None:
@@ -176,40 +280,60 @@ class KafkaAdmin:
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us.
         """
-        with _meaning(self._address, f"making topic {topic}"):
-            existing = self.partitions(topic)
-            if existing == 0:
-                new = NewTopic(
-                    topic,
-                    num_partitions=partitions,
-                    replication_factor=self._settings.replication_factor or -1,
-                    config=dict(config),
-                )
+        existing = self.partitions(topic)
+        if existing == 0:
+            new = NewTopic(
+                topic,
+                num_partitions=partitions,
+                replication_factor=self._settings.replication_factor or -1,
+                config=dict(config),
+            )
+            with self._meaning(f"making topic {topic}", f"Create on topic {topic}"):
                 try:
                     self._client.create_topics([new], operation_timeout=30)[topic].result(30)
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
-                self._await_partitions(topic, partitions)
-            elif existing < partitions and grow:
+                    self._await_others_topic(topic)
+            self._await_partitions(topic, partitions)
+        elif existing < partitions and grow:
+            with self._meaning(f"adding partitions to topic {topic}", f"Alter on topic {topic}"):
                 self._client.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
-                self._await_partitions(topic, partitions)
+            self._await_partitions(topic, partitions)
+
+    def _await_others_topic(self, topic: str) -> None:
+        # Made by somebody else just now, or long ago where we can't see it.
+        deadline = time.monotonic() + 5
+        while self.partitions(topic) == 0:
+            if time.monotonic() > deadline:
+                raise StartupError(
+                    f"Kafka at {self._address}: topic {topic} exists, but the bridge's user can't see it; it needs the "
+                    f"right Write on topic {topic}"
+                )
+            time.sleep(0.05)
 
     def _await_partitions(self, topic: str, partitions: int) -> None:
         # Creation returns before every broker's metadata has the topic; producing too early would fail.
         deadline = time.monotonic() + 30
         while self.partitions(topic) < partitions:
             if time.monotonic() > deadline:
-                raise RetriableError(f"Kafka at {self._address}: topic {topic} was made but does not appear")
+                raise RetriableError(
+                    f"Kafka at {self._address}: topic {topic} was made but does not appear; the bridge's user may lack "
+                    f"the right Write on topic {topic}"
+                )
             time.sleep(0.05)
 
 
-class CommittedReader:
+class CommittedReader(_Client):
     """Reads committed records of chosen partitions, without a consumer group."""
 
     def __init__(self, settings: KafkaSettings, *, client_id: str = "scylla-cdc-bridge-reader") -> None:
-        self._address = ", ".join(settings.bootstrap_servers)
-        self._properties = {**client_properties(settings), "client.id": client_id}
+        super().__init__(settings)
+        self._properties: dict[str, Any] = {
+            **client_properties(settings),
+            "client.id": client_id,
+            "error_cb": self._heard,
+        }
         self._admin: AdminClient | None = None
         properties = {
             **self._properties,
@@ -221,8 +345,13 @@ class CommittedReader:
             "fetch.wait.max.ms": 20,
             "allow.auto.create.topics": False,
         }
-        with _meaning(self._address, "making a consumer"):
+        with self._meaning("making a consumer"):
             self._consumer = Consumer(properties)
+
+    def _serve(self) -> None:
+        # What is assigned would be handed out here, and lost.
+        self._consumer.unassign()
+        self._consumer.poll(0)
 
     def __enter__(self) -> CommittedReader:
         return self
@@ -236,7 +365,7 @@ class CommittedReader:
 
     def follow(self, topic: str, partitions: Sequence[int], *, from_end: bool = False) -> None:
         """Read these partitions from their beginning, or from their end, with `poll`."""
-        with _meaning(self._address, f"assigning {topic}"):
+        with self._meaning(f"assigning {topic}", f"Read on topic {topic}"):
             places = []
             for partition in partitions:
                 at = OFFSET_BEGINNING
@@ -251,11 +380,9 @@ class CommittedReader:
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us read.
         """
-        with _meaning(self._address, "consuming"):
+        with self._meaning("consuming", "Read on the topic"):
             return [
-                _record(message)
-                for message in self._consumer.consume(most, timeout_s)
-                if not _end_of_partition(message)
+                _record(message) for message in self._consumer.consume(most, timeout_s) if not _tells_no_record(message)
             ]
 
     def end(self, topic: str, partition: int) -> int:
@@ -264,7 +391,7 @@ class CommittedReader:
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us read.
         """
-        with _meaning(self._address, f"looking for the end of {topic} [{partition}]"):
+        with self._meaning(f"looking for the end of {topic} [{partition}]", f"Read on topic {topic}"):
             return int(self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1])
 
     def read_to_end(self, topic: str, partitions: Sequence[int], timeout_s: float) -> Iterator[Record]:
@@ -280,9 +407,9 @@ class CommittedReader:
         while unread:
             if time.monotonic() > deadline:
                 raise RetriableError(f"Kafka at {self._address}: {topic} was not read to its end in {timeout_s:.0f} s")
-            with _meaning(self._address, f"reading {topic}"):
+            with self._meaning(f"reading {topic}", f"Read on topic {topic}"):
                 for message in self._consumer.consume(5000, 0.2):
-                    if not _end_of_partition(message):
+                    if not _tells_no_record(message):
                         yield _record(message)
                         continue
                     # Behind the last record may lie transaction markers, so only the end itself tells.
@@ -302,7 +429,7 @@ class CommittedReader:
         """
         place = TopicPartition(topic, partition)
         deadline = time.monotonic() + timeout_s
-        with _meaning(self._address, f"reading {topic} [{partition}]"):
+        with self._meaning(f"reading {topic} [{partition}]", f"Read on topic {topic}"):
             low, _ = self._consumer.get_watermark_offsets(place, timeout=timeout_s)
             end = self._true_end(place, timeout_s)
             back = 64
@@ -338,7 +465,7 @@ class CommittedReader:
                 message = self._consumer.poll(0.1)
                 if message is None:
                     continue
-                if _end_of_partition(message):
+                if _tells_no_record(message):
                     reached = message.offset()
                     if reached is not None and reached >= end:
                         return found
@@ -348,11 +475,12 @@ class CommittedReader:
             self._consumer.unassign()
 
 
-def _end_of_partition(message: Message) -> bool:
+def _tells_no_record(message: Message) -> bool:
+    """Whether it is the end of a partition, or about the group that the client must name and that is never used."""
     error = message.error()
     if error is None:
         return False
-    if error.code() == KafkaError._PARTITION_EOF:
+    if error.code() in (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED):
         return True
     raise KafkaException(error)
 
@@ -372,18 +500,6 @@ def _record(message: Message) -> Record:
         {name: value or b"" for name, value in headers},
         message.timestamp()[1],
     )
-
-
-@contextmanager
-def _meaning(address: str, what: str) -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        raise _translate(error, address, what) from error
-
-
-def _translate(error: KafkaException, address: str, what: str) -> BridgeError:
-    return kafka_errors.meant(error.args[0].name(), f"Kafka at {address}: {what} failed: {_text(error)}")
 
 
 def _text(error: KafkaException) -> str:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.errors import BridgeError, FencedError, PoisonError, RetriableError, StartupError
+from bridge import tls
+from bridge.config import KafkaSettings
+from bridge.errors import AccessError, BridgeError, FencedError, PoisonError, RetriableError, StartupError
 
 _REFUSED: Final = frozenset(
     {
-        "_AUTHENTICATION",
-        "SASL_AUTHENTICATION_FAILED",
-        "_SSL",
         "TOPIC_AUTHORIZATION_FAILED",
         "CLUSTER_AUTHORIZATION_FAILED",
         "GROUP_AUTHORIZATION_FAILED",
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        "UNSUPPORTED_SASL_MECHANISM",
         "INVALID_CONFIG",
         "_INVALID_ARG",
         "INVALID_REPLICATION_FACTOR",
@@ -25,14 +23,43 @@ _REFUSED: Final = frozenset(
         "_UNSUPPORTED_FEATURE",
     }
 )
+_ACCESS: Final = frozenset(
+    {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
+)
 _FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
 _POISON: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG"})
 
 
-def meant(name: str, message: str) -> BridgeError:
-    """The one table from librdkafka's error codes to our errors; a code that is not in it may pass."""
+def is_access(name: str) -> bool:
+    """Whether an error is about a login or a TLS handshake."""
+    return name in _ACCESS
+
+
+def access_error(settings: KafkaSettings, name: str, reason: str) -> AccessError:
+    """A failed login or handshake, with the setting to look at."""
+    address, flat = ", ".join(settings.bootstrap_servers), " ".join(reason.split())
+    if name == "_SSL":
+        words = tls.explained(flat, settings.tls, "kafka.tls") or f"TLS failed; see kafka.tls ({flat})"
+        return AccessError(f"Kafka at {address}: {words}")
+    return AccessError(f"Kafka at {address} refuses the login; see {settings.sasl.credentials} ({flat})")
+
+
+def meant(name: str, message: str, needs: str | None = None) -> BridgeError:
+    """The one table from librdkafka's error codes to our errors; a code that is not in it may pass.
+
+    Args:
+        name: the code's.
+        message: what failed where.
+        needs: the right that it takes, as Kafka's ACLs name it; told when that is what is missing.
+    """
+    if needs is not None and name.endswith("_AUTHORIZATION_FAILED"):
+        message += f"; the bridge's user needs the right {needs}"
     if name in _FENCED:
-        return FencedError(message)
+        return FencedError(
+            f"{message}: another process has opened this transactional id since, or its transaction was open for "
+            "longer than kafka.transaction_timeout_ms. What was not committed is published by whoever goes on. If this "
+            "comes again and again, a second job with the same `name` is running: stop one of the two"
+        )
     if name in _POISON:
         return PoisonError(message)
     if name in _REFUSED:

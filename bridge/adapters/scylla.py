@@ -6,6 +6,7 @@ timestamp beyond year 9999, for one) and rename columns. Decoded rows are given 
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from cassandra import (
     WriteFailure,
     WriteTimeout,
 )
-from cassandra.auth import PlainTextAuthProvider
+from cassandra.auth import AuthProvider, PlainTextAuthenticator
 from cassandra.cluster import (
     EXEC_PROFILE_DEFAULT,
     Cluster,
@@ -44,12 +45,17 @@ from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPoli
 from cassandra.protocol import ErrorMessage, ResultMessage, SyntaxException, _ProtocolHandler
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement, PreparedStatement
 
+from bridge import tls
 from bridge.adapters.results import RawRows, known_metadata, parse_rows, result_columns
-from bridge.config import ScyllaSettings
-from bridge.errors import BridgeError, RefusedError, RetriableError, StartupError
+from bridge.config import ScyllaSettings, Secret
+from bridge.errors import AccessError, BridgeError, RefusedError, RetriableError, StartupError
 from bridge.model.changes import Cells, Page
 from bridge.model.streams import Token
+from bridge.tls import RenewingContext
+from bridge.tls_probe import what_is_wrong
 from schemas.cql_types import CqlType
+
+_log = logging.getLogger(__name__)
 
 UNSET: Final[Any] = UNSET_VALUE
 """Among the cells of a write: leave this column alone."""
@@ -82,6 +88,17 @@ class Prepared:
         return result_columns(self.statement.result_metadata or ()).types
 
 
+class _PresentPassword(AuthProvider):  # type: ignore[misc]  # the driver has no types
+    """Gives each new connection the password that its place holds by then."""
+
+    def __init__(self, username: str, password: Secret) -> None:
+        self._username = username
+        self._password = password
+
+    def new_authenticator(self, host: str) -> PlainTextAuthenticator:
+        return PlainTextAuthenticator(self._username, self._password.reveal())
+
+
 class CqlSession:
     """A connected session; thread-safe. Failures come as RetriableError, or BridgeError where trying again is no use.
 
@@ -102,7 +119,6 @@ class CqlSession:
             RetriableError: no contact point answers; the message names them.
             StartupError: the cluster refuses the credentials, or a contact point's name has no address.
         """
-        address = ", ".join(settings.contact_points)
         endpoints = [_host_and_port(point) for point in settings.contact_points]
         # Without a name the driver takes the first contact point's data center: LOCAL_QUORUM must be the writers'.
         nearby = DCAwareRoundRobinPolicy(local_dc=settings.local_datacenter or "")
@@ -114,13 +130,17 @@ class CqlSession:
         )
         auth = None
         if settings.username is not None and settings.password is not None:
-            auth = PlainTextAuthProvider(username=settings.username, password=settings.password.reveal())
+            settings.password.reveal()  # if it is not there, that is better said here than by a thread of the driver's
+            auth = _PresentPassword(settings.username, settings.password)
         cluster = Cluster(
             contact_points=endpoints,
             # Nodes do not say on which port they listen for CQL: those found later are asked on the first one's.
             port=endpoints[0][1],
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             auth_provider=auth,
+            # A resumed session shows and verifies no certificate, and belongs to a context that may be renewed.
+            ssl_session_cache=None,
+            ssl_context=RenewingContext.of(settings.tls, "scylla.tls") if settings.tls.enabled else None,
             schema_metadata_enabled=False,
             reconnection_policy=ConstantReconnectionPolicy(1.0, max_attempts=None),
             connect_timeout=settings.request_timeout_ms / 1000,
@@ -131,7 +151,10 @@ class CqlSession:
             session = cluster.connect()
         except (NoHostAvailable, DriverException, UnsupportedOperation, ErrorMessage, OSError) as error:
             cluster.shutdown()
-            raise _translate(error, address, "connecting") from error
+            meant = _translate(error, settings, "connecting")
+            if isinstance(meant, RetriableError):
+                _look_at_tls(settings)
+            raise meant from error
         session.client_protocol_handler = _RawProtocolHandler
         return cls(cluster, session, settings)
 
@@ -208,7 +231,7 @@ class CqlSession:
         try:
             self._session.execute(cql, timeout=60)
         except _FAILURES as error:
-            raise _translate(error, self.address, cql) from error
+            raise _translate(error, self.settings, cql) from error
 
     def prepare(self, cql: str, *, anew: bool = False) -> Prepared:
         """Have the server parse a statement, once for each text; with `anew` also one that it has parsed before.
@@ -221,7 +244,7 @@ class CqlSession:
             try:
                 statement = self._session.prepare(cql)
             except _FAILURES as error:
-                raise _translate(error, self.address, cql) from error
+                raise _translate(error, self.settings, cql) from error
             # Without its id the server has to send each page's metadata (see `_RawResultMessage`).
             statement.update_result_metadata(statement.result_metadata, None)
             self._prepared[cql] = known = Prepared(cql, statement)
@@ -231,18 +254,18 @@ class CqlSession:
         """Learn which nodes have which of a keyspace's tokens, as it is now: `page` needs it to ask one that has them.
 
         All else of the schema stays unknown to the driver, which would read it whole again at every change of it. For
-        tables in tablets the servers tell with their answers; until then the driver goes by this.
-
-        Raises:
-            RetriableError: the server did not answer in time.
+        tables in tablets the servers tell with their answers; until then the driver goes by this. When no server tells
+        now, that is logged: requests then take a detour, and that is all.
         """
         try:
             # Nodes that do not agree yet at worst make a request take a detour.
             self._cluster.refresh_keyspace_metadata(keyspace, max_schema_agreement_wait=0)
         except _FAILURES as error:
-            raise RetriableError(
-                f"ScyllaDB at {self.address} does not tell how keyspace {keyspace} is replicated: {error}"
-            ) from error
+            _log.warning(
+                "ScyllaDB at %s does not tell how keyspace %s is replicated, so its log is not read from the owners of "
+                "the streams: %s",
+                *(self.address, keyspace, _short(str(error))),
+            )
 
     def page(
         self,
@@ -279,7 +302,7 @@ class CqlSession:
             result.set_result(Page(raw.columns.names, raw, response._paging_state, raw.columns.types))
 
         def failed(error: BaseException) -> None:
-            result.set_exception(_translate(error, self.address, prepared.cql))
+            result.set_exception(_translate(error, self.settings, prepared.cql))
 
         response.add_callbacks(arrived, failed)
         return result
@@ -334,7 +357,7 @@ class CqlSession:
         response: ResponseFuture = self._session.execute_async(statement, timeout=60)
         response.add_callbacks(
             lambda _rows: result.set_result(None),
-            lambda error: result.set_exception(_translate(error, self.address, cql)),
+            lambda error: result.set_exception(_translate(error, self.settings, cql)),
         )
         return result
 
@@ -361,7 +384,7 @@ class CqlSession:
             future.add_callbacks(done.set_result, done.set_exception)
             return done.result()
         except _FAILURES as error:
-            raise _translate(error, self.address, cql) from error
+            raise _translate(error, self.settings, cql) from error
 
 
 def token_of(key: bytes) -> Token:
@@ -465,7 +488,7 @@ _FAILURES: Final = (NoHostAvailable, DriverException, ErrorMessage, ConnectionEx
 
 _MEANING: Final[tuple[tuple[type[BaseException], type[BridgeError], str], ...]] = (
     # What the driver raises, what that means here, and how the message begins. The first match counts.
-    (AuthenticationFailed, StartupError, "refused the username or password"),
+    (AuthenticationFailed, AccessError, "refused the username or password (scylla.username, scylla.password)"),
     (Unauthorized, StartupError, "does not allow"),
     (SyntaxException, BridgeError, "does not understand"),
     (InvalidRequest, RefusedError, "refuses"),
@@ -483,17 +506,38 @@ _MEANING: Final[tuple[tuple[type[BaseException], type[BridgeError], str], ...]] 
 )
 
 
-def _translate(error: BaseException, address: str, what: str) -> BridgeError:
+def _translate(error: BaseException, settings: ScyllaSettings, what: str) -> BridgeError:
+    address = ", ".join(settings.contact_points)
     cause = error
     if isinstance(error, NoHostAvailable) and isinstance(error.errors, dict):
         inner = [found for found in error.errors.values() if isinstance(found, BaseException)]
-        # One node's refusal of the credentials is the cluster's.
-        refused = [found for found in inner if isinstance(found, AuthenticationFailed)]
-        cause = refused[0] if refused else error
-    for kind, ours, words in _MEANING:
+        # One node's refusal of the credentials or of the TLS handshake is the cluster's.
+        for kind in (AuthenticationFailed, StartupError):
+            cause = next((found for found in inner if isinstance(found, kind)), cause)
+    if (
+        "[SSL" in str(cause)
+        and (words := tls.explained(_ssl_words(str(cause)), settings.tls, "scylla.tls")) is not None
+    ):
+        return AccessError(f"ScyllaDB at {address}: {words}")
+    if isinstance(cause, StartupError):  # a secret or a certificate that could not be read for a new connection
+        return cause
+    for kind, ours, failed in _MEANING:
         if isinstance(cause, kind):
-            return ours(f"ScyllaDB at {address} {words} {_short(what)}: {_short(str(cause))}")
+            return ours(f"ScyllaDB at {address} {failed} {_short(what)}: {_short(str(cause))}")
     return BridgeError(f"ScyllaDB at {address}: unexpected {type(cause).__name__} at {_short(what)}: {cause}")
+
+
+def _look_at_tls(settings: ScyllaSettings) -> None:
+    """Find out what a connection that only broke off does not tell."""
+    for point in settings.contact_points:
+        wrong = what_is_wrong(point, settings.tls, "scylla.tls")
+        if wrong is not None:
+            raise AccessError(f"ScyllaDB at {point}: {wrong}")
+
+
+def _ssl_words(text: str) -> str:
+    """What OpenSSL said, out of what the driver made of it."""
+    return text[text.index("[SSL") :].partition(" (_ssl.c:")[0]
 
 
 def _short(text: str) -> str:

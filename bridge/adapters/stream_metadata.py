@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from bridge.adapters.scylla import CqlSession
 from bridge.errors import BridgeError, RetriableError
 from bridge.model.cursors import Role, Selection
+from bridge.model.key_ranges import KeyRange, ranges_of_tablets, ranges_of_vnodes
 from bridge.model.streams import MAX_TOKEN, StreamId, TokenRange
 from bridge.model.times import UnixMillis
 from bridge.planning import GenerationStart
@@ -27,7 +28,7 @@ from bridge.planning import GenerationStart
 _TABLETS: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 
 _TIMES: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
-_STREAMS: Final = "SELECT streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
+_STREAMS: Final = "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
 _OLD_TIMES: Final = "SELECT time FROM system_distributed.cdc_streams_descriptions"
 _OLD_STREAMS: Final = "SELECT streams FROM system_distributed.cdc_streams_descriptions WHERE time = ?"
 _REWRITTEN: Final = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
@@ -74,6 +75,10 @@ class StreamMetadata(Protocol):
 
         By the stream's token alone, so that a stream is in the same slice whichever table says so.
         """
+        ...
+
+    def key_ranges(self, generation_ms: UnixMillis, within: TokenRange) -> Mapping[StreamId, KeyRange]:
+        """Whose keys the streams hold that `streams` gave; without an entry where the cluster does not say."""
         ...
 
     def count(self, generation_ms: UnixMillis) -> int:
@@ -140,11 +145,22 @@ class VnodeStreams:
         found = (StreamId(bytes(raw)) for row in rows for raw in row["streams"] or ())
         return dict.fromkeys(sorted((one for one in found if one.token in within), key=_raw), generation_ms)
 
+    def key_ranges(self, generation_ms: UnixMillis, within: TokenRange) -> Mapping[StreamId, KeyRange]:
+        """See `StreamMetadata`; the older table does not say which streams are of one vnode, nor where that ends."""
+        if not self._uses_newer():
+            return {}
+        rows = self._slice(generation_ms, within)
+        if within.after is None and within.until == MAX_TOKEN:
+            rows = rows + rows[:1]
+        return ranges_of_vnodes(
+            (row["range_end"], [StreamId(bytes(raw)) for raw in row["streams"]]) for row in rows if row["streams"]
+        )
+
     def count(self, generation_ms: UnixMillis) -> int:
         """See `StreamMetadata`; decodes none of them, of which there may be hundreds of thousands."""
         cql = _STREAMS if self._uses_newer() else _OLD_STREAMS
         cells = self._session.cells(cql, (generation_ms,), consistency=metadata_consistency(self._session))
-        return sum(int.from_bytes(cell[:_COUNT_BYTES], "big") for (cell,) in cells if cell)
+        return sum(int.from_bytes(streams[:_COUNT_BYTES], "big") for *_, streams in cells if streams)
 
     def _slice(self, generation_ms: UnixMillis, within: TokenRange) -> list[dict[str, Any]]:
         cql = _STREAMS
@@ -219,6 +235,11 @@ class TabletStreams:
             for stream in sorted(current, key=_raw)
             if stream.token in within
         }
+
+    def key_ranges(self, generation_ms: UnixMillis, within: TokenRange) -> Mapping[StreamId, KeyRange]:
+        """See `StreamMetadata`. A stream that goes on from set to set has the same range in each."""
+        rows = self._session.rows(_TABLET_STREAMS, (*self._table, generation_ms))
+        return ranges_of_tablets(StreamId(bytes(row["stream_id"])) for row in rows if row["stream_state"] == _CURRENT)
 
     def count(self, generation_ms: UnixMillis) -> int:
         """See `StreamMetadata`."""

@@ -84,7 +84,6 @@ class Checker:
         registry: Registry,
         *,
         full: Collection[str] = (),
-        keys_only: Collection[str] = (),
     ) -> None:
         """Make a checker that expects nothing yet.
 
@@ -92,17 +91,13 @@ class Checker:
             tables: the tables whose changes are checked, their user-defined types resolved.
             registry: where the records' schemas are.
             full: names `keyspace.table` of those whose records have the shape `full`; the others have `delta`.
-            keys_only: names of those whose log holds keys only.
 
         Raises:
             UnsupportedTypeError: a column's type has no Avro form.
         """
         self.verdict = Verdict()
         self._tables = {
-            (table.keyspace, table.name): ExpectedRecords(
-                table, full=table.full_name in full, keys_only=table.full_name in keys_only
-            )
-            for table in tables
+            (table.keyspace, table.name): ExpectedRecords(table, full=table.full_name in full) for table in tables
         }
         self._registry = registry
         self._readers: dict[int, Reader] = {}

@@ -59,7 +59,7 @@ hints_directory: {data}/hints
 saved_caches_directory: {data}/saved_caches
 cdc_raw_directory: {data}/cdc_raw
 commitlog_sync: periodic
-commitlog_sync_period: 10000ms
+commitlog_sync_period: 1000ms
 commitlog_segment_size: 64MiB
 auto_snapshot: false
 snapshot_before_compaction: false

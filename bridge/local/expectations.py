@@ -34,7 +34,6 @@ _PARTITION: Final = {4: "partition_delete", -4: "partition_expiry"}
 _ONLY_ROW: Final = {4: "row_delete", -4: "row_expiry"}
 _RANGE: Final = {5: "range_delete", 6: "range_delete"}
 _INCLUSIVE: Final = frozenset({5, 7})
-_UPDATE: Final = 1
 _WITHOUT_COLUMNS: Final = frozenset({3, -3, 4, -4, 5, 6})
 _EMPTY_IS_A_VALUE: Final = frozenset({"ascii", "blob", "text", "varchar"})
 
@@ -148,13 +147,12 @@ def _timeuuid(raw: bytes) -> str:
 class ExpectedRecords:
     """What the records of one table's changes say when they are decoded."""
 
-    def __init__(self, table: TableSchema, *, full: bool = False, keys_only: bool = False) -> None:
+    def __init__(self, table: TableSchema, *, full: bool = False) -> None:
         """Resolve the columns.
 
         Args:
             table: the base table, its user-defined types resolved.
             full: whether the records have the shape `full`; else `delta`.
-            keys_only: whether the log holds keys only (`'delta': 'keys'`).
 
         Raises:
             UnsupportedTypeError: a column's type has no Avro form.
@@ -166,7 +164,6 @@ class ExpectedRecords:
         self._statics = [column for column in self._values if column.name in statics]
         self._regulars = [column for column in self._values if column.name not in statics]
         self._full = full
-        self._keys_only = keys_only
 
     def key(self, change: ExpectedChange) -> Values:
         """The record's key."""
@@ -227,9 +224,7 @@ class ExpectedRecords:
         return {"inclusive": operation in _INCLUSIVE, "key": self._prefix(cells, empty), "empty_columns": empty}
 
     def _columns(self, change: ExpectedChange, empty: list[str]) -> Values | None:
-        # An update touches something, unless the table has nothing else than keys.
-        is_mute = self._keys_only or (change.operation == _UPDATE and bool(self._values))
-        if change.operation in _WITHOUT_COLUMNS or (is_mute and not change.columns):
+        if change.operation in _WITHOUT_COLUMNS or (self._values and not change.columns):
             return None
         return {
             column.field: column.change(change.columns[column.name], empty) if column.name in change.columns else None
@@ -238,6 +233,8 @@ class ExpectedRecords:
 
     def _images(self, change: ExpectedChange) -> Values:
         columns = self._statics if self._is_static(change) else self._regulars
+        if self._op(change) == "unknown":
+            columns = self._values
         before, before_empty = self._image(change.before, columns)
         after, after_empty = self._image(change.after, columns)
         shown = change.before

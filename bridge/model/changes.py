@@ -70,6 +70,7 @@ class LogLayout:
         partition_key: key columns of the base table.
         clustering: its clustering columns; with the partition key they say which delta an image belongs to.
         types: of the columns, as `Page.types`: with `columns` what a page must match.
+        table: the base table, as in `keyspace.table`; for messages alone.
     """
 
     columns: tuple[str, ...]
@@ -81,6 +82,7 @@ class LogLayout:
     partition_key: tuple[int, ...]
     clustering: tuple[int, ...]
     types: tuple[CqlType, ...] = ()
+    table: str = ""
 
     @classmethod
     def of(cls, columns: Sequence[str], partition_key: Sequence[str], clustering: Sequence[str] = ()) -> Self:

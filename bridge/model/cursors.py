@@ -356,13 +356,14 @@ class LaneProgress:
     micro-batch on the lanes that have not.
 
     As JSON: `{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"lane":0,
-    "layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"v":1}`, `batch` being the cursors at both of its
-    ends (equal ones where a layout was laid), `done` being `[part, stream id in hex, timeuuid in hex]` when a
-    transaction ended inside the micro-batch.
+    "layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"owner":"bridge-0/17/5f0c","v":1}`, `batch` being
+    the cursors at both of its ends (equal ones where a layout was laid), `done` being `[part, stream id in hex,
+    timeuuid in hex]` when a transaction ended inside the micro-batch.
 
     Attributes:
         batch: the last micro-batch of which anything was committed; None before the layout's first.
         done: the last committed group, if that is not the whole micro-batch.
+        owner: who has taken the table over last; only its plans are carried out.
     """
 
     lane: int
@@ -370,6 +371,7 @@ class LaneProgress:
     cursor: Cursor
     batch: PlannedBatch | None = None
     done: LanePosition | None = None
+    owner: str = ""
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -400,6 +402,7 @@ class LaneProgress:
                 "layout": self.layout.to_json(),
                 "batch": [start.to_json(), end.to_json()],
                 "done": None if self.done is None else self.done.to_json(),
+                "owner": self.owner,
             }
         ).encode()
 
@@ -411,14 +414,21 @@ class LaneProgress:
         except ValueError as error:
             raise BridgeError(f"a progress record is no JSON: {raw[:80]!r}") from error
         match value:
-            case {"v": 1, "lane": int(lane), "layout": layout, "batch": [start, end], "done": done}:
+            case {
+                "v": 1,
+                "lane": int(lane),
+                "layout": layout,
+                "batch": [start, end],
+                "done": done,
+                "owner": str(owner),
+            }:
                 laid, first, last = Layout.from_json(layout), Cursor.from_json(start), Cursor.from_json(end)
                 if first == last:
-                    return cls(lane, laid, last)
+                    return cls(lane, laid, last, owner=owner)
                 batch = PlannedBatch(first, last, laid)
                 if done is None:
-                    return cls.completed(lane, batch)
-                return cls.inside(lane, batch, LanePosition.from_json(done))
+                    return cls(lane, laid, last, batch, owner=owner)
+                return cls(lane, laid, first, batch, LanePosition.from_json(done), owner)
         raise BridgeError(f"a progress record is not of version {FORMAT_VERSION}: {raw[:200]!r}")
 
 

@@ -68,7 +68,7 @@ class LaneFigures:
     """What was counted of one lane of one table.
 
     Attributes:
-        changes: published and committed.
+        changes: published and committed; neither tombstones nor dead letters.
         value_bytes: bytes of their keys and values, framed, before compression.
         groups: committed, by their first record.
         transactions: committed, those with a cursor alone included.
@@ -81,6 +81,10 @@ class LaneFigures:
         registry: latency of the schema registry's answers, in s.
         registry_errors: calls that failed.
         unknown_operations: changes that were read with a `cdc$operation` which this release does not know.
+        dead_letters: committed to the dead-letter topic.
+        repeats: groups left out as repeats of an earlier one (`reading.deduplicate`).
+        keys_checked: changes whose key was held against their stream.
+        keys_misplaced: those of them whose key does not belong there.
     """
 
     changes: int = 0
@@ -96,6 +100,10 @@ class LaneFigures:
     registry: Histogram = field(default_factory=Histogram)
     registry_errors: int = 0
     unknown_operations: int = 0
+    dead_letters: int = 0
+    repeats: int = 0
+    keys_checked: int = 0
+    keys_misplaced: int = 0
 
     def add(self, other: LaneFigures) -> None:
         """Add another's counts to these; of `most_in_flight` the last that is known stays."""

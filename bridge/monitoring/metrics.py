@@ -178,11 +178,35 @@ METRICS: Final[tuple[Metric, ...]] = (
         "log_rows_read_total", "counter", "Rows of the log that were read.", lambda _job, table: table.total.log_rows
     ),
     _table(
+        "dead_letters_total",
+        "counter",
+        "Records committed to the dead-letter topic instead of the change topic.",
+        lambda _job, table: table.total.dead_letters,
+    ),
+    _table(
+        "repeated_groups_total",
+        "counter",
+        "Groups of changes that were left out as repeats of an earlier one, as reading.deduplicate says.",
+        lambda _job, table: table.total.repeats,
+    ),
+    _table(
         "unknown_operations_total",
         "counter",
         "Changes that were read with a cdc$operation which this release does not know; published as `unknown`, "
         "as `m` in debezium.",
         lambda _job, table: table.total.unknown_operations,
+    ),
+    _table(
+        "keys_checked_total",
+        "counter",
+        "Changes whose key was held against the stream that they came in; reading.integrity says how many are.",
+        lambda _job, table: table.total.keys_checked,
+    ),
+    _table(
+        "keys_misplaced_total",
+        "counter",
+        "Those of them whose key does not belong into the stream; the log has their positions. Should stay 0.",
+        lambda _job, table: table.total.keys_misplaced,
     ),
     _table(
         "registry_request_duration_seconds",

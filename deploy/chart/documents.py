@@ -38,9 +38,8 @@ _CONFIG: Final = """\
 #     password: {existingSecret: scylla-reader, key: password}
 #   kafka:
 #     bootstrap_servers: [kafka-bootstrap.kafka.svc:9093]
-#     properties:
-#       security.protocol: ssl
-#       ssl.ca.location: {existingSecret: kafka-ca, key: ca.crt}
+#     tls: {enabled: true, ca_file: {existingSecret: kafka-ca, key: ca.crt}}
+#     sasl: {mechanism: SCRAM-SHA-512, username: bridge, password: {existingSecret: kafka-bridge, key: password}}
 #   registry:
 #     url: https://registry.kafka.svc:8081
 #     ca_file: {existingConfigMap: company-ca, key: ca.pem}
@@ -108,16 +107,17 @@ def _values_table() -> str:
     rows = ["| Value | Default | Meaning |", "|---|---|---|"]
     rows += [
         f"| `{path}` | `{json.dumps(default)}` | {_cell(_meaning(field, default))} |"
-        for path, field, default in _leaves(ChartValues(), "")
+        for path, field, default in leaves(ChartValues())
     ]
     return "\n".join(rows) + "\n"
 
 
-def _leaves(values: BaseModel, prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
+def leaves(values: BaseModel, prefix: str = "") -> Iterator[tuple[str, FieldInfo, Any]]:
+    """Every value that is no section: its path, its field and what it is."""
     for name, field in type(values).model_fields.items():
         path, value = prefix + (field.alias or name), getattr(values, name)
         if isinstance(value, BaseModel):
-            yield from _leaves(value, f"{path}.")
+            yield from leaves(value, f"{path}.")
         else:
             yield path, field, value
 

@@ -20,7 +20,7 @@ OWNED: Final[Mapping[str, tuple[str, ...]]] = {
 """Settings that the chart makes of its own values, by the model they are in."""
 
 FREE_WITH_FILES: Final = ("KafkaSettings", "properties")
-"""The free mapping in which files may be named as well: librdkafka's `ssl.ca.location` and its like."""
+"""The free mapping in which files may be named as well: librdkafka's `ssl.crl.location` and its like."""
 
 _OBJECT_NAME: Final = {"type": "string", "pattern": r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", "maxLength": 253}
 _KEY: Final = {"type": "string", "pattern": r"^[-._a-zA-Z0-9]+$", "maxLength": 253}

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Runs a command in a root file system as the image has it, without an engine: the bridge's folder is the image's own, the rest
+# Runs a command in a root file system as the image has it, without an engine: what the image's steps made is in it, the rest
 # (C library, Python, Java) is this machine's. To be started in user and mount namespaces of its own.
 #
-#   inside.sh build|run ROOT SOURCE VOLUMES COMMAND...
+#   inside.sh build|run ROOT USER FOLDER VOLUMES COMMAND...
 #
-# `build` lets the command write. `run` is what Kubernetes does: user 10001, everything read-only but /tmp and the volumes.
-# VOLUMES are lines FOLDER=PLACE: a folder of this machine, and where the command finds it.
+# `build` lets the command write. `run` is what Kubernetes does: the image's USER (uid:gid) and FOLDER, everything read-only but
+# /tmp and the volumes. VOLUMES are lines PLACE=PLACE_INSIDE: a folder of this machine, and where the command finds it.
 set -eu
-mode=$1 root=$2 source=$3 volumes=$4
-shift 4
+mode=$1 root=$2 user=$3 folder=$4 volumes=$5
+shift 5
 
 mkdir -p "$root"
 mount --bind "$root" "$root"
 for top in /*; do
-    case $top in /etc | /tmp | /opt | /var | /src | /boot | /lost+found) continue ;; esac
+    case $top in /etc | /tmp | /opt | /var | /src | /base | /boot | /lost+found) continue ;; esac
     if [ -L "$top" ]; then
         ln -sfn "$(readlink "$top")" "$root$top"
     elif [ -d "$top" ]; then
@@ -21,9 +21,8 @@ for top in /*; do
         mount --rbind "$top" "$root$top"
     fi
 done
-mkdir -p "$root/etc" "$root/tmp" "$root/src" "$root/opt" "$root/var/lib/scylla-cdc-bridge"
+mkdir -p "$root/etc" "$root/tmp"
 mount -t tmpfs tmpfs "$root/tmp"
-mount --bind "$source" "$root/src"
 
 if [ "$mode" = build ]; then
     # Of this machine's settings, those that programs of the image need.
@@ -33,14 +32,15 @@ if [ "$mode" = build ]; then
     for name in hosts ld.so.cache localtime nsswitch.conf resolv.conf; do
         if [ -f "/etc/$name" ]; then cp -L "/etc/$name" "$root/etc/$name"; fi
     done
-    # The image has this user; Spark asks for its name.
-    echo 'bridge:x:10001:10001::/tmp:/usr/sbin/nologin' >"$root/etc/passwd"
-    mkdir -p "$root/etc/scylla-cdc-bridge/config"
-    exec unshare --root="$root" --wd=/src "$@"
+    exec unshare --root="$root" "$@"
 fi
 
-echo "$volumes" | while IFS='=' read -r folder place; do
-    if [ -n "$folder" ]; then mount --bind "$folder" "$root$place"; fi
+echo "$volumes" | while IFS='=' read -r from place; do
+    if [ -n "$from" ]; then
+        # The kubelet makes it where the image has none.
+        mkdir -p "$root$place"
+        mount --bind "$from" "$root$place"
+    fi
 done
 for top in "$root"/*; do
     case $top in */tmp | */var | */proc | */dev | */sys) continue ;; esac
@@ -53,4 +53,4 @@ try:
     fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh14s", b"lo", 0x41, b""))
 except PermissionError:
     pass'
-exec unshare --user --map-user=10001 --map-group=10001 --root="$root" --wd=/tmp "$@"
+exec unshare --user --map-user="${user%:*}" --map-group="${user#*:}" --root="$root" --wd="$folder" "$@"

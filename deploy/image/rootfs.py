@@ -1,23 +1,30 @@
-"""The image's root file system, made and entered without an engine, by the steps of `deploy/Dockerfile`."""
+"""The image's root file system, made and entered without an engine, by the steps that `deploy/Dockerfile` has.
+
+Two things stand in for what an engine would fetch: this machine's C library, Python and Java for the base image and its
+packages, and the user and folder that the last stage's own commands make.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
+
+from deploy.image.dockerfile import Copy, Stage, UnknownStepError, stages
 
 _HERE: Final = Path(__file__).parent
 _SOURCE: Final = _HERE.parents[1]
 _BUILD_WITHIN_S: Final = 900
-FOLDER: Final = "/opt/scylla-cdc-bridge"
-PYTHON: Final = f"{FOLDER}/bin/python"
-ENTRYPOINT: Final = (PYTHON, "-m", "spark.container")
-"""What the Dockerfile's ENTRYPOINT finds on its PATH."""
+_IMAGE: Final = stages()[-1]
+ENTRYPOINT: Final = _IMAGE.arguments("ENTRYPOINT")
+"""What a container starts, before its arguments."""
 
 
 def why_not_here() -> str | None:
@@ -44,18 +51,38 @@ class RootFileSystem:
 
     root: Path
 
-    def build(self) -> None:
+    def build(self, dockerfile: str | None = None) -> None:
         """Make it anew, by the image's steps; pip may use the network and its cache.
+
+        Args:
+            dockerfile: the steps, if others than `deploy/Dockerfile`'s.
 
         Raises:
             RuntimeError: a step fails.
+            UnknownStepError: the Dockerfile has a step that can't be followed here.
         """
+        made: dict[str, RootFileSystem] = {}
+        *before, image = stages(dockerfile)
+        for stage in before:
+            made[stage.name] = RootFileSystem(self.root.with_name(f"{self.root.name}-{stage.name}"))
+            made[stage.name].follow(stage, made)
+        self.follow(image, made)
+        for one in made.values():
+            shutil.rmtree(one.root)
+
+    def follow(self, stage: Stage, made: Mapping[str, RootFileSystem]) -> None:
+        """Make it anew, by one stage's steps; `made` are the stages before. Errors as `build`."""
         shutil.rmtree(self.root, ignore_errors=True)
-        steps = ["/src/deploy/image/install.sh", os.path.realpath(sys.executable), "/src", FOLDER]
-        command = self._inside("build", steps, dict(os.environ) | {"TMPDIR": "/tmp"}, network=True)  # noqa: S108
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_BUILD_WITHIN_S)
-        if ended.returncode != 0:
-            raise RuntimeError(f"the image's steps fail:\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
+        folder = stage.last("WORKDIR")
+        self._place(folder).mkdir(parents=True)
+        for copy in stage.copies():
+            self._copy(copy, made[copy.stage].root if copy.stage else None, folder)
+        self._shell(["/bin/true"])
+        for command in stage.commands():
+            if stage.name:
+                self._shell(["/bin/sh", "-c", f"cd {folder} && {command}"])
+            else:
+                self._stand_in(command)
 
     def run(
         self, words: Sequence[str], *, environment: Mapping[str, str] | None = None, within_s: float = 120
@@ -78,7 +105,7 @@ class RootFileSystem:
         volumes: Mapping[Path, str] | None = None,
         network: bool,
     ) -> list[str]:
-        """What runs a command as Kubernetes would: as user 10001, read-only, with the image's environment.
+        """What runs a command as Kubernetes would: as the image's user, read-only, with the image's environment.
 
         Each step replaces its process, so the process that is started is the command itself, and gets its signals.
 
@@ -89,9 +116,57 @@ class RootFileSystem:
             network: whether it sees this machine's network, or none but a loopback of its own.
         """
         java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
-        places = [f"{FOLDER}/bin", *([str(Path(java).parent)] if java else []), "/usr/bin", "/bin"]
-        image = {"PATH": ":".join(places), "HOME": "/tmp", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}  # noqa: S108
+        places = [*([str(Path(java).parent)] if java else []), "/usr/bin", "/bin"]
+        image = _IMAGE.environment({"PATH": ":".join(places)})
         return self._inside("run", words, image | dict(environment or {}), network=network, volumes=volumes)
+
+    def _copy(self, copy: Copy, stage: Path | None, folder: str) -> None:
+        several = len(copy.sources) > 1 or copy.target.endswith("/")
+        target = self._place(folder, copy.target)
+        for source in copy.sources:
+            if stage is None and f"!{source}" not in (_SOURCE / ".dockerignore").read_text("utf-8").splitlines():
+                raise UnknownStepError(f"COPY {source}: .dockerignore keeps it from the build")
+            origin = (stage or _SOURCE) / source.removeprefix("/")
+            place = target / origin.name if several else target
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if origin.is_dir():
+                unwanted = None if stage else shutil.ignore_patterns("__pycache__")
+                shutil.copytree(origin, place, symlinks=True, ignore=unwanted)
+            else:
+                shutil.copy2(origin, place)
+
+    def _shell(self, words: Sequence[str]) -> None:
+        # What the base image calls python.
+        python = self._place("/base/python")
+        python.parent.mkdir(exist_ok=True)
+        python.write_text(f'#!/bin/sh\nexec {os.path.realpath(sys.executable)} "$@"\n', encoding="utf-8")
+        python.chmod(0o755)
+        environment = dict(os.environ) | {"TMPDIR": "/tmp", "PATH": f"/base:{os.environ['PATH']}"}  # noqa: S108
+        command = self._inside("build", words, environment, network=True)
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_BUILD_WITHIN_S)
+        if ended.returncode != 0:
+            raise RuntimeError(f"the image's steps fail:\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
+
+    def _stand_in(self, command: str) -> None:
+        """Do what the image's own commands do to it, but for packages: this machine's stand for them."""
+        for words in map(shlex.split, command.split(" && ")):
+            match words:
+                case ["apt-get", ("update" | "install"), *_] | ["rm", "-rf", "/var/lib/apt/lists/*"]:
+                    continue
+                case ["useradd", *options, name]:
+                    given = dict(itertools.pairwise(options))
+                    line = f"{name}:x:{given['--uid']}:{given['--uid']}::{given['--home-dir']}:{given['--shell']}\n"
+                    passwd = self._place("/etc/passwd")
+                    passwd.parent.mkdir(parents=True, exist_ok=True)
+                    passwd.write_text(line, encoding="utf-8")
+                case ["install", "-d", *_, folder]:
+                    self._place(folder).mkdir(parents=True, exist_ok=True)
+                case _:
+                    raise UnknownStepError(f"RUN {shlex.join(words)}")
+
+    def _place(self, *path: str) -> Path:
+        """Where a path of the image is on this machine."""
+        return self.root / PurePosixPath(*path).relative_to("/")
 
     def _inside(
         self,
@@ -106,4 +181,5 @@ class RootFileSystem:
         mounted = "\n".join(f"{folder}={place}" for folder, place in (volumes or {}).items())
         # `env -i` inside: the namespaces' own steps need this machine's PATH.
         cleared = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in environment.items())]
-        return [*apart, str(_HERE / "inside.sh"), mode, str(self.root), str(_SOURCE), mounted, *cleared, *words]
+        image = [_IMAGE.last("USER"), _IMAGE.last("WORKDIR")]
+        return [*apart, str(_HERE / "inside.sh"), mode, str(self.root), *image, mounted, *cleared, *words]

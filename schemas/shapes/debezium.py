@@ -82,6 +82,8 @@ def value(log: LogRecords, change: LogChange) -> dict[str, object]:
         outcome = log.outcome(change, symbol)
         after = log.whole_row("Value", key, outcome)
         unavailable = [*empty, *log.unavailable(outcome, symbol)]
+    if op == "m":
+        log.check(change)
     source = _source_values(log, change)
     return {
         "before": earlier,
@@ -102,6 +104,7 @@ def _source_values(log: LogRecords, change: LogChange) -> dict[str, object]:
     assert isinstance(timestamp_us, int)
     assert isinstance(stream_id, bytes)
     assert isinstance(time, bytes)
+    ttl, ttl_mixed = log.ttl_of(change)
     return {
         "version": str(ENVELOPE_VERSION),
         "connector": _CONNECTOR,
@@ -120,7 +123,8 @@ def _source_values(log: LogRecords, change: LogChange) -> dict[str, object]:
         "batch_seq_no": source["batch_seq_no"],
         "operation": source["operation"],
         "last_in_group": source["last_in_group"],
-        "ttl": log.ttl_of(change),
+        "ttl": ttl,
+        "ttl_mixed": ttl_mixed,
     }
 
 
@@ -145,9 +149,15 @@ def _source() -> object:
         {"name": "last_in_group", "doc": "Whether no change of the same stream and time follows.", "type": "boolean"},
         {
             "name": "ttl",
-            "doc": "Time to live in seconds; null without one, or where the row's columns differ.",
+            "doc": "Time to live in seconds of what was written; null without one, or where it differs.",
             "type": ["null", "long"],
             "default": None,
+        },
+        {
+            "name": "ttl_mixed",
+            "doc": "Whether parts of what was written have different times to live, or some have none.",
+            "type": "boolean",
+            "default": False,
         },
         _names("unavailable", "after"),
         _names("before_unavailable", "before"),

@@ -24,9 +24,10 @@ _FIELDS: Final[tuple[tuple[str, object, str], ...]] = (
     ("__deleted", "boolean", "Whether what the key or `__range` stands for was removed."),
     ("__timestamp_us", "long", "The write timestamp in microseconds since the Unix epoch."),
     ("__batch_seq_no", "int", "Place among the changes of one stream and write timestamp."),
+    ("__ttl_mixed", "boolean", "Whether parts of what was written have different times to live, or some have none."),
 )
 _NULLABLE_FIELDS: Final[tuple[tuple[str, object, str], ...]] = (
-    ("__ttl", "long", "Time to live in seconds; null without one, or where the row's columns differ."),
+    ("__ttl", "long", "Time to live in seconds of what was written; null without one, or where it differs."),
     ("__range", "string", "The rows that a range delete removes, as JSON: {start, end}, see the shape delta."),
     ("__unavailable", "string", "JSON list of columns that read as null because the log does not tell their value."),
 )
@@ -56,6 +57,7 @@ def value(log: LogRecords, change: LogChange) -> dict[str, object]:
     row = log.outcome(change, symbol) if upsert else log.before(change, symbol)
     unavailable = [*empty, *log.unavailable(row, symbol)]
     source = log.source(change)
+    ttl, ttl_mixed = log.ttl_of(change)
     return {
         **key,
         **log.columns_of(row),
@@ -63,7 +65,8 @@ def value(log: LogRecords, change: LogChange) -> dict[str, object]:
         "__deleted": not upsert,
         "__timestamp_us": source["timestamp_us"],
         "__batch_seq_no": source["batch_seq_no"],
-        "__ttl": log.ttl_of(change),
+        "__ttl_mixed": ttl_mixed,
+        "__ttl": ttl,
         "__range": _range(log.range(change).get("range")),
         "__unavailable": ("string", json.dumps(unavailable, ensure_ascii=False)) if unavailable else None,
     }

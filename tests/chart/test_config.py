@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from bridge.config_docs import catalog_of
 from bridge.config_file import load
+from deploy.chart.documents import CHART, values_yaml
 from tests.chart.rendering import FULL, LOCAL, NAME, Chart, Rendered
 
 ETC = "/etc/scylla-cdc-bridge"
@@ -26,6 +29,21 @@ def test_the_job_takes_the_file(chart: Chart, values: Path, tmp_path: Path) -> N
     assert config.spark.checkpoint == "/var/lib/scylla-cdc-bridge"
 
 
+def _examples() -> dict[str, Any]:
+    readme = (CHART / "README.md").read_text(encoding="utf-8")
+    comments = re.findall(r"^#   (.*)$", values_yaml().partition("As in:\n")[2], re.MULTILINE)
+    (values,) = re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    return {"README.md": yaml.safe_load(values), "values.yaml": {"config": yaml.safe_load("\n".join(comments))}}
+
+
+@pytest.mark.parametrize("document", _examples())
+def test_examples_are_good(chart: Chart, document: str, tmp_path: Path) -> None:
+    """What the chart's documents show as values is taken by the chart and by the job."""
+    (tmp_path / "given.yaml").write_text(yaml.safe_dump(_examples()[document]), encoding="utf-8")
+    (tmp_path / "bridge.yaml").write_text(chart.render(tmp_path / "given.yaml").config_text, encoding="utf-8")
+    assert load(tmp_path / "bridge.yaml").name == "shop"
+
+
 def test_secrets_become_files(full: Rendered) -> None:
     """A key of a Secret or ConfigMap becomes the path at which it is mounted, as a secret or as a plain path."""
     config = full.config
@@ -34,8 +52,10 @@ def test_secrets_become_files(full: Rendered) -> None:
     assert config["registry"]["client_key_password"] == {"env": "REGISTRY_KEY_PASSWORD"}
     assert config["registry"]["ca_file"] == f"{ETC}/configmaps/company-ca/ca.pem"
     assert config["registry"]["client_key_file"] == f"{ETC}/secrets/registry-client/tls.key"
-    assert config["kafka"]["properties"]["ssl.ca.location"] == f"{ETC}/configmaps/company-ca/ca.pem"
-    assert config["kafka"]["properties"]["ssl.key.location"] == f"{ETC}/secrets/kafka-client/tls.key"
+    assert config["scylla"]["tls"]["ca_file"] == f"{ETC}/configmaps/company-ca/ca.pem"
+    assert config["kafka"]["tls"]["client_key_file"] == f"{ETC}/secrets/kafka-client/tls.key"
+    assert config["kafka"]["sasl"]["password"] == {"file": f"{ETC}/secrets/kafka-client/password"}
+    assert config["kafka"]["properties"]["ssl.crl.location"] == f"{ETC}/configmaps/company-ca/crl.pem"
 
 
 def _paths(node: Any) -> set[str]:
@@ -56,11 +76,47 @@ def test_every_path_is_mounted(full: Rendered, pod: str) -> None:
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert set(mounts.values()) <= volumes.keys()
     paths = [Path(path) for path in _paths(full.config) if "/secrets/" in path or "/configmaps/" in path]
-    assert len(paths) == 6
+    assert len(paths) == 9
     for path in paths:
         volume = volumes[mounts[str(path.parent)]]
         named = volume.get("secret", {}).get("secretName") or volume.get("configMap", {}).get("name")
         assert named == path.parent.name
+
+
+def _given(paths: list[str], value: Any) -> dict[str, Any]:
+    """Values under `config` with one value at each path."""
+    values: dict[str, Any] = {}
+    for at, path in enumerate(paths):
+        node = values
+        *sections, name = path.split(".")
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[name] = value(at)
+    return {"config": values}
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+def test_every_secret_and_every_file_may_lie_in_an_object(chart: Chart, kind: str) -> None:
+    """Whatever setting the configuration file has for a secret or a path: its object is mounted where the file says.
+
+    The chart knows none of them by name, so a new one needs nothing in it.
+    """
+    settings = [one for one in catalog_of().settings.values() if "[]" not in one.path]
+    files = [one.path for one in settings if one.expected == "a path" and one.path != "spark.checkpoint"]
+    secrets = [one.path for one in settings if one.secret] if kind == "Secret" else []
+    paths = [*files, *secrets]
+    assert len(files) >= 3
+    rendered = chart.render(values=_given(paths, lambda at: {f"existing{kind}": f"object-{at}", "key": "the.key"}))
+    mounts = {mount["mountPath"]: mount["name"] for mount in rendered.container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in rendered.driver["volumes"]}
+    for at, path in enumerate(paths):
+        found = rendered.config
+        for name in path.split("."):
+            found = found[name]
+        folder, _, key = (found if path in files else found["file"]).rpartition("/")
+        volume = volumes[mounts[folder]]
+        named = volume["secret"]["secretName"] if kind == "Secret" else volume["configMap"]["name"]
+        assert (named, key) == (f"object-{at}", "the.key"), path
 
 
 def test_large_numbers_stay_whole(full: Rendered) -> None:

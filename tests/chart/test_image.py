@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from deploy.chart.values import RESTRICTED_POD
 from deploy.image import rootfs
-from deploy.image.rootfs import ENTRYPOINT, PYTHON, RootFileSystem
+from deploy.image.dockerfile import Copy, UnknownStepError, stages
+from deploy.image.rootfs import ENTRYPOINT, RootFileSystem
 from tests.chart.rendering import LOCAL, Chart
 from tests.chart.tools import may_build
 
-DOCKERFILE = Path(rootfs.__file__).parents[1] / "Dockerfile"
+PYTHON = ENTRYPOINT[0]
 BUILT_VARIABLE = "SCYLLA_CDC_BRIDGE_ROOTFS"
 
 
@@ -33,13 +35,52 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> RootFileSystem:
     return built
 
 
-def test_dockerfile_takes_the_same_steps() -> None:
-    """What the check builds and starts is what the Dockerfile does."""
-    text = DOCKERFILE.read_text(encoding="utf-8")
-    assert f"RUN deploy/image/install.sh python /src {rootfs.FOLDER}" in text
-    assert f"ENV PATH={rootfs.FOLDER}/bin:" in text
-    assert f'ENTRYPOINT ["python", {", ".join(f"{chr(34)}{word}{chr(34)}" for word in ENTRYPOINT[1:])}]' in text
-    assert re.search(r"^USER 10001:10001$", text, re.MULTILINE)
+def test_image_is_what_the_chart_counts_on() -> None:
+    """The chart gives arguments alone, and its pods are the image's user."""
+    image = stages()[-1]
+    assert ENTRYPOINT == ("python", "-m", "spark.container")
+    assert image.last("USER") == f"{RESTRICTED_POD['runAsUser']}:{RESTRICTED_POD['runAsGroup']}"
+    assert [copy.stage for copy in image.copies()] == ["build"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("FROM a\nSHELL bash", "SHELL bash"),
+        ("FROM a\nWORKDIR /a\nCOPY --chown=1:1 README.md ./", "COPY --chown=1:1 README.md ./"),
+        ("FROM a\nWORKDIR /a\nCOPY tests ./", "COPY tests: .dockerignore keeps it from the build"),
+        ("FROM a\nWORKDIR /a\nRUN useradd --uid 1 --home-dir / --shell sh x && curl b", "RUN curl b"),
+        ("FROM a AS build\nFROM b", "no WORKDIR"),
+    ],
+)
+def test_step_that_cannot_be_followed_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    """What the check knows nothing of is no step that it leaves out: it says so."""
+    with pytest.raises(UnknownStepError, match=re.escape(words)):
+        RootFileSystem(tmp_path / "root").build(text)
+
+
+def test_steps_are_read_as_docker_reads_them() -> None:
+    """Continued lines, comments between them, variables of the base in others, the exec form."""
+    text = """
+ARG BASE=a
+FROM ${BASE} AS build
+WORKDIR /src
+COPY a b/ ./
+RUN one \\
+    # why
+    && two
+FROM ${BASE}
+ENV PATH=/opt/bin:${PATH} \\
+    HOME=/tmp
+COPY --from=build /opt /opt
+CMD ["--help"]
+"""
+    build, image = stages(text)
+    assert (build.name, build.commands()) == ("build", ("one && two",))
+    assert build.copies() == (Copy(("a", "b/"), "./", ""),)
+    assert image.copies() == (Copy(("/opt",), "/opt", "build"),)
+    assert image.environment({"PATH": "/bin"}) == {"PATH": "/opt/bin:/bin", "HOME": "/tmp"}
+    assert image.arguments("CMD") == ("--help",)
 
 
 def test_command_answers(image: RootFileSystem) -> None:

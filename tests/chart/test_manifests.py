@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bridge.adapters.kubernetes import POD_VERBS
 from tests.chart.rendering import FULL, NAME, NAMESPACE, Chart, Rendered
 
 LOCAL_OBJECTS = [
@@ -22,6 +23,7 @@ LOCAL_OBJECTS = [
 FURTHER_OBJECTS = [
     f"ConfigMap {NAME}-dashboard",
     f"NetworkPolicy {NAME}-executor",
+    f"NetworkPolicy {NAME}-test",
     f"PodDisruptionBudget {NAME}-executor",
     f"PrometheusRule {NAME}",
     f"Role {NAME}",
@@ -111,7 +113,7 @@ def test_rights_are_for_pods_of_the_namespace_alone(full: Rendered) -> None:
         {
             "apiGroups": [""],
             "resources": ["pods"],
-            "verbs": ["create", "get", "list", "watch", "delete", "deletecollection"],
+            "verbs": list(POD_VERBS),
         }
     ]
     binding = full.find("RoleBinding")
@@ -120,12 +122,13 @@ def test_rights_are_for_pods_of_the_namespace_alone(full: Rendered) -> None:
     accounts = {name: pod["serviceAccountName"] for name, pod in pods(full).items()}
     assert accounts == {"driver": NAME, "test": NAME, "executor": f"{NAME}-executor"}
     tokens = {name: pod["automountServiceAccountToken"] for name, pod in pods(full).items()}
-    assert tokens == {"driver": True, "test": False, "executor": False}
+    assert tokens == {"driver": True, "test": True, "executor": False}
 
 
 def test_without_executors_nobody_has_a_token(local: Rendered) -> None:
     """A driver that asks the API server for nothing gets nothing to ask with."""
     assert local.driver["automountServiceAccountToken"] is False
+    assert local.find("Pod", f"{NAME}-test")["spec"]["automountServiceAccountToken"] is False
 
 
 def test_accounts_of_others(chart: Chart) -> None:
@@ -168,7 +171,7 @@ def test_selectors_find_their_pods_and_no_others(full: Rendered) -> None:
     ]:
         selector = full.find(kind, name)["spec"]["selector"]["matchLabels"]
         assert [labels for labels in (driver, executor, test) if _selects(selector, labels)] == [wanted]
-    for name, wanted in [(f"{NAME}-driver", driver), (f"{NAME}-executor", executor)]:
+    for name, wanted in [(f"{NAME}-driver", driver), (f"{NAME}-executor", executor), (f"{NAME}-test", test)]:
         selector = full.find("NetworkPolicy", name)["spec"]["podSelector"]["matchLabels"]
         assert [labels for labels in (driver, executor, test) if _selects(selector, labels)] == [wanted]
     for name in (NAME, f"{NAME}-driver"):
@@ -192,6 +195,8 @@ def test_network_policies(full: Rendered, local: Rendered) -> None:
     assert ports == {53, 9042, 9093, 443, 6443, 7079, 9094}
     executor = full.find("NetworkPolicy", f"{NAME}-executor")["spec"]
     assert 6443 not in {port["port"] for rule in executor["egress"] for port in rule["ports"]}
+    tested = full.find("NetworkPolicy", f"{NAME}-test")["spec"]
+    assert {port["port"] for rule in tested["egress"] for port in rule["ports"]} == {53, 9042, 9093, 443, 6443, 9094}
 
 
 def test_scheduling_is_passed_on(full: Rendered) -> None:
@@ -272,7 +277,10 @@ def test_notes(chart: Chart) -> None:
     assert "the job `shop`" in said
     assert "helm test shop --namespace data" in said
     assert "SUSPENDED" not in said
+    assert "once these are there" not in said
     said = chart.notes(FULL, values={"driver": {"suspended": True}, "networkPolicy": {"enabled": False}})
     assert "3 executor pod(s)" in said
     assert "SUSPENDED" in said
     assert "There is no NetworkPolicy" in said
+    assert "  Secret scylla-reader\n" in said
+    assert "  ConfigMap company-ca\n" in said

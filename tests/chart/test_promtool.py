@@ -38,7 +38,7 @@ def rules(full: Rendered, tmp_path: Path) -> Path:
 
 def test_rules_are_good(rules: Path) -> None:
     """Expressions, templates and durations are what Prometheus takes."""
-    assert "SUCCESS: 8 rules found" in promtool("check", "rules", "--lint-fatal", rules)
+    assert "SUCCESS: 9 rules found" in promtool("check", "rules", "--lint-fatal", rules)
 
 
 def test_queries_of_the_dashboard_are_good(tmp_path: Path) -> None:
@@ -61,6 +61,8 @@ _SERIES: list[tuple[str, str, str]] = [
     ("QueryFails", f"scylla_cdc_bridge_query_failures_total{{{_LABELS}}}", "0+1x60"),
     ("Fenced", f'scylla_cdc_bridge_fencings_total{{{_LABELS}, lane="1"}}', "0+1x60"),
     ("UnknownOperations", f"scylla_cdc_bridge_unknown_operations_total{{{_LABELS}}}", "0+1x60"),
+    ("DeadLetters", f"scylla_cdc_bridge_dead_letters_total{{{_LABELS}}}", "0+1x60"),
+    ("KeysMisplaced", f"scylla_cdc_bridge_keys_misplaced_total{{{_LABELS}}}", "0+1x60"),
 ]
 _CALM: list[tuple[str, str]] = [
     (f'scylla_cdc_bridge_build_info{{{_LABELS}, version="0.1.0"}}', "1x60"),
@@ -72,6 +74,8 @@ _CALM: list[tuple[str, str]] = [
     (f"scylla_cdc_bridge_query_failures_total{{{_LABELS}}}", "1x60"),
     (f'scylla_cdc_bridge_fencings_total{{{_LABELS}, lane="0"}}', "1x60"),
     (f"scylla_cdc_bridge_unknown_operations_total{{{_LABELS}}}", "0x60"),
+    (f"scylla_cdc_bridge_dead_letters_total{{{_LABELS}}}", "0x60"),
+    (f"scylla_cdc_bridge_keys_misplaced_total{{{_LABELS}}}", "0x60"),
 ]
 
 

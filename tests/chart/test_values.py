@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
+from pydantic.fields import FieldInfo
 
-from tests.chart.rendering import FULL, LOCAL, Chart, HelmError
+from deploy.chart.documents import leaves
+from deploy.chart.values import ChartValues
+from tests.chart.rendering import FULL, LOCAL, Chart, HelmError, Rendered
 
 SECRET = {"existingSecret": "scylla-reader", "key": "password"}
 
@@ -62,3 +65,46 @@ def test_lint(chart: Chart, values: Any) -> None:
     said = chart.run("lint", "--strict", str(LOCAL.parents[1]), "--values", str(values))
     assert "1 chart(s) linted, 0 chart(s) failed" in said
     assert "WARNING" not in said
+
+
+OTHERS: dict[str, Any] = {
+    "image.digest": f"sha256:{64 * '1'}",
+    "driver.memory": "7g",
+    "executors.instances": 7,
+    "executors.memory": "7g",
+    "executors.memoryOverhead": "7g",
+    "executors.cpuRequest": "700m",
+    "executors.cpuLimit": "7",
+    "checkpoint.persistence.size": "7Gi",
+    "checkpoint.persistence.accessModes": ["ReadWriteMany"],
+    "temporary.sizeLimit": "7Gi",
+    "monitoring.serviceMonitor.interval": "7s",
+    "monitoring.serviceMonitor.scrapeTimeout": "7s",
+    "monitoring.prometheusRule.alerts.for": "7m",
+    "networkPolicy.egress.apiServerPorts": [7],
+}
+
+
+def other(path: str, field: FieldInfo, default: Any) -> Any:
+    """A value that is good and not the default."""
+    if path in OTHERS:
+        return OTHERS[path]
+    if get_origin(field.annotation) is Literal:
+        return next(choice for choice in get_args(field.annotation) if choice != default)
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, int):
+        return default + 1
+    return {str: "other", list: [{"name": "other"}], dict: {"other": "other"}}[type(default)]
+
+
+def test_no_value_is_without_effect(chart: Chart, local: Rendered, full: Rendered) -> None:
+    """Each value of the chart changes something in the objects of a small or of a full release."""
+    idle = []
+    for path, field, default in leaves(ChartValues()):
+        given = other(path, field, default)
+        for name in reversed(path.split(".")):
+            given = {name: given}
+        if chart.render(FULL, values=given) == full and chart.render(LOCAL, values=given) == local:
+            idle.append(path)
+    assert idle == []

@@ -44,6 +44,7 @@ class BridgeJob:
     name: str
     tables: list[Any]
     settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     def mapping(self) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class BridgeJob:
             "kafka": {"bootstrap_servers": self.stack.kafka, "partitions": 4},
             "registry": {"url": self.stack.registry},
             "tables": self.tables,
-            "reading": {"confidence_ms": 500},
+            "reading": {"confidence_ms": 500, "idle_interval_ms": 2000},
             "publishing": {"topic": self.name + ".{keyspace}.{table}"},
             "spark": {
                 "master": "local[2]",
@@ -93,6 +94,7 @@ class BridgeJob:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "spark.job", "-c", str(path), *arguments],
                 cwd=_REPOSITORY,
+                env=os.environ | self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -160,10 +162,9 @@ class BridgeJob:
         expected: Iterable[ExpectedChange],
         *,
         full: Collection[str] = (),
-        keys_only: Collection[str] = (),
     ) -> Verdict:
-        """Hold the topics against the oracle; `full` and `keys_only` as of the checker."""
-        checker = Checker(tables, Registry(self.stack.registry), full=full, keys_only=keys_only)
+        """Hold the topics against the oracle; `full` as of the checker."""
+        checker = Checker(tables, Registry(self.stack.registry), full=full)
         checker.expect(expected)
         for table in self.config.tables:
             for record in self.records(table):

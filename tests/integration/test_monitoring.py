@@ -98,6 +98,7 @@ def test_a_running_job_tells_what_it_does(local_stack: LocalStack, written: int,
     """Figures move and add up, readiness comes, the page names the table, and SIGTERM still ends it cleanly."""
     settings = {
         "logging": {"format": "json"},
+        "reading": {"integrity": "always"},
         "spark": {"lanes": 2},
     }
     with BridgeJob(local_stack, tmp_path, "seen", ["seen.orders"], settings) as job:
@@ -128,6 +129,8 @@ def test_a_running_job_tells_what_it_does(local_stack: LocalStack, written: int,
             "stream_sets",
         ):
             assert figures[name] > 0, name
+        assert figures["keys_checked_total"] == written
+        assert figures["keys_misplaced_total"] == 0
         assert figures["query_failures_total"] == figures["transactions_aborted_total"] == 0
         openmetrics = port.get("/metrics", "application/openmetrics-text; version=1.0.0")[1]
         assert openmetrics.endswith("# EOF\n")

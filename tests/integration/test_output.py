@@ -13,10 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bridge.adapters.scylla import CqlSession
 from bridge.config import ScyllaSettings
@@ -29,11 +25,14 @@ from bridge.local.simulator.pacing import system_clock_us
 from bridge.local.simulator.tables import SimulatedTable
 from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
-from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
 from bridge.placement import placement
 from schemas.registry import Registry
 from schemas.wire_format import unframe
+from tests.integration.consuming import Deserializer, committed
 from tests.integration.debezium import Debezium, RawRecord
+from tests.integration.kafka_files import Batch, batches
+from tests.integration.poison import contradiction, log_row
 from tests.integration.reading import raw_rows
 from tests.integration.running import BridgeJob
 
@@ -57,6 +56,13 @@ STATEMENTS = (
 )
 OPERATIONS = ["insert", "update", "static_update", "row_delete", "range_delete", "partition_delete"]
 DEAD_LETTERS = f"{JOB}.dead-letters"
+RETRIED = "delta"
+"""The table whose statements all came twice; the job takes the second for what it is."""
+
+UNHEARD = ("debezium", "flat")
+"""Tables that end with an operation which no server has yet."""
+
+UNHEARD_OPERATION = 77
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,10 @@ def session(local_stack: LocalStack) -> Iterator[CqlSession]:
 
 @pytest.fixture(scope="module")
 def written(session: CqlSession) -> dict[str, list[int]]:
-    """The tables with what happened to them, and the write timestamps in us; a poisoned row among `delta`'s."""
+    """The tables with what happened to them, and the write timestamps in us.
+
+    Every statement of `delta` comes twice, with poison in between; two others end with an operation that nobody knows.
+    """
     cluster = SimulatedCluster(session, seed=17)
     cluster.reset()
     start_us = UnixMicros(system_clock_us() - 60_000_000)
@@ -108,9 +117,10 @@ def written(session: CqlSession) -> dict[str, list[int]]:
             for logged in server.execute(statement.format(f"{KEYSPACE}.{shape}"), Request(at_us, at_us)):
                 assert logged.partition_key == (_int(7),)
             for mutation in mutations(server, statement.format(f"{KEYSPACE}.{shape}"), at_us):
-                simulator.write(simulated, mutation, at_us)
+                # A client that did not hear the answer sends it again.
+                simulator.write(simulated, mutation, at_us, times=2 if shape == RETRIED else 1)
             stamps[shape].append(at_us)
-    poison(session, UnixMicros(start_us + 500_000))
+    write_oddities(session, stamps)
     return stamps
 
 
@@ -124,26 +134,26 @@ def _int(number: int) -> bytes:
 
 
 POISON_LOW = bytes(7) + b"\x09"
+KEY = {"customer": _int(7), "line": _int(9)}
 
 
-def poison(session: CqlSession, at_us: UnixMicros) -> None:
-    """Write a log row into table `delta` that ScyllaDB never writes: a value for what it says was deleted."""
-    first = raw_rows(session, KEYSPACE, "delta_scylla_cdc_log")[0]
-    cells = {
-        "cdc$stream_id": first["cdc$stream_id"],
-        "cdc$time": timeuuid_of(at_us, POISON_LOW),
-        "cdc$batch_seq_no": bytes(4),
-        "cdc$operation": b"\x01",
-        "cdc$end_of_batch": b"\x01",
-        "customer": _int(7),
-        "line": _int(9),
-        "note": b"x",
-        "cdc$deleted_note": b"\x01",
-    }
-    names = ", ".join(f'"{name}"' for name in cells)
-    marks = ", ".join("?" * len(cells))
-    insert = session.prepare(f"INSERT INTO {KEYSPACE}.delta_scylla_cdc_log ({names}) VALUES ({marks})")
-    session.write_raw(insert, list(cells.values())).result(60)
+def write_oddities(session: CqlSession, stamps: dict[str, list[int]]) -> None:
+    """What ScyllaDB never writes into table `delta`, and what today's does not into `debezium` and `flat`."""
+    (stream_id,) = {one["cdc$stream_id"] for one in raw_rows(session, KEYSPACE, "delta_scylla_cdc_log")}
+    assert stream_id is not None
+    time = timeuuid_of(UnixMicros(stamps["delta"][0] + 500_000), POISON_LOW)
+    contradiction(session, f"{KEYSPACE}.delta", stream_id, time, KEY, "note")
+    for shape in UNHEARD:
+        cells = {
+            "cdc$stream_id": stream_id,
+            "cdc$time": timeuuid_of(UnixMicros(stamps[shape][-1] + 500_000), POISON_LOW),
+            "cdc$batch_seq_no": bytes(4),
+            "cdc$operation": bytes((UNHEARD_OPERATION,)),
+            "cdc$end_of_batch": b"\x01",
+            **KEY,
+            "note": b"what?",
+        }
+        log_row(session, f"{KEYSPACE}.{shape}", cells)
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +171,7 @@ def job(
             "headers": ["position", "operation", "timestamp", "table"],
         },
         "publishing": {"topic": JOB + ".{table}", "dead_letter_topic": "{name}.dead-letters"},
+        "reading": {"confidence_ms": 500, "deduplicate": True},
         # Four queries on a small machine: each one's tasks need a process.
         "spark": {"lanes": 1},
     }
@@ -171,34 +182,13 @@ def job(
 
 def consume(stack: LocalStack, topic: str, *, decoded: bool = True) -> list[Read]:
     """Every committed record of a topic."""
-    deserialize = AvroDeserializer(SchemaRegistryClient({"url": stack.registry}))
-    consumer = Consumer(
-        {
-            "bootstrap.servers": stack.kafka,
-            "group.id": "output",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-    found, ended = [], 0
-    while ended < len(partitions):
-        message = consumer.poll(30)
-        assert message is not None, "no end of partition within 30 s"
-        error = message.error()
-        if error is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended += 1
-            continue
-        key: Any = message.key()
-        value: Any = message.value()
-        if decoded:
-            key = deserialize(key, SerializationContext(topic, MessageField.KEY))
-            value = deserialize(value, SerializationContext(topic, MessageField.VALUE))
-        headers = dict(message.headers() or ())
-        found.append(Read(message.partition(), key, value, headers, message.key(), message.value()))  # type: ignore[arg-type]
-    consumer.close()
+    read = Deserializer(stack)
+    found = []
+    for one in committed(stack, topic):
+        raw_key, raw_value = one.key(), one.value()
+        key, value = (read.key(one), read.value(one)) if decoded else (raw_key, raw_value)
+        headers = dict(one.headers() or ())
+        found.append(Read(one.partition(), key, value, headers, raw_key, raw_value))  # type: ignore[arg-type]
     return found
 
 
@@ -228,13 +218,16 @@ def test_keys_headers_and_tombstones(
     operations = [*OPERATIONS[:4], "row_delete", *OPERATIONS[4:]]
     stamps = [*written[shape][:4], written[shape][3], *written[shape][4:]]
     lines = [*LINES[:4], 1, *LINES[4:]]
-    assert [one.value is None for one in found] == [False] * 4 + [True] + [False] * 2
+    if shape in UNHEARD:
+        operations, lines = [*operations, "unknown"], [*lines, 9]
+        stamps.append(stamps[-1] + 500_000)
+    assert [one.value is None for one in found] == [False] * 4 + [True] + [False] * (len(operations) - 5)
     assert [one.key for one in found] == [{"customer": 7, "line": line} for line in lines]
     assert [one.headers["cdc.operation"].decode() for one in found] == operations
     assert [int(one.headers["cdc.timestamp"]) for one in found] == stamps
     assert {one.headers["cdc.table"].decode() for one in found} == {f"{KEYSPACE}.{shape}"}
     assert {len(one.headers["cdc.position"]) for one in found} == {36}
-    # Where Java's partitioner puts the key that the topic would have by default: the partition key alone.
+    # By the partition key alone, whatever its schema is called.
     assert found[0].raw_key is not None
     key_id, _ = unframe(found[0].raw_key)
     partition_key_body = b"\x0e"
@@ -243,7 +236,9 @@ def test_keys_headers_and_tombstones(
 
 
 def changes(stack: LocalStack, shape: str) -> list[Read]:
-    return [one for one in consume(stack, f"{JOB}.{shape}") if one.value is not None]
+    """What came of the statements, without tombstones."""
+    found = [one for one in consume(stack, f"{JOB}.{shape}") if one.value is not None]
+    return found[:-1] if shape in UNHEARD else found
 
 
 @pytest.mark.usefixtures("job")
@@ -320,10 +315,58 @@ def test_flat(local_stack: LocalStack, written: dict[str, list[int]]) -> None:
             "__op": name,
             "__deleted": name.endswith("delete"),
             "__timestamp_us": stamp,
+            "__ttl_mixed": False,
             "__ttl": None,
             "__range": json.dumps(BOUNDS) if name == "range_delete" else None,
             "__unavailable": unavailable,
         }
+
+
+@pytest.mark.usefixtures("job")
+def test_unknown_operation(local_stack: LocalStack) -> None:
+    """It is there and says which it is, and no row is told of that nobody knows."""
+    *_, debezium = consume(local_stack, f"{JOB}.debezium")
+    assert (debezium.value["op"], debezium.value["before"], debezium.value["after"]) == ("m", None, None)
+    assert source_of(debezium)["operation"] == UNHEARD_OPERATION
+    *_, flat = consume(local_stack, f"{JOB}.flat")
+    assert (flat.value["__op"], flat.value["__deleted"], flat.value["note"]) == ("unknown", False, None)
+    assert {"note", "total"} <= set(json.loads(flat.value["__unavailable"]))
+
+
+def test_retried_writes_are_in_the_log_twice_and_delivered_once(
+    local_stack: LocalStack, session: CqlSession, job: BridgeJob
+) -> None:
+    """With `reading.deduplicate`; what becomes of them without it, `test_whole_log` shows."""
+    assert job.config.reading.deduplicate
+    rows = [one for one in raw_rows(session, KEYSPACE, "delta_scylla_cdc_log") if one["cdc$end_of_batch"] == b"\x01"]
+    assert len(rows) == 2 * len(STATEMENTS) + 1
+    assert [one.value["op"] for one in changes(local_stack, "delta")] == OPERATIONS
+
+
+def test_dead_letter_is_in_the_transaction_of_its_neighbours(
+    local_stack: LocalStack, job: BridgeJob, written: dict[str, list[int]]
+) -> None:
+    """One producer wrote it between two changes, in their order, and these are of one transaction.
+
+    A transaction writes its marker into every partition that it wrote to, so it can't have ended in between.
+    """
+    (letter,) = consume(local_stack, DEAD_LETTERS, decoded=False)
+    first, second = written["delta"][0], written["delta"][1]
+    assert first < micros_of(letter.headers["cdc.position"][16:32]) < second
+    (partition,) = {one.partition for one in changes(local_stack, "delta")}
+    neighbours = [one for one in batches(local_stack, f"{JOB}.delta") if one.partition == partition]
+    letters = batches(local_stack, DEAD_LETTERS)
+    for found in (neighbours, letters):
+        assert [one.marker for one in found][-1] == "commit"
+        assert sum(one.marker is not None for one in found) == 1
+        assert all(one.is_transactional for one in found)
+    assert len({one.producer for one in (*neighbours, *letters)}) == 1
+    assert (records_in(neighbours), records_in(letters)) == (len(STATEMENTS) + 1, 1)  # and a tombstone
+    assert job.config.dead_letter_topic_of(job.config.tables[0]) == DEAD_LETTERS
+
+
+def records_in(found: list[Batch]) -> int:
+    return sum(one.records for one in found if one.marker is None)
 
 
 @pytest.mark.usefixtures("job")
@@ -366,7 +409,8 @@ def test_debezium_transform(local_stack: LocalStack, shared_jars: Path, tmp_path
     transform = Debezium(shared_jars, tmp_path)
     settings = {"add_fields": "op,table,source.ts_ms,source.batch_seq_no", "add_headers": "op"}
     rewritten = transform.extract(found, delete_tombstone_handling_mode="rewrite", **settings)
-    assert [one is None for one in rewritten] == [False] * 4 + [True] + [False] * 2
+    # The tombstone, and what is no change of a row that anybody knows.
+    assert [one is None for one in rewritten] == [False] * 4 + [True] + [False] * 2 + [True]
     kept = [one for one in rewritten if one is not None]
     assert {one.name for one in kept} == {f"{KEYSPACE}.debezium.Value"}
     assert [one.headers for one in kept] == [{"__op": letter} for letter in "cuuddd"]
@@ -376,7 +420,7 @@ def test_debezium_transform(local_stack: LocalStack, shared_jars: Path, tmp_path
         assert (one.value["__deleted"], one.value["__op"]) == (str(letter == "d").lower(), letter)
         assert one.value["__table"] == "debezium"
     by_default = transform.extract(found)
-    assert [None if one is None else one.value for one in by_default] == [*rows[:3], *[None] * 4]
+    assert [None if one is None else one.value for one in by_default] == [*rows[:3], *[None] * 5]
 
 
 def raw_record(registry: Registry, record: Read) -> RawRecord:

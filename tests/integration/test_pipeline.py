@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 import pytest
@@ -22,14 +24,16 @@ from bridge.local.simulator.tables import SimulatedTable
 from bridge.local.simulator.workload import Workload
 from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
+from tests.integration.poison import contradiction
 from tests.integration.running import BridgeJob, wait_for
 
 pytestmark = pytest.mark.integration
 
 SECOND = 1_000_000
+POISON_LOW = bytes(7) + b"\x09"
 MakeJob = Callable[..., BridgeJob]
 
 
@@ -115,13 +119,24 @@ def kill_group(job: BridgeJob) -> None:
 
 
 def test_three_kills_change_nothing(session: CqlSession, bridge: MakeJob) -> None:
-    """`kill -9` of the JVM, of Python workers and of everything at random moments: each change arrives exactly once."""
+    """`kill -9` of the JVM, of workers and of everything at random moments: each change and each dead letter once."""
     schema = table("pipe_kill", "t")
     written = history(session, schema, seed=4, changes=30_000, keys=2_000)
+    # What can't be carried, all over: a dead letter is committed with its neighbours, or not at all.
+    poisoned = []
+    for change in written[::100]:
+        time = timeuuid_of(change.timestamp_us, POISON_LOW)
+        key = dict(zip(("pk", "part"), change.partition_key, strict=True)) | {"ck": bytes(8)}
+        contradiction(session, "pipe_kill.t", change.stream_id, time, key, "v")
+        poisoned.append((change.stream_id.hex(), str(UUID(bytes=time))))
     # Small windows and transactions, so that there is much to interrupt.
     settings = {
         "reading": {"confidence_ms": 500, "max_window_ms": 15_000},
-        "publishing": {"topic": "kill.{keyspace}.{table}", "max_transaction_records": 100},
+        "publishing": {
+            "topic": "kill.{keyspace}.{table}",
+            "dead_letter_topic": "kill.dead",
+            "max_transaction_records": 100,
+        },
         "spark": {"trigger_interval_ms": 0},
     }
     job = bridge("kill", ["pipe_kill.t"], settings)
@@ -139,6 +154,8 @@ def test_three_kills_change_nothing(session: CqlSession, bridge: MakeJob) -> Non
     job.run_once()
     verdict = job.verdict([schema], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}\n{[killer.__name__ for killer in killers]}"
+    letters = [json.loads(record.value or b"") for record in job.records_of("kill.dead")]
+    assert sorted((letter["stream_id"], letter["time"]) for letter in letters) == sorted(poisoned)
 
 
 def job_reached(job: BridgeJob, goal: int) -> bool:

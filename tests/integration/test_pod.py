@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -17,16 +20,17 @@ import pytest
 from bridge.adapters.scylla import CqlSession
 from bridge.config import ScyllaSettings
 from bridge.local.stack import LocalStack
+from deploy.chart.dashboard import dashboard_text
 from deploy.image import rootfs
 from deploy.image.rootfs import ENTRYPOINT, RootFileSystem
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from tests.chart.rendering import Chart, Rendered
-from tests.chart.tools import HELM, ToolMissingError, may_build, tool
+from tests.chart.tools import HELM, PROMTOOL, ToolMissingError, may_build, tool
 from tests.integration.running import BridgeJob, wait_for
 from tests.integration.test_pipeline import history
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 
 SCHEMA = TableSchema(
     "pod",
@@ -68,11 +72,11 @@ class Pod(BridgeJob):
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         return self.process
 
-    def rendered(self) -> Rendered:
+    def rendered(self, monitoring: Mapping[str, Any] = MappingProxyType({})) -> Rendered:
         """The release that is this job."""
         assert self.chart is not None
         config = {name: value for name, value in self.mapping().items() if name != "spark"}
-        return self.chart.render(values={"config": config, "monitoring": {"port": self.port}})
+        return self.chart.render(values={"config": config, "monitoring": {"port": self.port, **monitoring}})
 
     def probe(self, which: str) -> int:
         """The status that the kubelet gets from a probe; 0 while nobody answers."""
@@ -128,7 +132,7 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     finally:
         session.close()
     pod.start()
-    wait_for("the first pod publishing", lambda: committed(pod) > 500, 180)
+    wait_for("the first pod publishing", lambda: committed(pod) > 500, 600)
     assert pod.process is not None
     assert pod.probe("livenessProbe") == 200
     pod.process.terminate()
@@ -138,12 +142,28 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     early = committed(pod)
     assert early < len(written)
     pod.start()
-    wait_for("the second pod publishing", lambda: committed(pod) > len(written), 240)
+    wait_for("the second pod publishing", lambda: committed(pod) > len(written), 600)
     wait_for("every change", lambda: not pod.verdict([SCHEMA], written).missing, 120)
     wait_for("the pod being ready", lambda: pod.probe("readinessProbe") == 200)
+    check_scrape(pod)
     assert pod.stop() == 0, pod.log_tail()
     verdict = pod.verdict([SCHEMA], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
+
+
+def check_scrape(pod: Pod) -> None:
+    """Prometheus finds nothing amiss in the metrics; dashboard and alerts query only what is there."""
+    with urlopen(f"http://127.0.0.1:{pod.port}/metrics", timeout=10) as answer:
+        scraped = answer.read()
+    judged = subprocess.run(
+        [PROMTOOL.build(), "check", "metrics"], input=scraped, capture_output=True, check=False, timeout=60
+    )
+    assert (judged.returncode, judged.stdout + judged.stderr) == (0, b"")
+    families = set(re.findall(r"^# TYPE (\S+) ", scraped.decode(), re.MULTILINE))
+    rules = json.dumps(pod.rendered({"prometheusRule": {"enabled": True}}).find("PrometheusRule")["spec"])
+    queried = set(re.findall(r"scylla_cdc_bridge_[a-z0-9_]+", dashboard_text() + rules))
+    assert len(queried) > 20
+    assert {re.sub(r"_(bucket|count|sum)$", "", name) for name in queried} <= families
 
 
 def committed(pod: Pod) -> int:

@@ -52,14 +52,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, shared_jars: Path) -> Iter
             )  # fmt: skip
             process = server.launch(node)
             running.callback(processes.kill, process)
-            server.wait_ready(node, process, timeout_s=120)
+            server.wait_ready(node, process, timeout_s=250)
         yield port
 
 
 @pytest.fixture(scope="module")
 def session(cluster: int) -> Iterator[CqlSession]:
-    """A session that knows one node by its address, and finds the other."""
+    """A session that knows one node by its address and finds the other, and a log table."""
     found = CqlSession.connect(ScyllaSettings(contact_points=(f"{HOSTS[0]}:{cluster}",), consistency="ONE"))
+    # Each row on one node, so that there is one owner to be asked.
+    found.execute("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+    found.execute(
+        'CREATE TABLE ks.t_scylla_cdc_log ("cdc$stream_id" blob, "cdc$time" timeuuid, "cdc$batch_seq_no" int, '
+        'PRIMARY KEY ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no"))'
+    )
     yield found
     found.close()
 
@@ -102,11 +108,6 @@ def asked(port: int, ask: Callable[[], None]) -> dict[str, int]:
 
 def test_each_stream_is_asked_of_its_owner(cluster: int, session: CqlSession, ring: list[tuple[int, str]]) -> None:
     """All requests of a stream go to the node that owns its token, of both nodes, by the nodes' own count."""
-    session.execute("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
-    session.execute(
-        'CREATE TABLE ks.t_scylla_cdc_log ("cdc$stream_id" blob, "cdc$time" timeuuid, "cdc$batch_seq_no" int, '
-        'PRIMARY KEY ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no"))'
-    )
     log = ChangeLog(session).log_reader("ks", "t")
     random = Random(1)
     tokens = [Token(random.randrange(MIN_TOKEN, MAX_TOKEN)) for _ in range(60)]

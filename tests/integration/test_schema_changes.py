@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from urllib.request import Request, urlopen
 
 import pytest
@@ -31,8 +33,8 @@ from bridge.model.changes import Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis
-from schemas.avro_schema import value_schema
-from schemas.cql_types import parse
+from schemas.avro_schema import schema_text, value_schema
+from schemas.cql_types import CqlType, parse, resolve
 from schemas.registry import Registry
 from schemas.table_changes import changes_between
 from schemas.table_schema import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
@@ -45,12 +47,21 @@ KEYSPACE = "alter_run"
 KEYS = 20
 
 
-def table(name: str, *, pk: str = "pk", ck: str = "ck", **values: str) -> TableSchema:
+Types = dict[str, list[tuple[str, CqlType]]]
+SPOT: Types = {"spot": [("x", parse("int"))]}
+WIDER_SPOT: Types = {"spot": [*SPOT["spot"], ("y", parse("text"))]}
+
+
+def spot(*fields: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(one)) + one for one in fields)
+
+
+def table(name: str, *, pk: str = "pk", ck: str = "ck", types: Types = SPOT, **values: str) -> TableSchema:
     key = (
         Column(pk, parse("int"), ColumnKind.PARTITION_KEY, 0),
         Column(ck, parse("bigint"), ColumnKind.CLUSTERING, 0),
     )
-    columns = (Column(column, parse(kind), ColumnKind.REGULAR) for column, kind in values.items())
+    columns = (Column(column, resolve(parse(kind), types), ColumnKind.REGULAR) for column, kind in values.items())
     return TableSchema(KEYSPACE, name, (*key, *columns))
 
 
@@ -89,8 +100,10 @@ class Written:
     def count(self) -> int:
         return sum(map(len, self.changes))
 
-    def simulator(self) -> tuple[Simulator, SimulatedTable, list[ExpectedChange]]:
-        simulated = SimulatedTable(self.schema)
+    def simulator(
+        self, delta: Literal["full", "keys"] = "full"
+    ) -> tuple[Simulator, SimulatedTable, list[ExpectedChange]]:
+        simulated = SimulatedTable(self.schema, CdcOptions(delta=delta))
         simulator = Simulator(self.session, self.cluster, [simulated], seed=len(self.changes))
         mine: list[ExpectedChange] = []
         self.changes.append(mine)
@@ -115,9 +128,10 @@ class Written:
                 self.session.execute(f"ALTER TABLE {KEYSPACE}.{name} {clause}")
         self.schemas.append(to)
 
-    def options(self, *, enabled: bool) -> None:
+    def options(self, *, enabled: bool = True, delta: str = "full") -> None:
         name = f"{KEYSPACE}.{self.schema.name}"
-        self.session.execute(f"ALTER TABLE {name} WITH cdc = {{'enabled': {str(enabled).lower()}}}")
+        options = f"'enabled': {str(enabled).lower()}, 'delta': '{delta}'"
+        self.session.execute(f"ALTER TABLE {name} WITH cdc = {{{options}}}")
 
 
 def records(job: BridgeJob, topic: str) -> list[Record]:
@@ -158,6 +172,16 @@ def no_compatibility(stack: LocalStack, subject: str) -> None:
         assert answer.status == 200
 
 
+def version_of(stack: LocalStack, subject: str, schema: TableSchema) -> int:
+    request = Request(
+        f"{stack.registry}/subjects/{subject}",
+        data=json.dumps({"schema": schema_text(value_schema(schema))}).encode(),
+        headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+    )
+    with urlopen(request, timeout=10) as answer:
+        return int(json.load(answer)["version"])
+
+
 def check(stack: LocalStack, written: Written, found: Iterable[Record]) -> list[int]:
     """Hold every record against what was written; gives the number of the schema of each, in the topic's order."""
     registry = Registry(stack.registry)
@@ -190,24 +214,26 @@ def schema_of_phase(written: Written, phase: int) -> int:
     return PHASE_SCHEMAS[phase] if written.schema.name == "t" else phase
 
 
-PHASE_SCHEMAS = [0, 0, 1, 2, 3, 4, 4, 4]
+PHASE_SCHEMAS = [0, 0, 1, 2, 3, 4, 5, 5, 5, 5, 5]
 """Of the phases of `test_a_table_changes_while_the_job_runs`: the schema that was newest when each began."""
 
 
 def test_a_table_changes_while_the_job_runs(
     local_stack: LocalStack, session: CqlSession, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
-    """ADD, DROP, ADD anew with another type, RENAME, CDC off and on, DROP TABLE and CREATE TABLE: one run of the job.
+    """ADD, DROP, ADD anew, ALTER TYPE, RENAME, keys only and back, CDC off and on, a new table: one run of the job.
 
     A second table whose change the registry refuses stops with an error that names it, and the first goes on.
     """
-    written = Written(session, cluster, [table("t", note="text", n="int")])
+    create_keyspace(session, KEYSPACE)
+    session.execute(f"CREATE TYPE {KEYSPACE}.spot (x int)")
+    written = Written(session, cluster, [table("t", note="text", n="int", p="frozen<spot>")])
     refused = Written(session, cluster, [table("refused", v="text")])
     written.create()
     refused.create()
     topic = f"alter.{KEYSPACE}.t"
     with BridgeJob(local_stack, tmp_path, "alter", [f"{KEYSPACE}.t", f"{KEYSPACE}.refused"]) as job:
-        written.write(note=b"first", n=bytes(4))
+        written.write(note=b"first", n=bytes(4), p=spot(bytes(4)))
         refused.write(v=b"first")
         job.start()
         wait("the first changes", lambda: arrived(job, written) and arrived(job, refused))
@@ -218,7 +244,7 @@ def test_a_table_changes_while_the_job_runs(
         writer = threading.Thread(target=lambda: written.write_with(*simulator, rows=600, note=b"meanwhile"))
         writer.start()
         written.alter(
-            table("t", note="text", n="int", extra="text"),
+            table("t", note="text", n="int", extra="text", p="frozen<spot>"),
             ["ADD extra text"],
             ['ADD (extra text, "cdc$deleted_extra" boolean)'],
         )
@@ -226,20 +252,27 @@ def test_a_table_changes_while_the_job_runs(
         writer.join(60)
         wait("what was written around ADD", lambda: arrived(job, written))
 
-        written.alter(table("t", n="int", extra="text"), ["DROP note"], ['DROP (note, "cdc$deleted_note")'])
+        written.alter(
+            table("t", n="int", extra="text", p="frozen<spot>"), ["DROP note"], ['DROP (note, "cdc$deleted_note")']
+        )
         written.write(extra=b"third", n=bytes(4))
         wait("what was written after DROP", lambda: arrived(job, written))
 
         written.alter(
-            table("t", n="int", extra="text", note="blob"),
+            table("t", n="int", extra="text", note="blob", p="frozen<spot>"),
             ["ADD note blob"],
             ['ADD (note blob, "cdc$deleted_note" boolean)'],
         )
-        written.write(note=b"\xff\xfe", extra=b"fourth")
+        written.write(note=b"\xff\xfe", extra=b"fourth", p=spot(b"\x00\x00\x00\x01"))
         wait("what was written after the column came back as a blob", lambda: arrived(job, written))
 
+        session.execute(f"ALTER TYPE {KEYSPACE}.spot ADD y text")
+        written.schemas.append(table("t", types=WIDER_SPOT, n="int", extra="text", note="blob", p="frozen<spot>"))
+        written.write(extra=b"fifth", p=spot(b"\x00\x00\x00\x02", b"north"))
+        wait("what was written after ALTER TYPE", lambda: arrived(job, written))
+
         written.alter(
-            table("t", ck="line", n="int", extra="text", note="blob"),
+            table("t", types=WIDER_SPOT, ck="line", n="int", extra="text", note="blob", p="frozen<spot>"),
             ["RENAME ck TO line"],
             ["DROP ck", "ADD line bigint"],
         )
@@ -253,6 +286,15 @@ def test_a_table_changes_while_the_job_runs(
             "the registry's refusal",
             lambda: says(job, f"{KEYSPACE}.refused", "partition key column pk is now named id", "refused-key", "stop"),
         )
+
+        written.options(delta="keys")
+        wait("the warning about keys only", lambda: says(job, f"{KEYSPACE}.t: the cdc option 'delta' is 'keys' since"))
+        written.write_with(*written.simulator("keys"), rows=KEYS, note=b"untold")
+        # What is unread when the option goes back is still read as rows that name no column.
+        written.options(delta="full")
+        written.write(note=b"told again")
+        wait("what was written with the log's option at keys and back", lambda: arrived(job, written))
+        wait("that the log says all again", lambda: says(job, f"{KEYSPACE}.t: the cdc option 'delta' is 'full' since"))
 
         written.options(enabled=False)
         wait("the warning that CDC is off", lambda: says(job, f"{KEYSPACE}.t: CDC is off since about"))
@@ -270,7 +312,9 @@ def test_a_table_changes_while_the_job_runs(
         wait("the warning that the table was made anew", lambda: says(job, f"{KEYSPACE}.t", "made anew"))
 
         used = check(local_stack, written, records(job, topic))
-        assert set(used) == {0, 1, 2, 3, 4}
+        assert set(used) == set(range(len(written.schemas)))
+        versions = [version_of(local_stack, f"{topic}-value", schema) for schema in written.schemas]
+        assert versions == sorted(versions), "registered in another order than they came in"
         assert len(records(job, f"alter.{KEYSPACE}.refused")) == refused.count
         assert job.stop() == 1  # for the table that was given up
 

@@ -13,10 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bridge.adapters.scylla import CqlSession
 from bridge.config import ScyllaSettings
@@ -28,6 +24,7 @@ from bridge.local.simulator.tables import create_keyspace, mark_log
 from bridge.local.stack import LocalStack
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from tests.integration.consuming import Deserializer, committed
 from tests.integration.cql_values import BY_TYPE, exact
 from tests.integration.java_reader import JavaReader, ReadRecord
 from tests.integration.reading import raw_rows
@@ -175,31 +172,11 @@ def topic_of(table: str) -> str:
 
 def consume(stack: LocalStack, topic: str) -> list[ReadRecord]:
     """Every committed record of a topic, as confluent_kafka's own deserializer reads it."""
-    deserialize = AvroDeserializer(SchemaRegistryClient({"url": stack.registry}))
-    consumer = Consumer(
-        {
-            "bootstrap.servers": stack.kafka,
-            "group.id": "types",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-    found, ended = [], 0
-    while ended < len(partitions):
-        message = consumer.poll(30)
-        assert message is not None, "no end of partition within 30 s"
-        error = message.error()
-        if error is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended += 1
-            continue
-        key = deserialize(message.key(), SerializationContext(topic, MessageField.KEY))
-        value = deserialize(message.value(), SerializationContext(topic, MessageField.VALUE))
-        found.append(ReadRecord(message.partition(), message.offset(), key, value))
-    consumer.close()
-    return found
+    read = Deserializer(stack)
+    return [
+        ReadRecord(one.partition(), one.offset(), read.key(one), read.value(one))  # type: ignore[arg-type]
+        for one in committed(stack, topic)
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -85,6 +85,10 @@ def written(session: CqlSession) -> tuple[list[Simulator], UnixMicros]:
         workload = Workload(each.table_schema, seed=21, keys=6, rows_per_key=6, mix=MIX, pool=20)
         timed = spread(islice(workload, REQUESTS), count=REQUESTS, start_us=start_us, until_us=until_us)
         writers[-1].load(each, with_own_timestamps(timed, seed=21))
+        # A client that did not hear the answer sends it again: two groups, both of which are delivered by default.
+        (mutation,) = islice(workload, 1)
+        again = writers[-1].write(each, mutation, until_us, times=2)
+        assert len({change.time for change in again}) == 2 * len({change.timestamp_us for change in again})
     return writers, now_us
 
 

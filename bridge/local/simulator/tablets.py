@@ -32,6 +32,7 @@ _INSERT_STREAM: Final = (
 _INSERT_TIME: Final = "INSERT INTO system.cdc_timestamps (keyspace_name, table_name, timestamp) VALUES (?, ?, ?)"
 _DELETE_STREAMS: Final = "DELETE FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ?"
 _DELETE_TIME: Final = "DELETE FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ? AND timestamp = ?"
+_TABLES: Final = ("system.cdc_timestamps", "system.cdc_streams")
 _INSERT_KEYSPACE: Final = "INSERT INTO system_schema.scylla_keyspaces (keyspace_name, initial_tablets) VALUES (?, ?)"
 
 Streams = tuple[StreamId, ...]
@@ -207,10 +208,8 @@ class SimulatedTablets:
         Raises:
             RetriableError, BridgeError: as `CqlSession.write_raw`.
         """
-        for one in self._published:
-            time = _LONG.pack(one.start_ms)
-            self._write(_DELETE_TIME, (time,))
-            self._write(_DELETE_STREAMS, (time,))
+        for table in _TABLES:
+            self._write(f"DELETE FROM {table} WHERE keyspace_name = ? AND table_name = ?", ())  # noqa: S608  # names of ours
         self._sets, self._published = [], []
 
     def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.chart.e2e.control_plane import CONTROL_PLANE, ApiError, Cluster, running
+from tests.chart.e2e.control_plane import CONTROL_PLANE, ApiError, Cluster, running, wait_until
 from tests.chart.kubernetes_schemas import OPERATOR
 from tests.chart.tools import module_folder
 
@@ -37,6 +37,8 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
         "pod-security.kubernetes.io/enforce-version": "latest",
     }
     cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+    # A controller makes it, and without it no pod is admitted.
+    wait_until(lambda: cluster.request("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default"))
     volume = {
         "metadata": {"name": name},
         "spec": {

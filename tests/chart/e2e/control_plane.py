@@ -12,7 +12,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ from tests.chart.tools import OwnProgram
 
 KUBERNETES: Final = "1.36.3"
 NODE: Final = "node-1"
+NEVER_READY: Final = "made-up-kubelet/never-ready"
+"""A pod with this label runs and does not become ready."""
 _READY_WITHIN_S: Final = 120.0
 _VERSION: Final = "k8s.io/component-base/version"
 _MAJOR, _MINOR, _ = KUBERNETES.split(".")
@@ -120,7 +122,7 @@ def running(folder: Path) -> Iterator[Cluster]:
     with ExitStack() as parts:
         _start(parts, folder, "etcd", _etcd(folder, ports))
         _start(parts, folder, "kube-apiserver", _apiserver(folder, ports))
-        _wait(lambda: cluster.request("GET", "/api/v1/namespaces/default"), folder / "kube-apiserver.log")
+        wait_until(lambda: cluster.request("GET", "/api/v1/namespaces/default"), folder / "kube-apiserver.log")
         _write_kubeconfig(cluster)
         common = [f"--kubeconfig={cluster.kubeconfig}", "--leader-elect=false", "--bind-address=127.0.0.1"]
         controllers = [
@@ -177,14 +179,15 @@ def _start(parts: ExitStack, folder: Path, part: str, arguments: list[str]) -> N
     parts.callback(stop)
 
 
-def _wait(look: Any, log: Path) -> None:
+def wait_until(look: Callable[[], object], log: Path | None = None) -> None:
+    """Wait until the API server answers a request well; when it never does, the error has the end of a log."""
     deadline_s = time.monotonic() + _READY_WITHIN_S
     while True:
         try:
             look()
         except (ApiError, URLError, OSError) as error:
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"not ready ({error}):\n{log.read_text()[-3000:]}") from error
+                raise RuntimeError(f"not ready ({error}):\n{log.read_text()[-3000:] if log else ''}") from error
             time.sleep(0.2)
         else:
             return
@@ -266,19 +269,21 @@ class _Kubelet(threading.Thread):
             self._cluster.request("DELETE", path, {"gracePeriodSeconds": 0})
         elif pod["status"].get("phase") == "Pending":
             test = metadata["labels"].get("app.kubernetes.io/component") == "test"
+            ready = not test and NEVER_READY not in metadata["labels"]
             status = {
                 "phase": "Succeeded" if test else "Running",
                 "podIP": "127.0.0.1",
                 "podIPs": [{"ip": "127.0.0.1"}],
                 "conditions": [
-                    {"type": kind, "status": "True"} for kind in ("Initialized", "Ready", "ContainersReady")
+                    {"type": "Initialized", "status": "True"},
+                    *({"type": kind, "status": str(ready)} for kind in ("Ready", "ContainersReady")),
                 ],
                 "containerStatuses": [
                     {
                         "name": container["name"],
                         "image": container["image"],
                         "imageID": "",
-                        "ready": not test,
+                        "ready": ready,
                         "restartCount": 0,
                         "state": {"terminated": {"exitCode": 0}} if test else {"running": {}},
                     }

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from bridge.adapters.kubernetes import POD_VERBS, missing_pod_verbs
+from bridge.errors import StartupError
 from deploy.chart.documents import CHART
 from tests.chart.e2e.control_plane import ApiError, Cluster
 from tests.chart.rendering import FULL, LOCAL, NAME, Chart
@@ -100,8 +102,11 @@ def test_namespace_admits_restricted_pods_only(cluster: Cluster, namespace: str)
         cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
 
 
-def test_rights(chart: Chart, cluster: Cluster, namespace: str, refusal: Refusal) -> None:
-    """By impersonated requests: the driver manages pods of its namespace and nothing else, executors nothing at all."""
+def test_rights(chart: Chart, cluster: Cluster, namespace: str, refusal: Refusal, tmp_path: Path) -> None:
+    """By impersonated requests: the driver manages pods of its namespace and nothing else, executors nothing at all.
+
+    The bridge's own look at its rights, at its start and in `helm test`, comes to the same.
+    """
     helm(chart, namespace, "install", "shop", str(CHART), "--values", str(FULL))
     driver = f"system:serviceaccount:{namespace}:{NAME}"
     executor = f"system:serviceaccount:{namespace}:{NAME}-executor"
@@ -136,4 +141,15 @@ def test_rights(chart: Chart, cluster: Cluster, namespace: str, refusal: Refusal
     for method, path, body in refused:
         options = {"content_type": merge} if method == "PATCH" else {}
         assert refusal(method, path, body, impersonate=driver, **options) == 403, (method, path)
+    for account, missing in (("", ()), ("-executor", POD_VERBS)):
+        folder = tmp_path / f"account{account}"
+        folder.mkdir()
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}{account}/token"
+        (folder / "token").write_text(cluster.request("POST", path, {"spec": {}})["status"]["token"], encoding="ascii")
+        (folder / "ca.crt").write_bytes(cluster.authority.read_bytes())
+        assert missing_pod_verbs(cluster.url, namespace, folder) == missing
+        assert missing_pod_verbs(cluster.url, "kube-system", folder) == POD_VERBS
+    (folder / "token").write_text("nobody", encoding="ascii")
+    with pytest.raises(StartupError, match="it answers 401 Unauthorized"):
+        missing_pod_verbs(cluster.url, namespace, folder)
     helm(chart, namespace, "uninstall", "shop", "--wait")

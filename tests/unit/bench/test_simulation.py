@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench import simulation
 from bench.simulation import Size, Violation, resolving, run
 
 SMALL = Size(tables=2, minutes=12, streams=64, change_every_s=20, interval_s=4, rows_per_minute=60, killed=0.1)
+BOUNDED = replace(SMALL, requests_per_s=16)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_invariants_hold(seed: int) -> None:
+@pytest.mark.parametrize(("size", "seed"), [(SMALL, 0), (BOUNDED, 1)])
+def test_invariants_hold(size: Size, seed: int) -> None:
     """Order, exactly once and nothing left out, over late generations, skewed clocks and killed jobs."""
-    figures = run(SMALL, seed)
+    figures = run(size, seed)
     assert figures["generations"] == 37
     assert figures["rows"] > 1_000
     assert figures["deaths"] > 5
     # Published up to 40 s late, then confidence, leeway, clocks that are behind, and a micro-batch or two.
     assert figures["longest_stall_s"] < 60
+    assert (figures["requests_per_s"] < 1.2 * 16) == (size is BOUNDED)  # a job that starts again begins to count anew
 
 
 def test_violations_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ class Capture:
         )
         form = replace(form, primary_key=output.key == "primary_key")
         self.by_row = output.by_row
-        self.codec = TableCodec(self.schema, self.columns, output, keys_only=self.table.options.delta == "keys")
+        self.codec = TableCodec(self.schema, self.columns, output)
         self._encoder = GroupEncoder(self.codec, self.layout, (self.schema.keyspace, self.schema.name), form)
 
     def rows(self, statement: str) -> list[Cells]:

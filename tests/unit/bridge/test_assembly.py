@@ -145,7 +145,7 @@ def test_image_may_stand_alone_where_the_rest_of_its_group_is_missing() -> None:
 def test_second_image_of_a_row_is_refused(operation: int, name: str, clustering: bytes | None, renamed: bool) -> None:
     """Which of the two the row was like can't be told; where its key is null, a renamed column may be why."""
     rows = [row(3, 0, operation, ck=clustering), row(3, 1, operation, ck=clustering), row(3, 2, 1, last=True)]
-    what = rf"batch_seq_no 1: a second {name} of the row whose first is 0 \(cdc\$operation {operation}\)"
+    what = rf"batch_seq_no 1: a second {name} of a row, after batch_seq_no 0 \(cdc\$operation {operation}\)"
     with pytest.raises(PoisonError, match=what) as caught:
         list(groups(rows, LAYOUT))
     assert ("RENAME" in str(caught.value)) == renamed
@@ -208,6 +208,16 @@ def test_group_without_its_end_is_refused_with_its_place() -> None:
     """A group whose last row is missing stops the lane, naming stream and time."""
     with pytest.raises(IncompleteGroupError, match=rf"stream 0x{STREAM.hex()}, 5 us, .* after 2 rows"):
         list(groups([row(5, 0, 1), row(5, 1, 1)], LAYOUT))
+
+
+def test_group_without_its_end_is_read_anew_before_it_is_a_dead_letter() -> None:
+    """It may be whole then; what else is wrong with a group stays as it is."""
+    short, torn = [row(5, 0, 1)], [row(6, 0, 5, last=True)]
+    with pytest.raises(IncompleteGroupError):
+        list(groups(short, LAYOUT, keep_poison=True, read_anew=False))
+    for read_anew, rows in ((True, short), (True, torn), (False, torn)):
+        (kept,) = groups(rows, LAYOUT, keep_poison=True, read_anew=read_anew)
+        assert kept.poison is not None
 
 
 def test_group_without_its_end_is_delivered_on_request() -> None:
@@ -291,6 +301,19 @@ def test_retry_of_a_batch_is_told_by_all_of_its_rows() -> None:
     again = [row(1, 0, 1, low=3), row(1, 1, 2, last=True, low=3)]
     kept = list(without_repeats(groups([*first, *other, *again], LAYOUT), LAYOUT))
     assert [list(group.rows) for group in kept] == [first, other]
+
+
+def test_images_of_a_retry_show_what_the_first_try_left() -> None:
+    """So they don't make another write of it; images that stand alone are no repetition of others."""
+    first = [row(1, 0, 2, ck=b"a", low=1), row(1, 1, 9, ck=b"a", value=b"x", last=True, low=1)]
+    again = [
+        row(1, 0, 0, ck=b"a", value=b"x", low=2),
+        row(1, 1, 2, ck=b"a", low=2),
+        row(1, 2, 9, ck=b"a", value=b"x", last=True, low=2),
+    ]
+    poison = [[row(1, 0, 9, ck=ck, last=True, low=low)] for ck, low in ((b"a", 3), (b"b", 4))]
+    found = groups([*first, *again, *poison[0], *poison[1]], LAYOUT, keep_poison=True)
+    assert [list(group.rows) for group in without_repeats(found, LAYOUT)] == [first, *poison]
 
 
 def test_row_without_operation_is_refused() -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from bridge import cli, commands, connections, preflight
+from bridge.adapters import kubernetes
 from bridge.adapters.change_log import CdcOffError
 from bridge.adapters.kafka import Record
-from bridge.config import BridgeConfig, RegistrySettings
+from bridge.config import BridgeConfig, RegistrySettings, SparkSettings
 from bridge.connections import asking_registry, make_registry
 from bridge.errors import BridgeError, ConfigError, DataLossError, RetriableError, StartupError
 from bridge.model.cursors import Cursor, LaneProgress, Layout
@@ -360,7 +361,11 @@ class TestPreflight:
                 raise found
             return found or table({"pk": "int"}, keyspace=keyspace, name=name)
 
-        log = SimpleNamespace(check_captured=check_captured, cdc_options=lambda *_: answers.get("options"))
+        log = SimpleNamespace(
+            check_captured=check_captured,
+            check_readable=lambda *_: None,
+            cdc_options=lambda *_: answers.get("options"),
+        )
         monkeypatch.setattr(preflight, "ChangeLog", lambda _: log)
         return patience
 
@@ -462,6 +467,35 @@ class TestPreflight:
         else:
             with pytest.raises(StartupError, match=r"^shop.orders: CDC is off$"):
                 preflight.check(settings, report=lines.append, resuming=resuming)
+
+    @pytest.mark.parametrize("missing", [(), ("create", "delete")])
+    def test_rights_to_make_executors(
+        self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: tuple[str, ...]
+    ) -> None:
+        """In a pod whose executors are pods too, rights that are missing are named; elsewhere nobody is asked."""
+        self._servers(monkeypatch)
+        asked: list[tuple[str, str]] = []
+
+        def missing_pod_verbs(address: str, namespace: str) -> tuple[str, ...]:
+            asked.append((address, namespace))
+            return missing
+
+        monkeypatch.setattr(kubernetes, "missing_pod_verbs", missing_pod_verbs)
+        monkeypatch.setattr(kubernetes, "ACCOUNT", tmp_path / "none")
+        spark = SparkSettings(master="k8s://https://api:443", properties={"spark.kubernetes.namespace": "cdc"})
+        in_pods = settings.model_copy(update={"spark": spark})
+        preflight.check(in_pods, report=lambda _: None)
+        monkeypatch.setattr(kubernetes, "ACCOUNT", tmp_path)
+        preflight.check(settings, report=lambda _: None)
+        assert asked == []
+        lines: list[str] = []
+        if missing:
+            with pytest.raises(StartupError, match=r"may not create, delete pods in the namespace cdc"):
+                preflight.check(in_pods, report=lines.append)
+        else:
+            preflight.check(in_pods, report=lines.append)
+            assert lines[-1] == "Kubernetes at https://api:443 lets us make executors in the namespace cdc"
+        assert asked == [("https://api:443", "cdc")]
 
     def test_one_patience_for_all(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
         """The servers share one patience, so that three that are down do not take three times as long."""

@@ -73,7 +73,32 @@ def test_topics() -> None:
         ("registry.client_key_file", "key.pem", "go with `client_certificate_file`"),
         ("registry.subject_name_strategy", "Topic", "'TopicName', 'RecordName' or 'TopicRecordName'"),
         ("kafka.properties", {"transactional.id": "mine"}, "exactly-once depends on it"),
-        ("kafka.properties", {"sasl.password": "hunter2"}, "can't stand in the file"),
+        ("kafka.properties", {"ssl.keystore.password": "hunter2"}, "can't stand in the file"),
+        ("kafka.properties", {"sasl.password": "hunter2"}, "sasl.password: set kafka.sasl.password instead"),
+        ("kafka.properties", {"enable.ssl.certificate.verification": False}, "are always verified"),
+        ("kafka.tls", {"ca_file": "ca.pem"}, "need `enabled: true`"),
+        ("scylla.tls", {"enabled": True, "client_key_file": "k.pem"}, "go with `client_certificate_file`"),
+        ("kafka.sasl", {"username": "hunter2"}, "of no use without a `mechanism`: `username`"),
+        ("kafka.sasl", {"mechanism": "PLAIN", "username": "hunter2"}, "needed with PLAIN: `password`"),
+        ("kafka.sasl", {"mechanism": "PLAIN", "password": "hunter2"}, "a secret can't stand in the file"),
+        ("kafka.sasl", {"mechanism": "GSSAPI"}, "'OAUTHBEARER'"),
+        ("kafka.sasl", {"mechanism": "OAUTHBEARER"}, "needs a `token`, or a `token_endpoint_url`"),
+        (
+            "kafka.sasl",
+            {"mechanism": "OAUTHBEARER", "token": {"env": "T"}, "scope": "hunter2"},
+            "of no use with OAUTHBEARER and a `token`: `scope`",
+        ),
+        (
+            "kafka.sasl",
+            {"mechanism": "OAUTHBEARER", "token_endpoint_url": "https://a/t", "client_id": "hunter2"},
+            "needed with OAUTHBEARER and a `token_endpoint_url`: `client_secret`",
+        ),
+        ("kafka.sasl", {"mechanism": "OAUTHBEARER", "token_endpoint_url": "https://u:hunter2@a/t"}, "no user or"),
+        (
+            "kafka.sasl",
+            {"mechanism": "OAUTHBEARER", "token": {"env": "T"}, "extensions": {"a": "hunter2,b=c"}},
+            "may hold neither",
+        ),
         ("reading.start", "2026-01-31T12:00:00", "UTC offset"),
         ("reading.start", "yesterday", "earliest"),
         ("reading.confidence_ms", -1, "greater than or equal to 0"),
@@ -174,3 +199,27 @@ class TestSecret:
         with pytest.raises(ValidationError) as caught:
             validate({**SMALLEST, "scylla": {"contact_points": "a:1", "username": "u", "password": value}})
         assert "hunter2" not in str(caught.value)
+
+
+def test_references_travel_and_secrets_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark's workers get as JSON says where secrets lie, and means the same."""
+    monkeypatch.setenv("PLACE", "hunter2")
+    place = {"env": "PLACE"}
+    tls = {"enabled": True, "client_certificate_file": "c.pem", "client_key_password": place}
+    config = validate(
+        {
+            **SMALLEST,
+            "scylla": {**SMALLEST["scylla"], "username": "u", "password": place, "tls": tls},
+            "kafka": {
+                **SMALLEST["kafka"],
+                "tls": tls,
+                "sasl": {"mechanism": "PLAIN", "username": "u", "password": place},
+            },
+        }
+    )
+    text = config.model_dump_json()
+    assert text.count("PLACE") == 4
+    assert "hunter2" not in text + repr(config)
+    assert BridgeConfig.model_validate_json(text) == config
+    assert config.kafka.sasl.password is not None
+    assert config.kafka.sasl.password.reveal() == "hunter2"

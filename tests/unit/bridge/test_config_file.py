@@ -195,14 +195,14 @@ class TestOptions:
                 "name": "a",
                 "scylla.contact_points": "a:1,b:2",
                 "kafka.bootstrap_servers": "c:3",
-                "kafka.properties.sasl.mechanism": "PLAIN",
+                "kafka.properties.socket.nagle.disable": "true",
                 "registry.url": "http://d",
                 "tables": 'a.b, c."De"',
             },
             BridgeConfig,
         )
         assert [table.table for table in config.tables] == ["b", "De"]
-        assert config.kafka.properties == {"sasl.mechanism": "PLAIN"}
+        assert config.kafka.properties == {"socket.nagle.disable": "true"}
 
     @pytest.mark.parametrize(
         ("options", "expected"),

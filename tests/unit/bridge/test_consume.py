@@ -285,6 +285,15 @@ class TestRowShapes:
             'range={"start": {"inclusive": false, "key": {"ck": 2}, "empty_columns": []}, "end": null} @ ',
         ]
 
+    def test_mixed_ttls(self) -> None:
+        """Several times to live are told from none."""
+        batch = f"BEGIN BATCH {INSERT}; {ADD}; APPLY BATCH"
+        for shape in ("debezium", "flat"):
+            (line,) = _printed(shape, "", batch)
+            assert " ttl=mixed" in line
+            (document,) = (json.loads(one) for one in _printed(shape, "", batch, as_json=True))
+            assert (document["ttl"], document["ttl_mixed"]) == (None, True)
+
     def test_json(self) -> None:
         """A document lacks the columns that nobody told; the envelope says where it stands, a flat row does not."""
         found = [json.loads(line) for line in _printed("debezium", "", INSERT, RANGE, as_json=True)]

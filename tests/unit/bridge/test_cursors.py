@@ -37,7 +37,7 @@ OFFSET_TEXT = (
 )
 PROGRESS_TEXT = (
     '{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"lane":0,'
-    '"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"v":1}'
+    '"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"owner":"","v":1}'
 )
 AFTER = UnixMillis(1_700_000_005_000)
 CATCHING_UP = Cursor(AFTER, NEXT.time_us, CatchUp(GENERATION, UnixMicros(1_700_000_005_000_000)))

@@ -1,9 +1,10 @@
-"""Publishing a lane: each record once, whatever dies where."""
+"""Publishing a lane: each record once. That it is so whatever dies where, tests/unit/chaos shows point by point."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.figures import LaneFigures
-from bridge.publishing import LaneTask
+from bridge.publishing import LaneTask, decide_start
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Crash, clients, crash_points
 
 G = UnixMillis(1000)
@@ -38,12 +39,18 @@ def records(start: int, end: int) -> list[tuple[int, int]]:
 
 
 def make(
-    broker: Broker, *, most_records: int = 1000, count: Callable[[LaneFigures], None] = lambda _: None
+    broker: Broker,
+    *,
+    lane: int = 0,
+    owner: str = "job",
+    most_records: int = 1000,
+    count: Callable[[LaneFigures], None] = lambda _: None,
 ) -> LanePublisher:
     return LanePublisher(
-        clients(broker, "id"),
-        lambda: broker.markers.get(0),
+        clients(broker, "id" if lane == 0 else f"id{lane}"),
+        lambda: broker.markers.get(lane),
         progress_topic=PROGRESS,
+        owner=owner,
         most_records=most_records,
         most_bytes=10**9,
         count=count,
@@ -63,24 +70,6 @@ def work(publisher: LanePublisher, task: LaneTask, *, fresh: bool) -> None:
 
 def expected(end: int) -> list[tuple[bytes, bytes]]:
     return [(b"key", b"%d.%d" % (time_us, seq)) for time_us, seq in records(0, end)]
-
-
-@pytest.mark.parametrize("most_records", [1, 3, 1000])
-@pytest.mark.parametrize("point", list(crash_points()))
-def test_crash_matrix(point: str, most_records: int) -> None:
-    """Whichever step the process dies at, the next attempt ends with each record once, in order."""
-    broker = Broker()
-    first_start(broker)
-    publisher = make(broker, most_records=most_records)
-    work(publisher, batch(0, 10), fresh=False)
-    broker.crash_at = point
-    if point in ("before init", "after init"):
-        publisher = make(broker, most_records=most_records)  # another process: it must open the id first
-    with pytest.raises(Crash):
-        work(publisher, batch(10, 20), fresh=False)
-    work(make(broker, most_records=most_records), batch(10, 20), fresh=True)
-    assert broker.committed["topic"] == expected(20)
-    assert LaneProgress.from_bytes(broker.markers[0]) == LaneProgress.completed(0, batch(10, 20).batch)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -147,7 +136,7 @@ def test_window_without_changes_moves_the_cursor() -> None:
     first_start(broker)
     publisher = make(broker)
     publisher.start(batch(0, 10), fresh=False)
-    assert publisher.finish() == LaneProgress.completed(0, batch(0, 10).batch)
+    assert publisher.finish() == replace(LaneProgress.completed(0, batch(0, 10).batch), owner="job")
     assert "topic" not in broker.committed
 
 
@@ -242,6 +231,33 @@ def test_replaced_layout_stops_the_old_job() -> None:
     assert broker.committed["topic"] == expected(10)
 
 
+def test_two_jobs_do_not_split_the_lanes_of_a_table_between_their_plans() -> None:
+    """A task of a job that another one has taken over from publishes nothing, though it opens the id after that one.
+
+    Both plan from the same cursor, to different ends: lanes that stand at both could never be brought level again.
+    """
+    broker = Broker()
+    layout = Layout(2, SINCE)
+    first = [LaneProgress(lane, layout, SINCE) for lane in range(2)]
+    for lane, at_first in enumerate(first):
+        make(broker, lane=lane, owner="older").write_progress(at_first, instead_of=None)
+    for lane, at_first in enumerate(first):
+        standing = replace(at_first, owner="older")
+        make(broker, lane=lane, owner="newer").write_progress(standing, instead_of=standing)
+    older, newer = (
+        [LaneTask("ks", "t", lane, PlannedBatch(SINCE, at(end), layout)) for lane in range(2)] for end in (10, 15)
+    )
+    work(make(broker, lane=0, owner="newer"), newer[0], fresh=False)
+    with pytest.raises(
+        FencedError, match=r"another job named alike \(newer\) has taken it over from this one \(older\)"
+    ):
+        work(make(broker, lane=1, owner="older"), older[1], fresh=True)
+    work(make(broker, lane=1, owner="newer"), newer[1], fresh=True)
+    found = {lane: LaneProgress.from_bytes(raw) for lane, raw in broker.markers.items()}
+    assert decide_start(found, 2, None).cursor == at(15)
+    assert broker.committed["topic"] == expected(15) * 2
+
+
 def test_progress_of_another_job_is_not_written_over() -> None:
     """A layout is written only over the progress that it was decided from."""
     broker = Broker()
@@ -271,3 +287,17 @@ def test_what_was_committed_is_counted() -> None:
     assert (total.changes, total.groups, total.aborts) == (len(sent), 20, 1)
     assert total.value_bytes == sum(len(key) + len(value) for key, value in sent)
     assert total.transactions == broker.transactions - 1  # that of the first start is not counted here
+
+
+def test_tombstones_and_dead_letters_are_no_changes() -> None:
+    """A delete is one change, whether or not a record without a value follows it; a dead letter is none."""
+    total = LaneFigures()
+    broker = Broker()
+    first_start(broker)
+    publisher = make(broker, count=total.add)
+    publisher.start(batch(0, 10), fresh=False)
+    for key, value in ((b"k", b"v"), (b"k", None), (None, b"letter"), (b"k", b"w")):
+        publisher.publish("topic", key, value, position(5, 0), [])
+    assert total == LaneFigures()
+    publisher.finish()
+    assert (total.changes, total.dead_letters, total.groups, total.transactions) == (2, 1, 1, 1)

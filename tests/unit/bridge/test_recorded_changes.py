@@ -36,9 +36,9 @@ def test_recorded_groups_become_the_expected_records(scenario: str) -> None:
         table, full = simulated.table_schema, simulated.options.images.wanted
         names = [name for name, _type in recorded.log_columns]
         keys = ([column.name for column in part] for part in (table.partition_key, table.clustering))
-        layout, keys_only = LogLayout.of(names, *keys), simulated.options.delta == "keys"
-        codec = TableCodec(table, names, OutputOptions(shape="full" if full else "delta"), keys_only=keys_only)
-        truth = ExpectedRecords(table, full=full, keys_only=keys_only)
+        layout = LogLayout.of(names, *keys)
+        codec = TableCodec(table, names, OutputOptions(shape="full" if full else "delta"))
+        truth = ExpectedRecords(table, full=full)
         encoder = GroupEncoder(codec, layout, (table.keyspace, table.name), RecordForm(dead_letters=True))
         read_key, read = (compile_reader(json.loads(text)) for text in (codec.key_avro_schema, codec.value_avro_schema))
         changes = {

@@ -99,9 +99,6 @@ class Cluster:
     def described(self, keyspace: str, name: str) -> TableSchema | None:
         return None if self.is_missing else self.described_as or self.schema
 
-    def holds_keys_only(self, keyspace: str, name: str) -> bool:
-        return False
-
     def log_reader(self, keyspace: str, name: str) -> Reader:
         if self.refusals:
             self.refusals -= 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from bridge.encoding import RecordForm
+from bridge.errors import PoisonError
 from bridge.model.changes import Cells
 from bridge.model.times import UnixMicros, timeuuid_of
 from schemas.errors import OutputError
@@ -73,8 +75,8 @@ def test_insert() -> None:
         "batch_seq_no": 0,
         "operation": 2,
         "last_in_group": True,
-        # The collection's old content has no TTL: the deltas differ.
-        "ttl": None,
+        "ttl": 60,
+        "ttl_mixed": False,
         "unavailable": ["home", "log"],
         "before_unavailable": [],
     }
@@ -124,12 +126,39 @@ def test_untouched_columns_of_the_preimage_stand() -> None:
     assert value["source"]["unavailable"] == []
 
 
-@pytest.mark.parametrize("delta", ["UPDATE shop.orders SET note = 'x' " + ROW, "DELETE note FROM shop.orders " + ROW])
-def test_keys_only(delta: str) -> None:
-    """A log of keys alone tells no columns: the pre-image is not taken for the row after the change."""
+@pytest.mark.parametrize("read_as", ["keys", "full"])
+@pytest.mark.parametrize(
+    "delta",
+    [
+        "UPDATE shop.orders SET note = 'x' " + ROW,
+        "DELETE note FROM shop.orders " + ROW,
+        "INSERT INTO shop.orders (customer, line, note) VALUES (7, 1, 'x')",
+    ],
+)
+def test_keys_only(delta: str, read_as: str) -> None:
+    """A log of keys alone tells no columns, whatever the option is when it is read.
+
+    The pre-image is not taken for the row after the change, nor the columns for untouched.
+    """
     capture = orders(", 'delta': 'keys', 'preimage': 'full'")
     capture.run(FIRST)
-    value = event(capture, delta)
+    rows = capture.rows(delta)
+    options = f", 'delta': '{read_as}', 'preimage': 'full'"
+    (found,) = orders(options).records(rows)
+    assert found.value is not None
+    assert (found.value["before"], found.value["after"]) == (after(note="first", tags=["a"]), after())
+    assert set(found.value["source"]["unavailable"]) == {"note", "tags", "log", "home"}
+    for shape in ("delta", "full"):
+        (found,) = orders(options, OutputOptions(shape=shape)).records(rows)
+        assert found.value is not None
+        assert found.value["columns"] is None
+
+
+def test_insert_of_the_key_alone() -> None:
+    """Its log row is the same as that of any insert under `'delta': 'keys'`, so it says as little."""
+    capture = orders(IMAGES["full"])
+    capture.run(FIRST)
+    value = event(capture, "INSERT INTO shop.orders (customer, line) VALUES (7, 1)")
     assert (value["before"], value["after"]) == (after(note="first", tags=["a"]), after())
     assert set(value["source"]["unavailable"]) == {"note", "tags", "log", "home"}
 
@@ -159,7 +188,7 @@ def test_replaced_collections_are_known(change: str, column: str, value: Any) ->
 
 
 @pytest.mark.parametrize(
-    "change", ["tags = tags + {'x'}", "tags = tags - {'x'}", "log = log + ['x']", "log = ['x'] + log", "home.zip = 1"]
+    "change", ["tags = tags + {'x'}", "tags = tags - {'x'}", "log = log + ['x']", "log = ['x'] + log"]
 )
 def test_changed_collections_are_not_known(change: str) -> None:
     """What is added to and taken from is not known without a post-image, and said to be so."""
@@ -169,6 +198,41 @@ def test_changed_collections_are_not_known(change: str) -> None:
     column = change[:4].strip()
     assert found["source"]["unavailable"] == [column]
     assert found["after"][column] is None
+
+
+@pytest.mark.parametrize(
+    ("first", "change", "home"),
+    [
+        ("{street: 'x', zip: 1}", "home.zip = 2", {"street": "x", "zip": 2}),
+        ("{street: 'x', zip: 1}", "home.zip = null", {"street": "x", "zip": None}),
+        ("{zip: 1}", "home.zip = null", None),
+        ("null", "home.zip = 2", {"street": None, "zip": 2}),
+    ],
+)
+def test_fields_are_laid_over_the_preimage(first: str, change: str, home: Any) -> None:
+    """A user-defined type whose fields are set one by one is known from a full pre-image."""
+    for images, unavailable in (("none", {"note", "tags", "log", "home"}), ("full", set())):
+        capture = orders(IMAGES[images])
+        capture.run(FIRST, f"UPDATE shop.orders SET home = {first} {ROW}")
+        found = event(capture, f"UPDATE shop.orders SET {change} {ROW}")
+        assert set(found["source"]["unavailable"]) == unavailable
+        assert found["after"]["home"] == (home if images == "full" else None)
+
+
+def test_null_in_a_preimage_of_touched_columns_is_not_trusted() -> None:
+    """In a batch over several rows ScyllaDB reads the first row's columns alone, and says null for those of others."""
+    capture = orders(IMAGES["true"])
+    capture.run(FIRST, "UPDATE shop.orders SET home = {zip: 1} WHERE customer = 7 AND line = 2")
+    found = capture.run(
+        f"BEGIN BATCH UPDATE shop.orders SET note = 'x' {ROW}; "
+        "UPDATE shop.orders SET home.street = 'x' WHERE customer = 7 AND line = 2; APPLY BATCH"
+    )[1].value
+    assert found is not None
+    assert found["before"]["home"] is None
+    assert found["after"]["home"] is None
+    assert "home" in found["source"]["unavailable"]
+    alone = event(capture, "UPDATE shop.orders SET home.zip = 2 WHERE customer = 7 AND line = 2")
+    assert alone["after"]["home"] == {"street": "x", "zip": 2}
 
 
 def test_several_ttls_are_one_event() -> None:
@@ -184,13 +248,38 @@ def test_several_ttls_are_one_event() -> None:
     assert first is not None
     assert second is not None
     assert (first["op"], first["after"]) == ("c", after(note="x", log=["a", "b", "c"]))
-    assert (first["source"]["ttl"], first["source"]["last_in_group"]) == (None, False)
+    assert (first["source"]["ttl"], first["source"]["ttl_mixed"], first["source"]["last_in_group"]) == (
+        None,
+        True,
+        False,
+    )
     assert (second["op"], second["after"], second["source"]["last_in_group"]) == ("u", after(2, note="y"), True)
 
 
-def test_one_ttl() -> None:
-    """The TTL is told where all of the row's deltas have it."""
-    assert event(orders(), f"UPDATE shop.orders USING TTL 5 SET note = 'x' {ROW}")["source"]["ttl"] == 5
+@pytest.mark.parametrize(
+    ("statement", "ttl", "mixed"),
+    [
+        (f"UPDATE shop.orders USING TTL 5 SET note = 'x' {ROW}", 5, False),
+        (f"UPDATE shop.orders USING TTL 5 SET tags = {{'x'}}, home = {{zip: 1}} {ROW}", 5, False),
+        (f"UPDATE shop.orders USING TTL 5 SET note = 'x', home.zip = null, tags = null {ROW}", 5, False),
+        ("INSERT INTO shop.orders (customer, line, note) VALUES (7, 1, null) USING TTL 5", 5, False),
+        ("INSERT INTO shop.orders (customer, line, tags) VALUES (7, 1, {'x'}) USING TTL 5", 5, False),
+        ("INSERT INTO shop.orders (customer, line, tags) VALUES (7, 1, {'x'})", None, False),
+        (f"DELETE note FROM shop.orders {ROW}", None, False),
+        (
+            "BEGIN BATCH INSERT INTO shop.orders (customer, line) VALUES (7, 1); "
+            f"UPDATE shop.orders USING TTL 5 SET note = 'x' {ROW}; APPLY BATCH",
+            None,
+            True,
+        ),
+    ],
+)
+def test_one_ttl(statement: str, ttl: int | None, mixed: bool) -> None:
+    """The TTL is that of what is written; what is deleted has none, and several are told from none."""
+    source = event(orders(), statement)["source"]
+    assert (source["ttl"], source["ttl_mixed"]) == (ttl, mixed)
+    flat = event(orders(output=FLAT), statement)
+    assert (flat["__ttl"], flat["__ttl_mixed"]) == (ttl, mixed)
 
 
 @pytest.mark.parametrize("images", ["", IMAGES["full"] + POST])
@@ -242,6 +331,20 @@ def test_expiry_and_empties() -> None:
     assert empty.value["source"]["unavailable"] == ["ck", "v"]
 
 
+def test_zero_length_clustering_column_has_no_record_key() -> None:
+    """With null in its place the key is the static row's, which the row's tombstone would take with it."""
+    ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
+    capture = Capture(ddl, output=OutputOptions(shape="flat", key="primary_key"))
+    cells = {"pk": bytes(4), "ck": b"", "cdc$operation": b"\x03", "cdc$end_of_batch": b"\x01"}
+    with pytest.raises(PoisonError, match=r"column 'ck' of type int: has zero length.*`output\.key: partition_key`"):
+        capture.records([row(capture.schema, cells)])
+    by_partition = Capture(ddl, output=FLAT)
+    (found,) = by_partition.records([row(by_partition.schema, cells)])
+    assert found.value is not None
+    assert (found.key, found.value["ck"]) == ({"pk": 0}, None)
+    assert "ck" in json.loads(found.value["__unavailable"])
+
+
 def unknown(shape: ShapeName, *images: int) -> dict[str, Any]:
     """The value of a change 77 of row (1, 2), whose log row says `v` = 9, with the images asked for."""
     ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
@@ -283,6 +386,29 @@ def test_unknown_operation_as_flat() -> None:
         assert set(json.loads(value["__unavailable"])) == {"v", "s"}
     value = unknown("flat", 9)
     assert (value["__op"], value["v"], value["__unavailable"]) == ("unknown", 10, None)
+
+
+def test_unknown_operation_of_a_static_row() -> None:
+    """Static columns are unavailable as well."""
+    ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
+    capture = Capture(ddl, output=FLAT)
+    cells = {"pk": bytes(4), "s": bytes(4), "cdc$operation": b"\x0a", "cdc$end_of_batch": b"\x01"}
+    (found,) = capture.records([row(capture.schema, cells)])
+    assert found.value is not None
+    assert (found.value["s"], set(json.loads(found.value["__unavailable"]))) == (None, {"s", "v"})
+
+
+@pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])
+@pytest.mark.parametrize("images", ["", POST])
+@pytest.mark.parametrize("operation", [1, 77])
+@pytest.mark.parametrize("column", ["note", "tags", "cdc$deleted_elements_tags", "home"])
+def test_malformed_cells_are_refused_in_every_shape(shape: ShapeName, images: str, operation: int, column: str) -> None:
+    """Also where the record would not show the cell: the row is told by its post-image, or by nothing."""
+    capture = orders(images, OutputOptions(shape=shape))
+    rows = capture.rows(f"UPDATE shop.orders SET note = 'x', tags = tags + {{'b'}}, home.zip = 1 {ROW}")
+    bad = replaced(capture, replaced(capture, rows[0], column, b"\xff\x01"), "cdc$operation", bytes((operation,)))
+    with pytest.raises(PoisonError, match=f"column '{re.escape(column)}'"):
+        capture.records([bad, *rows[1:]])
 
 
 def test_unknown_operation_as_full() -> None:
@@ -350,6 +476,7 @@ def test_flat_is_the_same_row(images: str) -> None:
             "__deleted": deleted,
             "__timestamp_us": source["ts_us"],
             "__batch_seq_no": source["batch_seq_no"],
+            "__ttl_mixed": False,
             "__ttl": None,
             "__range": None if found is None else json.dumps(found),
             "__unavailable": json.dumps(unavailable) if unavailable else None,

@@ -58,11 +58,34 @@ def test_cdc_off_and_on_names_the_gap() -> None:
     assert "since some time ago" in unknown[0].text
 
 
-def test_keys_only_is_said_when_it_begins() -> None:
+def test_keys_only_is_said_when_it_begins_and_ends() -> None:
     """Deltas become contentless without another mark in the log."""
-    _, keys, still = said(state(), state(options=KEYS), state(options=KEYS))
-    assert "'delta' is 'keys' since about" in keys[0].text
+    _, keys, still, full = said(state(), state(options=KEYS), state(options=KEYS), state())
+    assert [one.level for one in keys + full] == [logging.WARNING, logging.INFO]
+    assert (
+        "ks.t: the cdc option 'delta' is 'keys' since about 2027-01-15T08:01:00.000000Z: from then on" in keys[0].text
+    )
+    assert "'delta' is 'full' since about 2027-01-15T08:03:00" in full[0].text
     assert still == []
+    assert "'delta' is 'keys'" in said(state(options=None), state(options=KEYS))[1][0].text
+
+
+def test_other_images_are_said() -> None:
+    """One notice for each option that changed, which says what the shapes have from then on."""
+    both = replace(ON, preimage="full", postimage=True)
+    _, off, part, full = said(
+        *(state(options=one) for one in (both, ON, replace(ON, preimage="true"), replace(ON, preimage="full")))
+    )
+    assert [one.level for one in off + part + full] == [logging.WARNING] * 3 + [logging.INFO]
+    assert "'preimage' is 'false' since about 2027-01-15T08:01:00.000000Z: before is null" in off[0].text
+    assert "'postimage' is 'false' since about 2027-01-15T08:01:00.000000Z: after is null" in off[1].text
+    assert "'preimage' is 'true' since" in part[0].text
+    assert "'preimage' is 'full' since" in full[0].text
+    # Switching CDC off forgets the others in older releases, which is no news; that they stay forgotten is.
+    _, cdc_off, again = said(state(options=both), state(options=OFF), state(options=both))
+    assert (len(cdc_off), len(again)) == (1, 1)
+    _, _, forgotten = said(state(options=both), state(options=OFF), state())
+    assert ["'preimage'" in forgotten[1].text, "'postimage'" in forgotten[2].text] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.Mo
     for batches in (parts, whole):
         published.clear()
         asked.clear()
-        KafkaLanesWriter(config, None)._publish(publisher, begin, parts[0].slice(1), iter(batches))
+        KafkaLanesWriter(config, "job", None)._publish(publisher, begin, parts[0].slice(1), iter(batches))
         assert published == [(b"k1:k", b"v1:v")] * 2 + [(b"k1:k", b"v2:v")]
         assert asked == ["k1:", "v1:", "k1:", "v2:"]
 
@@ -128,11 +128,12 @@ def test_changes_of_a_refused_schema_are_dead_letters_on_request(monkeypatch: py
     ]
     begin = Begin(LaneTask("ks", "t", 0, BATCH), Schemas("k1:", "v1:"))
     with pytest.raises(StartupError, match="refuses it"):
-        KafkaLanesWriter(validate(settings), None)._publish(publisher, begin, parts[0].slice(1), iter(parts))
+        KafkaLanesWriter(validate(settings), "job", None)._publish(publisher, begin, parts[0].slice(1), iter(parts))
     published.clear()
     asked.clear()
     config = validate(settings | {"publishing": {"dead_letter_topic": "{name}.dead.{table}"}})
-    KafkaLanesWriter(config, None)._publish(publisher, begin, parts[0].slice(1), iter(parts))
+    poison = KafkaLanesWriter(config, "job", None)._publish(publisher, begin, parts[0].slice(1), iter(parts))
+    assert poison == "subject ks.t-value refuses it"
     assert [(topic, key) for topic, key, _ in published] == [
         ("ks.t", b"k1:k"),
         ("job.dead.t", None),

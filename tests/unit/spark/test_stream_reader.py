@@ -348,6 +348,7 @@ def test_operations_that_are_not_known_are_counted(
         {
             "scylla": ScyllaSettings(contact_points=("a:1",)),
             "table": "ks.t",
+            "reading": {"integrity": "off"},
             "output": {"shape": shape, "tombstones": False},
             "lanes": 2,
             "payload": payload,

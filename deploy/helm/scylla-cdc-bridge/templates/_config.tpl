@@ -29,7 +29,7 @@ Names of Secrets (kind "existingSecret") or ConfigMaps ("existingConfigMap") in 
 
 {{/*
 A value with paths instead of named objects, as JSON {"value": ...}. Takes key, value. What is to be a path by itself
-(`ca_file`, `ssl.ca.location`) is one; other settings are secrets, and say {file: PATH}.
+(`ca_file`, `ssl.crl.location`) is one; other settings are secrets, and say {file: PATH}.
 */}}
 {{- define "bridge.resolved" -}}
 {{- $value := .value -}}

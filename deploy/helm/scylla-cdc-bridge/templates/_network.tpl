@@ -7,18 +7,21 @@ podSelector:
     app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Ports that the configuration names: of ScyllaDB, Kafka, the registry. A line each. */}}
+{{/* Ports of all addresses in a value: what its keys call `url`, `…_url`, or as below. A line each. Takes a mapping. */}}
 {{- define "bridge.configuredPorts" -}}
-{{- range list (dig "scylla" "contact_points" list .Values.config) (dig "kafka" "bootstrap_servers" list .Values.config) -}}
-{{- $addresses := . -}}
-{{- if kindIs "string" . }}{{ $addresses = splitList "," . }}{{ end -}}
-{{- range $addresses }}
-{{ regexFind "[0-9]+$" (trim .) }}
-{{- end -}}
-{{- end }}
-{{- with urlParse (dig "registry" "url" "" .Values.config) }}
+{{- range $key, $value := . -}}
+{{- if kindIs "map" $value }}
+{{ include "bridge.configuredPorts" $value }}
+{{- else if and (kindIs "string" $value) (or (eq $key "url") (hasSuffix "_url" $key)) }}
+{{- with urlParse $value }}
 {{ regexFind "[0-9]+$" (regexFind ":[0-9]+$" .host) | default (ternary "443" "80" (eq .scheme "https")) }}
-{{- end -}}
+{{- end }}
+{{- else if has $key (list "contact_points" "bootstrap_servers") }}
+{{- range kindIs "string" $value | ternary (splitList "," (toString $value)) $value }}
+{{ regexFind "[0-9]+$" (trim .) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{- define "bridge.egress" -}}
@@ -26,10 +29,17 @@ podSelector:
     - {port: 53, protocol: UDP}
     - {port: 53, protocol: TCP}
 - ports:
-    {{- range include "bridge.configuredPorts" . | splitList "\n" | compact | uniq }}
+    {{- range include "bridge.configuredPorts" .Values.config | splitList "\n" | compact | uniq | sortAlpha }}
     - {port: {{ . }}, protocol: TCP}
     {{- end }}
 {{- with .Values.networkPolicy.egress.extra }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{- define "bridge.apiServerEgress" -}}
+- ports:
+    {{- range .Values.networkPolicy.egress.apiServerPorts }}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
 {{- end -}}

@@ -15,7 +15,7 @@ from bridge.adapters.stream_metadata import TabletStreams, VnodeStreams, metadat
 from bridge.errors import BridgeError, RetriableError
 from bridge.local.simulator.topology import Ring, StreamMap
 from bridge.model.cursors import Role, Selection
-from bridge.model.streams import StreamId, Token, lane_range
+from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMillis
 from bridge.planning import GenerationStart
 
@@ -41,6 +41,7 @@ class FakeSession:
     def rows(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> list[dict[str, Any]]:
         words = cql.split()
         name = words[words.index("FROM") + 1]
+        columns = cql.removeprefix("SELECT ").split(" FROM ")[0].split(",")
         self.asked.append((name, consistency))
         if name not in self.tables:
             raise BridgeError(f"ScyllaDB refuses {cql}: unconfigured table {name}")
@@ -52,15 +53,17 @@ class FakeSession:
             found = [row for row in found if _holds(_plain(row[column]), operator, value)]
         if column_order := {"range_end"} & (found[0].keys() if found else set()):
             found = sorted(found, key=lambda row: row[min(column_order)])
-        return found[: int(cql.split(" LIMIT ")[1])] if " LIMIT " in cql else found
+        found = found[: int(cql.split(" LIMIT ")[1])] if " LIMIT " in cql else found
+        return [{column.strip(): row[column.strip()] for column in columns} for row in found]
 
     def cells(
         self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None
     ) -> Iterator[tuple[bytes | None, ...]]:
-        """Of the only column that is asked for so."""
+        """Sets of streams with their count; of other columns nothing."""
         for row in self.rows(cql, parameters, consistency):
-            streams = row["streams"]
-            yield (None if streams is None else len(streams).to_bytes(4, "big") + b"...",)
+            yield tuple(
+                len(cell).to_bytes(4, "big") if name == "streams" and cell else None for name, cell in row.items()
+            )
 
 
 def _plain(value: object) -> object:
@@ -291,6 +294,35 @@ def test_streams_are_counted() -> None:
         assert metadata.count(G2) == 0
     split = tablets(FakeSession(tablet_rows(FIRST, SPLIT)))
     assert [split.count(one) for one in (G1, G2, G3)] == [2, 3, 0]
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5])
+def test_lanes_know_whose_keys_their_streams_hold(lanes: int) -> None:
+    """Of each lane's streams exactly the mapped one holds a key, also where the lane has but a part of the ring."""
+    made = ring(G1, 4)
+    metadata = VnodeStreams(FakeSession(v2_rows(made)))
+    random = Random(5)
+    for lane in range(lanes):
+        slice_ = lane_range(lane, lanes)
+        streams, ranges = metadata.streams(G1, slice_), metadata.key_ranges(G1, slice_)
+        assert streams.keys() <= ranges.keys()
+        for token in [Token(random.getrandbits(64) - (1 << 63)) for _ in range(50)]:
+            mapped = made.stream_for(token)
+            for one in streams:
+                assert ranges[one].holds(one, token) == (one.token == mapped.token)
+    assert not VnodeStreams(FakeSession({V1: v1_rows(made), LOCAL: []})).key_ranges(G1, WHOLE)
+
+
+def test_tablets_tell_whose_keys_their_streams_hold() -> None:
+    """Those up to the stream's own token, in each set the same for one that goes on."""
+    last = stream(MAX_TOKEN)
+    metadata = tablets(FakeSession(tablet_rows((G1, {A, B, last}, {A, B, last}), (G2, {A, B1, B2, last}, {B1, B2}))))
+    for generation, one, after, until in ((G1, A, None, -5), (G2, A, None, -5), (G1, B, -5, 5), (G2, B2, 2, 5)):
+        range_ = metadata.key_ranges(generation, WHOLE)[one]
+        assert range_.holds(one, Token(until))
+        assert not range_.holds(one, Token(until + 1))
+        assert range_.holds(one, Token(MIN_TOKEN + 1 if after is None else after + 1))
+        assert not range_.holds(one, Token(MAX_TOKEN if after is None else after))
 
 
 def test_other_refusals_are_not_taken_for_a_missing_table() -> None:

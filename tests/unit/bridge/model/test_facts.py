@@ -28,9 +28,10 @@ REFUSALS: Final = {
 
 
 def stream_id_decode(facts: Sequence[Any]) -> None:
-    for raw, token, version, index in facts:
+    for raw, token, version, index, random in facts:
         stream = StreamId(bytes.fromhex(raw))
         assert (stream.token, stream.version, stream.index) == (token, version, index)
+        assert StreamId.build(Token(token), index, random) == stream
 
 
 def vnode_streams_by_shard(facts: dict[str, Any]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from bridge.model.cursors import Cursor, Layout, Window
 from bridge.model.streams import MIN_TOKEN, Token
@@ -64,16 +66,19 @@ def ring(sets: int = 96) -> Ring:
     return Ring(GENERATIONS[3], tuple((Token(MIN_TOKEN + step * (at + 1) - 1), 8) for at in range(sets)))
 
 
-def samples(*names: str, lag_s: float = 11.2, stalled_for_s: float = 0.0) -> tuple[Sample, ...]:
+def samples(
+    *names: str, lag_s: float = 11.2, stood_for_s: Mapping[str, float] = MappingProxyType({})
+) -> tuple[Sample, ...]:
     found, changes = [], dict.fromkeys(names, 0)
     for at in range(181):
         at_s = NOW_S - 5.0 * (180 - at)
-        still_s = max(0.0, at_s - (NOW_S - stalled_for_s)) if stalled_for_s else 0.0
+        lags = {}
         for row, name in enumerate(names):
+            still_s = max(0.0, at_s - NOW_S + stood_for_s.get(name, 0.0))
             rate = 0.0 if still_s else (400 / (row + 1)) * (1.3 + math.sin(at / 14 + row) + 0.2 * math.sin(at * 1.7))
             changes[name] += int(5 * rate)
-        lag = lag_s if not stalled_for_s else 11.2 + still_s
-        found.append(Sample(at_s, dict(changes), dict.fromkeys(names, lag + 0.6 * math.sin(at))))
+            lags[name] = lag_s + still_s + 0.6 * math.sin(at)
+        found.append(Sample(at_s, dict(changes), lags))
     return tuple(found)
 
 
@@ -107,7 +112,7 @@ def stalled() -> JobView:
         topology=replace(running().topology, problem="ScyllaDB at 10.0.0.7:9042 did not answer in time", failures=3),
         messages=(warning,),
         message_counts={"warning": 9, "error": 0},
-        samples=samples(*names, stalled_for_s=300),
+        samples=samples(*names, stood_for_s={"shop.orders": 300}),
     )
 
 
@@ -135,4 +140,10 @@ def failing() -> JobView:
         Message(NOW_S - 12, "warning", "shop.line_items: Kafka at k1:9092 failed (failure 4; starting again in 8 s)"),
         Message(NOW_S - 5, "error", f"shop.orders has stopped: {lost}", 50),
     )
-    return replace(running(), tables=tables, messages=messages, message_counts={"warning": 1, "error": 51})
+    return replace(
+        running(),
+        tables=tables,
+        messages=messages,
+        message_counts={"warning": 1, "error": 51},
+        samples=samples(*(one.name for one in tables), stood_for_s={"shop.orders": 89_989.0, "shop.line_items": 53.0}),
+    )

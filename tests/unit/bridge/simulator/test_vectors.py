@@ -56,9 +56,9 @@ def test_what_was_logged_is_read_as_known(vector: Vector) -> None:
         names = log_columns(table)
         keys = ([column.name for column in part] for part in (table.partition_key, table.clustering))
         layout = LogLayout.of(names, *keys)
-        codec = TableCodec(table, names, OutputOptions(shape="full" if full else "delta"), keys_only=keys_only)
+        codec = TableCodec(table, names, OutputOptions(shape="full" if full else "delta"))
         encoder = GroupEncoder(codec, layout, (table.keyspace, table.name), RecordForm())
-        truth = ExpectedRecords(table, full=full, keys_only=keys_only)
+        truth = ExpectedRecords(table, full=full)
         read_key, read = (compile_reader(json.loads(text)) for text in (codec.key_avro_schema, codec.value_avro_schema))
         for group, records in zip(logged.groups, records_of(logged), strict=True):
             low += 1

@@ -1,0 +1,97 @@
+"""The publishing protocol with one mistake each: what the harness must find.
+
+Each is a change to a class or a function of the product, so that everything else stays the real code.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.times import UnixMicros
+
+
+def cursor_before_init(publisher: type[Any]) -> None:
+    """The cursor is read while an older attempt may still commit."""
+
+    def _reopen(self: Any) -> None:
+        self.close()
+        raw = self._read_progress()
+        self._known = None if raw is None else LaneProgress.from_bytes(raw)
+        producer = self._make_producer()
+        self._producer = producer
+        producer.init()
+
+    publisher._reopen = _reopen
+
+
+def marker_outside(publisher: type[Any]) -> None:
+    """The cursor follows the records in a transaction of its own."""
+    commit_all = publisher._commit
+
+    def _commit(self: Any, progress: LaneProgress) -> None:
+        if self._records:
+            self._producer.commit()
+            self._producer.begin()
+        commit_all(self, progress)
+
+    publisher._commit = _commit
+
+
+def ownerless(publisher: type[Any]) -> None:
+    """Whoever opens a lane carries its own plan out, whoever has taken the table over."""
+    reopen = publisher._reopen
+
+    def _reopen(self: Any) -> None:
+        reopen(self)
+        if self._known is not None:
+            self._owner = self._known.owner
+
+    publisher._reopen = _reopen
+
+
+def random_id(transactional_id: Callable[..., str]) -> Callable[..., str]:
+    """Every process has an id of its own, so that nobody fences anybody."""
+
+    def chosen(job: str, keyspace: str, table: str, lane: int) -> str:
+        return f"{transactional_id(job, keyspace, table, lane)}.{os.getpid()}"
+
+    return chosen
+
+
+def crossing(plan: Callable[..., PlannedBatch | None]) -> Callable[..., PlannedBatch | None]:
+    """A window goes on through a generation's end, and the next generation is entered behind it."""
+
+    def planned(
+        cursor: Cursor, now_us: UnixMicros, generations: Sequence[Any], limits: Any, layout: Layout
+    ) -> PlannedBatch | None:
+        batch = plan(
+            cursor, now_us, [one for one in generations if one.start_ms <= cursor.generation_ms], limits, layout
+        )
+        following = next((one for one in generations if one.start_ms > cursor.generation_ms), None)
+        if batch is None or following is None or batch.next.time_us <= following.start_us:
+            return batch
+        return PlannedBatch(batch.start, Cursor(following.start_ms, batch.next.time_us), layout)
+
+    return planned
+
+
+def _in_class(breaking: Callable[[type[Any]], None]) -> Callable[[ModuleType], None]:
+    return lambda module: breaking(module.LanePublisher)
+
+
+def _in_function(name: str, breaking: Callable[[Any], Any]) -> Callable[[ModuleType], None]:
+    return lambda module: setattr(module, name, breaking(getattr(module, name)))
+
+
+IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
+    "cursor before init": ("bridge.lane_publisher", _in_class(cursor_before_init)),
+    "marker outside": ("bridge.lane_publisher", _in_class(marker_outside)),
+    "ownerless": ("bridge.lane_publisher", _in_class(ownerless)),
+    "random id": ("bridge.publishing", _in_function("transactional_id", random_id)),
+    "crossing": ("bridge.planning", _in_function("plan", crossing)),
+}
+"""For a job's processes (see `fault_points`): the module that a mistake is in, and what makes it there."""

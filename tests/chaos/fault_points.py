@@ -1,0 +1,291 @@
+"""Named points of the lane protocol at which a process of a real job can be made to die, stop or wake.
+
+Production code knows nothing of this. A test starts the job with `environment(folder)`: its processes (driver, planner,
+workers) then import `hook/sitecustomize.py`, as any Python does, and that wraps what the lane publisher is given from
+outside: its producer and its progress reader. In the folder lie the points that are armed, a file each, named like the
+point and holding the manner; taking it away is the atomic step that makes a point fire once. `clock` holds how many
+microseconds the planner's clock is off.
+
+Only the standard library is imported here, because every Python process of the job imports it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal, get_args
+
+FOLDER: Final = "SCYLLA_CDC_BRIDGE_TEST_FAULTS"
+VARIANT: Final = "SCYLLA_CDC_BRIDGE_TEST_VARIANT"
+_REPOSITORY: Final = Path(__file__).resolve().parents[2]
+_PRODUCED: Final = 3
+
+Point = Literal[
+    "before init",
+    "after init",
+    "cursor read",
+    "mid-produce",
+    "before marker",
+    "after marker",
+    "before commit",
+    "after commit",
+    "before Spark's commit",
+]
+POINTS: Final[tuple[Point, ...]] = get_args(Point)
+"""In the order in which a lane comes by."""
+
+Manner = Literal["exception", "kill", "stop"]
+"""An exception in the process; SIGKILL to every process of the job; SIGSTOP to the process itself."""
+
+
+class FaultError(Exception):
+    """What a point raises that is armed with an exception."""
+
+
+def environment(folder: Path, variant: str | None = None) -> dict[str, str]:
+    """The environment variables that a job with fault points is started with.
+
+    Args:
+        folder: for this job alone; its processes are told by it.
+        variant: a deliberately broken form of the protocol, one of `tests.chaos.broken`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = [str(_REPOSITORY / "tests" / "chaos" / "hook"), str(_REPOSITORY)]
+    former = os.environ.get("PYTHONPATH")
+    variables = {FOLDER: str(folder), "PYTHONPATH": os.pathsep.join(path + ([former] if former else []))}
+    return variables if variant is None else variables | {VARIANT: variant}
+
+
+def arm(folder: Path, point: Point, manner: Manner) -> None:
+    """Make a point fire once, in whichever task comes by first."""
+    (folder / point).write_text(manner, encoding="ascii")
+
+
+def disarm(folder: Path) -> None:
+    """Let no point fire any more."""
+    for point in POINTS:
+        (folder / point).unlink(missing_ok=True)
+
+
+def fired(folder: Path, point: Point) -> bool:
+    """Whether a point has fired since it was last armed."""
+    return not (folder / point).exists() and (folder / f"{point} fired").exists()
+
+
+def set_clock(folder: Path, off_us: int) -> None:
+    """Put the planner's clock forward, or back."""
+    new = folder / "clock.new"
+    new.write_text(str(off_us), encoding="ascii")
+    new.replace(folder / "clock")
+
+
+def processes(folder: Path) -> list[int]:
+    """Every process that was started with this folder, orphans too; the ids of those that still run."""
+    wanted = f"{FOLDER}={folder}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended, or is not ours
+        if wanted in variables:
+            found.append(int(entry.name))
+    return found
+
+
+def signal_all(folder: Path, number: signal.Signals) -> int:
+    """Send a signal to every process of a job; says to how many."""
+    found = processes(folder)
+    for pid in found:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+    return len(found)
+
+
+# -- inside the job's processes ---------------------------------------------------------------------------------------
+
+
+def install() -> None:
+    """Have the points set as soon as the modules that they are in are imported."""
+    folder = os.environ.get(FOLDER)
+    if folder is None:
+        return
+    place = Path(folder)
+    changes: dict[str, Callable[[ModuleType], None]] = {
+        "bridge.lane_publisher": functools.partial(_watch_publisher, place),
+        "spark.sink": functools.partial(_watch_writer, place),
+        "spark.stream_reader": functools.partial(_shift_clock, place),
+    }
+    variant = os.environ.get(VARIANT)
+    if variant is not None:
+        from tests.chaos import broken
+
+        name, breaking = broken.IN_JOB[variant]
+        changes[name] = _both(breaking, changes.get(name))
+    sys.meta_path.insert(0, _AfterImport(changes))
+
+
+def _both(
+    first: Callable[[ModuleType], None], second: Callable[[ModuleType], None] | None
+) -> Callable[[ModuleType], None]:
+    def change(module: ModuleType) -> None:
+        first(module)
+        if second is not None:
+            second(module)
+
+    return change
+
+
+class _AfterImport(MetaPathFinder):
+    """Changes modules just after they were executed."""
+
+    def __init__(self, changes: Mapping[str, Callable[[ModuleType], None]]) -> None:
+        self._changes = dict(changes)
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        change = self._changes.pop(name, None)
+        if change is None:
+            return None
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.loader is not None
+        loader: Loader = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            change(module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+class Watched:
+    """A producer whose steps are points."""
+
+    def __init__(self, producer: Any, progress_topic: str, reach: Callable[[Point], None]) -> None:
+        self._producer = producer
+        self._progress_topic = progress_topic
+        self._reach = reach
+        self._produced = 0
+
+    def init(self) -> None:
+        self._reach("before init")
+        self._producer.init()
+        self._reach("after init")
+
+    def begin(self) -> None:
+        self._produced = 0
+        self._producer.begin()
+
+    def produce(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes]],
+        partition: int | None = None,
+    ) -> None:
+        marker = topic == self._progress_topic
+        if marker:
+            self._reach("before marker")
+        self._producer.produce(topic, key, value, headers, partition)
+        if marker:
+            self._reach("after marker")
+            return
+        self._produced += 1
+        if self._produced == _PRODUCED:
+            self._reach("mid-produce")
+
+    def commit(self) -> None:
+        self._reach("before commit")
+        self._producer.commit()
+        self._reach("after commit")
+
+    def abort(self) -> None:
+        self._producer.abort()
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+def watched(cls: type[Any], reach: Callable[[Point], None]) -> None:
+    """Set the points of a lane publisher's class."""
+    make = cls.__init__
+
+    def init(self: Any, producer: Callable[[], Any], read: Callable[[], bytes | None], **settings: Any) -> None:
+        def read_progress() -> bytes | None:
+            found = read()
+            reach("cursor read")
+            return found
+
+        make(self, lambda: Watched(producer(), settings["progress_topic"], reach), read_progress, **settings)
+
+    cls.__init__ = init
+
+
+def _watch_publisher(folder: Path, module: ModuleType) -> None:
+    def reach(point: Point) -> None:
+        # The driver opens lanes too; a lane's attempt is what the points are about.
+        if _in_task():
+            _come_by(folder, point)
+
+    watched(module.LanePublisher, reach)
+
+
+def _watch_writer(folder: Path, module: ModuleType) -> None:
+    commit = module.KafkaLanesWriter.commit
+
+    def watched_commit(self: Any, messages: list[Any], batchId: int) -> None:  # noqa: N803  # PySpark's name
+        _come_by(folder, "before Spark's commit")
+        commit(self, messages, batchId)
+
+    module.KafkaLanesWriter.commit = watched_commit
+
+
+def _shift_clock(folder: Path, module: ModuleType) -> None:
+    now_us: Callable[[], int] = vars(module)["_now_us"]
+
+    def shifted() -> int:
+        try:
+            return int(now_us() + int((folder / "clock").read_text(encoding="ascii")))
+        except FileNotFoundError:
+            return int(now_us())
+
+    vars(module)["_now_us"] = shifted
+
+
+def _in_task() -> bool:
+    from pyspark import TaskContext
+
+    return TaskContext.get() is not None
+
+
+def _come_by(folder: Path, point: Point) -> None:
+    armed, taken = folder / point, folder / f"{point} fired"
+    try:
+        armed.rename(taken)
+    except FileNotFoundError:
+        return
+    manner = taken.read_text(encoding="ascii")
+    if manner == "exception":
+        raise FaultError(f"fault point: {point}")
+    if manner == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return
+    # Stopped first, so that none of them sees another die.
+    signal_all(folder, signal.SIGSTOP)
+    signal_all(folder, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,444 @@
+"""One run: the stack, the writer, the job under faults, and the verdict."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from bridge.local.errors import LocalStackError
+from bridge.local.stack import LocalStack
+from tests.chaos import fault_points
+from tests.chaos.plan import ISOLATED, KINDS, Fault, plan
+from tests.chaos.witness import Counts, Topics, Witness
+from tests.chaos.writing import KEYSPACE, TABLES, Writing
+from tests.integration.running import BridgeJob
+
+CONFIDENCE_MS: Final = 4000
+TRANSACTION_TIMEOUT_MS: Final = 6000
+_LATE_AFTER_S: Final = 2.5
+_AHEAD_US: Final = 1_000_000
+_RECOVERS_WITHIN_S: Final = 400.0
+_DISK_MIB: Final = 16
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        faults: each with the seconds from its end to the next published change; None when none came.
+        counts: the witness's.
+        problems: what else was wrong.
+    """
+
+    seed: int
+    faults: list[tuple[Fault, float | None]] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    generations: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.counts.clean and not self.problems and self.counts.written > 0
+
+    def __str__(self) -> str:
+        slowest = max((took for _, took in self.faults if took is not None), default=0.0)
+        return (
+            f"chaos seed={self.seed}: {self.seconds:.0f} s, {len(self.faults)} faults, {self.generations} generations, "
+            f"{self.counts}, {len(self.problems)} other problems; slowest recovery {slowest:.1f} s"
+        )
+
+
+class Run:
+    """Carries out one plan. Not thread-safe.
+
+    Args:
+        stack: its servers are killed and started again.
+        folder: for the job's files.
+        seed: decides the faults, and what is written.
+        say: gets a line for each step.
+        isolated: whether mounts and the network are this process's own.
+        rate_per_s: mutations a second.
+    """
+
+    def __init__(
+        self,
+        stack: LocalStack,
+        folder: Path,
+        *,
+        seed: int,
+        say: Callable[[str], None],
+        isolated: bool = False,
+        rate_per_s: float = 60.0,
+        variant: str | None = None,
+    ) -> None:
+        self._stack, self._folder, self._say, self._isolated = stack, folder, say, isolated
+        self._variant = variant
+        self._outcome = Outcome(seed)
+        self._name = f"chaos{seed}"
+        self._topics = [f"{self._name}.{table}" for table in TABLES]
+        self._reader = Topics(stack.kafka, stack.registry)
+        self._checkpoint = folder / "checkpoint"
+        self._checkpoint.mkdir(parents=True)
+        if isolated:
+            _do("mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(self._checkpoint))
+        self._lanes = 2
+        self._made = 0
+        self._writing = Writing(stack.cql, seed=seed, rate_per_s=rate_per_s, late_after_s=_LATE_AFTER_S)
+        self._job: BridgeJob = self._new_job()
+
+    def carry_out(self, minutes: float, kinds: Collection[str] = KINDS, *, least: int = 5) -> Outcome:
+        """Write, publish and disturb for so long at least; then let everything arrive, and look at it.
+
+        Args:
+            minutes: as of `tests.chaos.plan.plan`.
+            kinds: the same.
+            least: the same.
+        """
+        outcome, began_s = self._outcome, time.monotonic()
+        left_out = () if self._isolated else ISOLATED
+        faults = plan(outcome.seed, minutes, [kind for kind in kinds if kind not in left_out], least=least)
+        self._say(f"seed {outcome.seed}: " + "; ".join(map(str, faults)))
+        self._writing.start()
+        try:
+            self._start(self._job)
+            self._await_progress("the start", 0)
+            for fault in faults:
+                self._calm(fault.calm_s)
+                self._suffer(fault)
+            self._calm(minutes * 60 - (time.monotonic() - began_s))
+            self._writing.finish()
+            outcome.generations = self._writing.generations
+            self._drain()
+            self._end()
+        finally:
+            self._clean_up()
+        outcome.seconds = time.monotonic() - began_s
+        witness = Witness(TABLES, self._writing.lines(), self._writing.late)
+        for record in self._reader.read(self._topics):
+            witness.see(*record)
+        outcome.counts = witness.close()
+        return outcome
+
+    # -- the job ------------------------------------------------------------------------------------------------------
+
+    def _new_job(self) -> BridgeJob:
+        self._made += 1
+        folder = self._folder / f"job{self._made}"
+        folder.mkdir()
+        settings: dict[str, Any] = {
+            "kafka": {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS},
+            "reading": {"confidence_ms": CONFIDENCE_MS, "max_window_ms": 10_000},
+            "publishing": {"topic": self._name + ".{keyspace}.{table}", "max_transaction_records": 100},
+            "spark": {"checkpoint": str(self._checkpoint), "lanes": self._lanes},
+        }
+        environment = fault_points.environment(folder / "faults", self._variant)
+        return BridgeJob(self._stack, folder, self._name, list(TABLES), settings, environment)
+
+    @staticmethod
+    def _start(job: BridgeJob) -> None:
+        job.settings["spark"]["lanes"] = job.settings["spark"].get("lanes", 2)
+        job.start()
+
+    def _again(self) -> None:
+        """Start the job anew, as its supervisor would."""
+        self._job.settings["spark"]["lanes"] = self._lanes
+        self._job.start()
+
+    def _kill(self, job: BridgeJob) -> None:
+        faults = self._faults(job)
+        fault_points.disarm(faults)
+        for _ in range(100):
+            if not fault_points.signal_all(faults, signal.SIGKILL):
+                break
+            time.sleep(0.05)
+        assert job.process is not None
+        job.process.wait(30)
+
+    @staticmethod
+    def _faults(job: BridgeJob) -> Path:
+        return job.folder / "faults"
+
+    def _calm(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            self._look_after()
+            time.sleep(0.2)
+
+    def _look_after(self) -> None:
+        """Start a job that has ended, as Kubernetes would."""
+        if self._writing.error is not None:
+            raise self._writing.error
+        process = self._job.process
+        if process is not None and process.poll() is not None:
+            self._say(f"  the job has ended with {process.returncode}; starting it again")
+            # What it left of its own kind must not be taken for the new one.
+            fault_points.signal_all(self._faults(self._job), signal.SIGKILL)
+            self._again()
+
+    def _reached(self) -> int:
+        return self._reader.reached(self._topics)
+
+    def _await_progress(self, what: str, before: int) -> float | None:
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < _RECOVERS_WITHIN_S:
+            self._look_after()
+            if self._reached() > before:
+                return time.monotonic() - began_s
+            time.sleep(0.3)
+        self._outcome.problems.append(f"after {what}: nothing was published for {_RECOVERS_WITHIN_S:.0f} s")
+        self._say(self._job.log_tail(15))
+        return None
+
+    def _drain(self) -> None:
+        """Wait until what was written has been read: until the topics have stood still beyond every window."""
+        self._say(f"written: {self._writing.written}; waiting for the rest")
+        began_s = last_s = time.monotonic()
+        last = self._reached()
+        quiet_s = CONFIDENCE_MS / 1000 + 25
+        while time.monotonic() - last_s < quiet_s and time.monotonic() - began_s < 2 * _RECOVERS_WITHIN_S:
+            self._look_after()
+            now = self._reached()
+            if now > last:
+                last, last_s = now, time.monotonic()
+            elif self._count() >= self._writing.written - len(self._writing.late):
+                break
+            time.sleep(1.0)
+
+    def _count(self) -> int:
+        return sum(1 for _ in self._reader.messages(self._topics))
+
+    def _end(self) -> None:
+        status = self._job.stop()
+        if status != 0:
+            self._outcome.problems.append(f"the job did not stop cleanly: status {status}")
+
+    def _clean_up(self) -> None:
+        for number in range(1, self._made + 1):
+            fault_points.signal_all(self._folder / f"job{number}" / "faults", signal.SIGKILL)
+        if self._isolated:
+            subprocess.run(["umount", "-l", str(self._checkpoint)], check=False)
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def _suffer(self, fault: Fault) -> None:
+        self._say(f"  {fault}")
+        how: Callable[[Fault], None] = {
+            "kill the JVM": self._kill_jvm,
+            "kill a worker": self._kill_worker,
+            "kill the job": self._kill_job,
+            "die at a point": self._die_at_point,
+            "err at a point": self._err_at_point,
+            "stop a worker": self._stop_worker,
+            "stop the job": self._stop_job,
+            "zombie job": self._zombie_job,
+            "second job": self._second_job,
+            "kill the broker": self._kill_broker,
+            "kill the CQL server": self._kill_cql,
+            "kill the registry": self._kill_registry,
+            "checkpoint deleted": self._delete_checkpoint,
+            "other lanes": self._other_lanes,
+            "clock jump": self._clock_jump,
+            "full disk": self._full_disk,
+            "read-only checkpoint": self._read_only,
+            "slow network": self._slow_network,
+            "network stall": self._stall,
+        }[fault.kind]
+        how(fault)
+        self._look_after()
+        took_s = self._await_progress(str(fault), self._reached())
+        self._outcome.faults.append((fault, took_s))
+        self._say(f"    publishing again after {'-' if took_s is None else f'{took_s:.1f} s'}")
+
+    def _kill_jvm(self, _: Fault) -> None:
+        # While the job is only just starting there may be none yet.
+        with suppress(ValueError, psutil.NoSuchProcess):
+            self._job.jvm().kill()
+            assert self._job.process is not None
+            self._job.process.wait(60)
+
+    def _kill_worker(self, fault: Fault) -> None:
+        doomed = self._job.workers()
+        if doomed:
+            with suppress(psutil.NoSuchProcess):
+                doomed[fault.number % len(doomed)].kill()
+
+    def _kill_job(self, _: Fault) -> None:
+        self._kill(self._job)
+
+    def _at_point(self, fault: Fault, manner: fault_points.Manner) -> bool:
+        faults = self._faults(self._job)
+        point = fault.point
+        fault_points.arm(faults, point, manner)
+        until_s = time.monotonic() + 40
+        while time.monotonic() < until_s and not fault_points.fired(faults, point):
+            if manner != "kill":
+                self._look_after()
+            time.sleep(0.05)
+        fault_points.disarm(faults)
+        return fault_points.fired(faults, point) or (faults / f"{point} fired").exists()
+
+    def _die_at_point(self, fault: Fault) -> None:
+        if self._at_point(fault, "kill"):
+            assert self._job.process is not None
+            with suppress(subprocess.TimeoutExpired):
+                self._job.process.wait(5)
+        self._kill(self._job)
+
+    def _err_at_point(self, fault: Fault) -> None:
+        self._at_point(fault, "exception")
+
+    def _stop_worker(self, fault: Fault) -> None:
+        """A worker stands still inside the protocol until its transaction has timed out, then goes on."""
+        self._at_point(fault, "stop")
+        time.sleep(_beyond_transaction(fault))
+        fault_points.signal_all(self._faults(self._job), signal.SIGCONT)
+
+    def _stop_job(self, fault: Fault) -> None:
+        faults = self._faults(self._job)
+        fault_points.signal_all(faults, signal.SIGSTOP)
+        time.sleep(_beyond_transaction(fault))
+        fault_points.signal_all(faults, signal.SIGCONT)
+
+    def _other_job(self, fault: Fault) -> BridgeJob:
+        other = self._new_job()
+        if fault.number % 3 == 0:
+            other.settings["spark"]["checkpoint"] = str(other.folder / "checkpoint")
+        if fault.number % 5 == 0:
+            # Whoever has the former lanes stops for good, so it is the one to go.
+            self._lanes = other.settings["spark"]["lanes"] = 1 + self._lanes % 4
+            self._say(f"    the other one with {self._lanes} lanes")
+        other.start()
+        until_s = time.monotonic() + _RECOVERS_WITHIN_S
+        while "lanes, from" not in other.log.read_text(errors="replace"):
+            if time.monotonic() > until_s or other.process is None or other.process.poll() is not None:
+                self._outcome.problems.append(f"a second job did not come up:\n{other.log_tail(10)}")
+                break
+            time.sleep(0.2)
+        return other
+
+    def _zombie_job(self, fault: Fault) -> None:
+        """A job stands still, another one takes over, and the first one wakes and goes on."""
+        faults = self._faults(self._job)
+        point = fault.point
+        fault_points.arm(faults, point, "stop")
+        until_s = time.monotonic() + 10
+        while time.monotonic() < until_s and not fault_points.fired(faults, point):
+            time.sleep(0.05)
+        fault_points.signal_all(faults, signal.SIGSTOP)
+        fault_points.disarm(faults)
+        time.sleep(0.5)  # what its last transaction committed becomes visible
+        zombie, before = self._job, self._reached()
+        self._job = self._other_job(fault)
+        self._await_progress("another job's start", before)
+        fault_points.signal_all(faults, signal.SIGCONT)
+        self._both(zombie, self._job, fault)
+
+    def _second_job(self, fault: Fault) -> None:
+        """The job is started twice."""
+        self._both(self._job, self._other_job(fault), fault)
+
+    def _both(self, older: BridgeJob, newer: BridgeJob, fault: Fault) -> None:
+        """Both run for a while; then one of them is killed."""
+        time.sleep(12 + fault.number % 5)
+        goes, stays = (older, newer) if fault.number % 2 or fault.number % 5 == 0 else (newer, older)
+        self._kill(goes)
+        self._job = stays
+
+    def _kill_broker(self, fault: Fault) -> None:
+        self._stack.kill("kafka")
+        time.sleep(1 + fault.number % 5)
+        self._stack.start("kafka")
+
+    def _kill_cql(self, fault: Fault) -> None:
+        with self._writing.hold():
+            # The server writes its commit log out once a second.
+            time.sleep(2)
+            self._stack.kill("cql")
+            time.sleep(fault.number % 3)
+            self._stack.start("cql")
+            self._writing.await_server()
+
+    def _kill_registry(self, fault: Fault) -> None:
+        self._stack.kill("registry")
+        # A worker that starts now has to find the schemas' ids somewhere else.
+        self._kill_worker(fault)
+        time.sleep(3 + fault.number % 5)
+        self._stack.start("registry")
+
+    def _delete_checkpoint(self, fault: Fault) -> None:
+        """Between two runs, or under the running job."""
+        if fault.number % 2:
+            self._kill(self._job)
+        for entry in self._checkpoint.iterdir():
+            shutil.rmtree(entry, ignore_errors=True)  # the running job may write what was just deleted
+
+    def _other_lanes(self, fault: Fault) -> None:
+        self._lanes = 1 + (self._lanes + fault.number % 3) % 4
+        self._say(f"    {self._lanes} lanes")
+        self._kill(self._job)
+
+    def _clock_jump(self, fault: Fault) -> None:
+        """The planner's clock goes back by up to a minute, then a second forward, then right again."""
+        faults = self._faults(self._job)
+        for off_us in (-(5 + fault.number % 55) * 1_000_000, _AHEAD_US, 0):
+            fault_points.set_clock(faults, off_us)
+            time.sleep(3)
+
+    def _full_disk(self, fault: Fault) -> None:
+        filler = self._checkpoint / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as full:
+            while True:
+                full.write(bytes(4096))
+        time.sleep(4 + fault.number % 5)
+        filler.unlink()
+
+    def _read_only(self, fault: Fault) -> None:
+        for _ in range(100):
+            # A file that is just being written makes the mount busy.
+            if (
+                subprocess.run(["mount", "-o", "remount,ro", str(self._checkpoint)], capture_output=True).returncode
+                == 0
+            ):
+                break
+            time.sleep(0.05)
+        else:
+            self._say("    the mount stayed busy")
+        time.sleep(4 + fault.number % 5)
+        _do("mount", "-o", "remount,rw", str(self._checkpoint))
+
+    def _slow_network(self, fault: Fault) -> None:
+        # A bucket of few tokens delays packets up to the latency, and drops those that would wait longer.
+        self._throttle("2mbit", "150ms", 6 + fault.number % 6)
+
+    def _stall(self, fault: Fault) -> None:
+        with self._writing.hold():
+            self._throttle("8kbit", "400ms", 4 + fault.number % 8)
+
+    def _throttle(self, rate: str, latency: str, seconds: float) -> None:
+        _do("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", rate, "burst", "128k", "latency", latency)
+        time.sleep(seconds)
+        _do("tc", "qdisc", "del", "dev", "lo", "root")
+
+
+def _beyond_transaction(fault: Fault) -> float:
+    # The broker looks for transactions that are overdue every 10 s.
+    return TRANSACTION_TIMEOUT_MS / 1000 + 3 + fault.number % 10
+
+
+def _do(*command: str) -> None:
+    subprocess.run(command, check=True, timeout=20)
+
+
+__all__ = ["KEYSPACE", "LocalStackError", "Outcome", "Run"]

@@ -1,0 +1,250 @@
+"""A consumer that holds topics against what was written, and knows nothing of the bridge but its documented records.
+
+It uses confluent-kafka's consumer and Avro deserializer, as any consumer would, and finds each change by what the
+value's `source` says. Of the bridge's code it uses none; what was written comes as the oracle's JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+_EXAMPLES: Final = 5
+_READ_WITHIN_S: Final = 120.0
+_INTEGERS: Final = ("int", "bigint")
+_OPERATIONS: Final = {1: "update", 2: "insert", 3: "row_delete", 4: "partition_delete"}
+
+Place = tuple[str, str, int]
+"""Stream id and `cdc$time` as hex, and the number in the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A table's columns, each a name and the type `int`, `bigint` or `text`."""
+
+    partition: tuple[tuple[str, str], ...]
+    clustering: tuple[tuple[str, str], ...]
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was found.
+
+    Attributes:
+        written: changes that were acknowledged.
+        missing: those that did not arrive, and were not written so late that they need not.
+        doubled: records whose change had arrived before.
+        out_of_order: records behind a later change of their key.
+        torn: groups of which some changes arrived and others did not.
+        wrong: records that tell another change than was written, or lie in another partition than their key's first.
+        unexpected: records that nobody wrote.
+        late: changes that did not arrive, but became visible too late to be promised.
+        examples: a line for each of the first few.
+    """
+
+    written: int = 0
+    missing: int = 0
+    doubled: int = 0
+    out_of_order: int = 0
+    torn: int = 0
+    wrong: int = 0
+    unexpected: int = 0
+    late: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        found = (self.missing, self.doubled, self.out_of_order, self.torn, self.wrong, self.unexpected)
+        return not any(found)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.written} written, {self.missing} missing, {self.doubled} doubled, "
+            f"{self.out_of_order} out of order, {self.torn} torn, {self.wrong} wrong, "
+            f"{self.unexpected} unexpected, {self.late} excused as late"
+        )
+
+
+class Topics:
+    """Reads topics with read_committed, from their beginning to their end."""
+
+    def __init__(self, kafka: str, registry: str) -> None:
+        self._kafka = kafka
+        self._decode = AvroDeserializer(SchemaRegistryClient({"url": registry}))
+
+    def _consumer(self) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self._kafka,
+                "group.id": "witness",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+
+    def reached(self, topics: Iterable[str]) -> int:
+        """The sum of the topics' last stable offsets; -1 when Kafka does not say, or has none of them."""
+        consumer = self._consumer()
+        try:
+            ends = [consumer.get_watermark_offsets(place, timeout=3)[1] for place in _places(consumer, topics)]
+        except KafkaException:
+            return -1
+        finally:
+            consumer.close()
+        return sum(ends) if ends else -1
+
+    def read(self, topics: Iterable[str]) -> Iterator[tuple[str, int, bytes, dict[str, Any]]]:
+        """Topic, partition, key and decoded value of each record, a partition's in their order."""
+        for topic, partition, key, value in self.messages(topics):
+            yield topic, partition, key, self._decode(value, SerializationContext(topic, MessageField.VALUE))
+
+    def messages(self, topics: Iterable[str]) -> Iterator[tuple[str, int, bytes, bytes]]:
+        """The same with values as they are.
+
+        Raises:
+            KafkaException: Kafka failed, or the ends were not reached within two minutes.
+        """
+        deadline_s = time.monotonic() + _READ_WITHIN_S
+        consumer = self._consumer()
+        try:
+            places = _places(consumer, topics)
+            consumer.assign(places)
+            unread = {(place.topic, place.partition) for place in places}
+            while unread:
+                if time.monotonic() > deadline_s:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                for message in consumer.consume(2000, 1.0):
+                    place: Any = (message.topic(), message.partition())
+                    error = message.error()
+                    if error is None:
+                        yield *place, message.key() or b"", message.value() or b""
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        unread.discard(place)
+                    else:
+                        raise KafkaException(error)
+        finally:
+            consumer.close()
+
+
+def _places(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartition]:
+    known = consumer.list_topics(timeout=5).topics
+    return [
+        TopicPartition(topic, partition, OFFSET_BEGINNING)
+        for topic in topics
+        if topic in known
+        for partition in known[topic].partitions
+    ]
+
+
+class Witness:
+    """Takes what was written, then what arrived, and counts what does not fit."""
+
+    def __init__(self, tables: Mapping[str, Columns], written: Iterable[str], late: Iterable[Place] = ()) -> None:
+        """Take what was written.
+
+        Args:
+            tables: by `keyspace.table`.
+            written: the oracle's lines.
+            late: changes that became visible when their window might have been read.
+        """
+        self.counts = Counts()
+        self._tables = tables
+        self._late = set(late)
+        self._written: dict[Place, dict[str, Any]] = {}
+        self._seen: set[Place] = set()
+        self._last: dict[tuple[str, bytes], tuple[int, Any]] = {}
+        for line in written:
+            change = json.loads(line)
+            self._written[change["s"], change["u"], change["b"]] = change
+        self.counts.written = len(self._written)
+
+    def see(self, topic: str, partition: int, key: bytes, value: Mapping[str, Any]) -> None:
+        """Look at one record; those of a partition come in their order."""
+        source, counts = value["source"], self.counts
+        place = (source["stream_id"].hex(), source["time"].hex(), source["batch_seq_no"])
+        change = self._written.get(place)
+        if change is None:
+            counts.unexpected += 1
+            self._example(f"unexpected: {topic} [{partition}] {place}")
+            return
+        if place in self._seen:
+            counts.doubled += 1
+            self._example(f"doubled: {topic} [{partition}] {place}")
+            return
+        self._seen.add(place)
+        order = (change["g"], *_time_order(change["u"]), change["b"])
+        home, last = self._last.setdefault((topic, key), (partition, order))
+        if order < last:
+            counts.out_of_order += 1
+            self._example(f"out of order: {topic} [{partition}] {place}")
+        else:
+            self._last[topic, key] = (home, order)
+        problem = f"partition {partition}, not {home}" if partition != home else self._difference(change, value)
+        if problem:
+            counts.wrong += 1
+            self._example(f"wrong: {topic} [{partition}] {place}: {problem}")
+
+    def close(self) -> Counts:
+        """Count what did not arrive."""
+        counts = self.counts
+        groups = Counter(place[:2] for place in self._written)
+        arrived = Counter(place[:2] for place in self._seen)
+        for group, size in groups.items():
+            if 0 < arrived[group] < size:
+                counts.torn += 1
+                self._example(f"torn: {arrived[group]} of {size} of {group}")
+        for place in self._written.keys() - self._seen:
+            if place in self._late:
+                counts.late += 1
+                continue
+            counts.missing += 1
+            change = self._written[place]
+            self._example(f"missing: {change['k']}.{change['t']}, generation {change['g']}, {change['w']} us, {place}")
+        return counts
+
+    def _difference(self, change: Mapping[str, Any], value: Mapping[str, Any]) -> str:
+        columns = self._tables[f"{change['k']}.{change['t']}"]
+        operation = _OPERATIONS.get(change["o"])
+        cells = [*zip(columns.partition, change["p"], strict=True), *zip(columns.clustering, change["c"], strict=True)]
+        wanted = {name: _value(kind, cell) for (name, kind), cell in cells}
+        if operation is not None and value["op"].replace("static_", "") != operation:
+            return f"op {value['op']}, not {operation}"
+        if dict(value["key"]) != wanted:
+            return f"key {value['key']}, not {wanted}"
+        told = value["columns"] or {}
+        for name, kind in columns.values:
+            expected = {"value": _value(kind, change["x"][name])} if name in change["x"] else None
+            if told.get(name) != expected:
+                return f"{name} {told.get(name)}, not {expected}"
+        return "" if value["ttl"] == change["l"] else f"ttl {value['ttl']}, not {change['l']}"
+
+    def _example(self, line: str) -> None:
+        kind = line.split(":", 1)[0]
+        if sum(one.startswith(kind) for one in self.counts.examples) < _EXAMPLES:
+            self.counts.examples.append(line)
+
+
+def _value(kind: str, cell: str | None) -> int | str | None:
+    if cell is None:
+        return None
+    raw = bytes.fromhex(cell)
+    return int.from_bytes(raw, "big", signed=True) if kind in _INTEGERS else raw.decode()
+
+
+def _time_order(time: str) -> tuple[int, tuple[int, ...]]:
+    """How the server orders timeuuids: by time, then by the other half as signed bytes."""
+    raw = bytes.fromhex(time)
+    return uuid.UUID(bytes=raw).time, tuple(byte - 256 if byte > 127 else byte for byte in raw[8:])

@@ -1,0 +1,188 @@
+"""Writes two tables at a steady rate, across generation changes, in a thread of its own."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Final
+
+from bridge.adapters.scylla import CqlSession
+from bridge.config import ScyllaSettings
+from bridge.errors import BridgeError
+from bridge.local.simulator.cluster import SimulatedCluster
+from bridge.local.simulator.oracle import Oracle
+from bridge.local.simulator.pacing import system_clock_us
+from bridge.local.simulator.tables import SimulatedTable
+from bridge.local.simulator.workload import Mix, Workload
+from bridge.local.simulator.writer import Simulator, TimedMutation
+from bridge.model.streams import Generation
+from bridge.model.times import UnixMillis
+from schemas.cql_types import parse
+from schemas.table_schema import Column, ColumnKind, TableSchema
+from tests.chaos.witness import Columns, Place
+
+KEYSPACE: Final = "chaos"
+TABLES: Final = {
+    f"{KEYSPACE}.orders": Columns(
+        (("pk", "int"), ("part", "text")), (("ck", "bigint"),), (("s", "text"), ("v", "text"), ("n", "bigint"))
+    ),
+    f"{KEYSPACE}.clicks": Columns((("pk", "bigint"),), (("ck", "int"),), (("v", "text"), ("w", "int"))),
+}
+_STATIC: Final = "s"
+MIX: Final = Mix(batches=0.3, extremes=0.0, partition_deletes=0.2, ttls_s=(3600, 86_400))
+_BURST: Final = 10
+_GENERATION_EVERY_S: Final = 18.0
+
+
+class _Lines:
+    """Where the oracle writes: a list of lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write(self, line: str) -> int:
+        self.lines.append(line)
+        return len(line)
+
+
+class Writing(threading.Thread):
+    """The writer; `error` is what ended it, if anything did."""
+
+    def __init__(self, cql: str, *, seed: int, rate_per_s: float, late_after_s: float) -> None:
+        """Make the tables and the first generation.
+
+        Args:
+            cql: the server.
+            seed: decides keys, values and streams.
+            rate_per_s: mutations a second.
+            late_after_s: a change acknowledged later than this after its own time need not arrive.
+        """
+        super().__init__(daemon=True)
+        self.error: BaseException | None = None
+        self.late: list[Place] = []
+        self.generations = 1
+        self._lines = _Lines()
+        self._rate_per_s, self._late_after_s = rate_per_s, late_after_s
+        self._random = Random(f"{seed}/writing")
+        self._ended = threading.Event()
+        self._still = threading.Lock()
+        self._session = CqlSession.connect(
+            ScyllaSettings(contact_points=cql, consistency="ONE", request_timeout_ms=60_000)
+        )
+        self._cluster = SimulatedCluster(self._session, seed=seed)
+        self._cluster.reset()
+        self._cluster.add_generation(UnixMillis(system_clock_us() // 1000 - 1000))
+        self._unpublished: tuple[float, Generation] | None = None
+        tables = []
+        for name, columns in TABLES.items():
+            table = SimulatedTable(schema_of(name, columns))
+            table.drop(self._session)
+            table.create(self._session)
+            tables.append(table)
+        oracle = Oracle(self._lines)  # type: ignore[arg-type]  # all that it does is write
+        self._simulator = Simulator(self._session, self._cluster, tables, seed=seed, oracle=oracle)
+        self._work = [(table, Workload(table.table_schema, seed=seed, keys=200, mix=MIX)) for table in tables]
+
+    @property
+    def written(self) -> int:
+        """Changes acknowledged so far."""
+        return len(self._lines.lines)
+
+    def lines(self) -> list[str]:
+        """Every acknowledged change as the oracle tells it."""
+        return self._lines.lines
+
+    def hold(self) -> threading.Lock:
+        """While this is held nothing is written, and nothing is under way."""
+        return self._still
+
+    def await_server(self) -> None:
+        """Wait until the server takes requests again; called with `hold`."""
+        deadline_s = time.monotonic() + 90
+        while True:
+            try:
+                self._session.execute("SELECT key FROM system.local")
+            except BridgeError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.3)
+            else:
+                return
+
+    def finish(self) -> None:
+        """Stop writing, and raise what went wrong."""
+        self._ended.set()
+        self.join(120)
+        self._session.close()
+        if self.error is not None:
+            raise self.error
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001  # `finish` raises it
+            self.error = error
+
+    def _run(self) -> None:
+        next_generation_s = time.monotonic() + _GENERATION_EVERY_S / 2
+        due_s = time.monotonic()
+        while not self._ended.is_set():
+            if self._ended.wait(max(0.0, due_s - time.monotonic())):
+                break
+            # After a pause nothing is caught up with.
+            due_s = max(due_s + _BURST / self._rate_per_s, time.monotonic() - 1)
+            with self._still:
+                now_s = time.monotonic()
+                if now_s > next_generation_s:
+                    next_generation_s = now_s + _GENERATION_EVERY_S
+                    self._change_generation(now_s)
+                self._publish_late(now_s)
+                self._burst()
+        self._publish_late(float("inf"))
+
+    def _change_generation(self, now_s: float) -> None:
+        self._publish_late(float("inf"))
+        late = self._random.random() < 0.3
+        start_ms = UnixMillis(system_clock_us() // 1000 + 2500)
+        made = self._cluster.add_generation(start_ms, publish=not late)
+        self.generations += 1
+        if late:
+            self._unpublished = (now_s + self._random.uniform(3, 8), made)
+
+    def _publish_late(self, now_s: float) -> None:
+        if self._unpublished is not None and now_s > self._unpublished[0]:
+            self._cluster.publish(self._unpublished[1])
+            self._unpublished = None
+
+    def _burst(self) -> None:
+        table, workload = self._work[int(self._random.random() * len(self._work))]
+        before, began_s = self.written, time.monotonic()
+
+        def mutations() -> Iterator[TimedMutation]:
+            for _ in range(_BURST):
+                yield system_clock_us(), workload.next()
+
+        self._simulator.write_many(table, mutations())
+        if time.monotonic() - began_s > self._late_after_s:
+            for line in self.lines()[before:]:
+                change: dict[str, Any] = json.loads(line)
+                self.late.append((change["s"], change["u"], change["b"]))
+
+
+def schema_of(name: str, columns: Columns) -> TableSchema:
+    """A table's schema."""
+    keyspace, table = name.split(".")
+    parts = [(ColumnKind.PARTITION_KEY, columns.partition), (ColumnKind.CLUSTERING, columns.clustering)]
+    made = [
+        Column(column, parse(kind), place, position)
+        for place, found in parts
+        for position, (column, kind) in enumerate(found)
+    ]
+    made += [
+        Column(column, parse(kind), ColumnKind.STATIC if column == _STATIC else ColumnKind.REGULAR)
+        for column, kind in columns.values
+    ]
+    return TableSchema(keyspace, table, tuple(made))

@@ -1,0 +1,130 @@
+"""What librdkafka is told: where secrets come from, when tokens end, and that nothing is told that nobody set."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.adapters import kafka_errors
+from bridge.adapters.kafka_properties import OPAQUE_TOKEN_LIFE_S, client_properties, producer_properties, read_token
+from bridge.config import KafkaSettings, Secret
+from bridge.errors import AccessError, FencedError, RetriableError, StartupError
+from tests.unit.schemas.certificates import Authority
+
+
+def settings(**more: Any) -> KafkaSettings:
+    return KafkaSettings.model_validate({"bootstrap_servers": "a:1,b:2", **more})
+
+
+def token(claims: object) -> str:
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + ".x"
+
+
+@pytest.mark.parametrize(
+    ("tls", "mechanism", "protocol"),
+    [
+        (False, None, "PLAINTEXT"),
+        (True, None, "SSL"),
+        (False, "SCRAM-SHA-256", "SASL_PLAINTEXT"),
+        (True, "PLAIN", "SASL_SSL"),
+    ],
+)
+def test_protocol(monkeypatch: pytest.MonkeyPatch, tls: bool, mechanism: str | None, protocol: str) -> None:
+    """TLS and login make the protocol, and only what is set is told."""
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    sasl = {} if mechanism is None else {"mechanism": mechanism, "username": "u", "password": {"env": "PASSWORD"}}
+    found = client_properties(settings(tls={"enabled": tls}, sasl=sasl))
+    assert found["security.protocol"] == protocol
+    told = {name: value for name, value in found.items() if name.startswith("sasl.")}
+    assert told == (
+        {}
+        if mechanism is None
+        else {f"sasl.{name}": sasl[name] for name in ("mechanism", "username")} | {"sasl.password": "hunter2"}
+    )
+    assert ("ssl.endpoint.identification.algorithm" in found) == tls
+
+
+def test_certificates(tmp_path: Path) -> None:
+    """Files are proved before librdkafka gets them; what is wrong names the setting, and no password."""
+    authority = Authority.make(tmp_path)
+    issued = authority.issue("bridge", password="hunter2")
+    (tmp_path / "password").write_text("hunter2\n")
+    tls = {
+        "enabled": True,
+        "ca_file": str(authority.file),
+        "client_certificate_file": str(issued.certificate),
+        "client_key_file": str(issued.key),
+        "client_key_password": {"file": str(tmp_path / "password")},
+    }
+    found = producer_properties(settings(tls=tls), "id")
+    assert (found["ssl.ca.location"], found["ssl.key.password"]) == (str(authority.file), "hunter2")
+    (tmp_path / "password").write_text("wrong hunter2")
+    with pytest.raises(AccessError, match=r"kafka\.tls\.client_certificate_file: .*can't be used") as caught:
+        client_properties(settings(tls=tls))
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(AccessError, match=r"kafka\.tls\.ca_file: /nowhere can't be used: No such file"):
+        client_properties(settings(tls={"enabled": True, "ca_file": "/nowhere"}))
+
+
+def test_oidc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token endpoint is librdkafka's own business."""
+    monkeypatch.setenv("CLIENT_SECRET", "hunter2")
+    sasl = {
+        "mechanism": "OAUTHBEARER",
+        "token_endpoint_url": "https://login/token",
+        "client_id": "bridge",
+        "client_secret": {"env": "CLIENT_SECRET"},
+        "scope": "kafka",
+        "extensions": {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"},
+    }
+    found = client_properties(settings(sasl=sasl))
+    assert found["sasl.oauthbearer.method"] == "oidc"
+    assert found["sasl.oauthbearer.client.secret"] == "hunter2"
+    assert found["sasl.oauthbearer.extensions"] == "logicalCluster=lkc-1,identityPoolId=pool-1"
+    assert "oauth_cb" not in found
+
+
+def test_token_is_read_anew(tmp_path: Path) -> None:
+    """Each time the client asks it gets what the file holds by then, until the end that the token itself tells."""
+    path = tmp_path / "token"
+    path.write_text(token({"exp": 4_000_000_000}) + "\n")
+    sasl = {"mechanism": "OAUTHBEARER", "token": {"file": str(path)}, "extensions": {"pool": 7}}
+    give = client_properties(settings(sasl=sasl))["oauth_cb"]
+    assert give("") == (token({"exp": 4_000_000_000}), 4_000_000_000.0, "", {"pool": "7"})
+    path.write_text(token({"exp": 4_000_000_001}))
+    assert give("")[1] == 4_000_000_001.0
+
+
+@pytest.mark.parametrize("text", ["opaque", "a.b.c", token(["exp"]), token({"sub": "x"}), token({"exp": "soon"})])
+def test_token_without_an_end(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """What does not tell its end is asked for again before long."""
+    monkeypatch.setenv("TOKEN", text)
+    secret = Secret.model_validate({"env": "TOKEN"})
+    assert read_token(secret, clock=lambda: 100.0) == (text, 100.0 + OPAQUE_TOKEN_LIFE_S)
+
+
+@pytest.mark.parametrize("text", ["", "hunter2 x", "hunter2\nx", token({"exp": 99})])
+def test_unusable_token(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A token that can't be used is refused without being told."""
+    monkeypatch.setenv("TOKEN", text)
+    with pytest.raises(AccessError, match=r"^kafka\.sasl\.token: ") as caught:
+        read_token(Secret.model_validate({"env": "TOKEN"}), clock=lambda: 100.0)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_meaning_of_errors() -> None:
+    """A missing right is named, a refused login is not for ever, and what is not known may pass."""
+    words = str(kafka_errors.meant("TOPIC_AUTHORIZATION_FAILED", "m", "Write on topic t"))
+    assert words == "m; the bridge's user needs the right Write on topic t"
+    assert str(kafka_errors.meant("INVALID_CONFIG", "m", "Write on topic t")) == "m"
+    fenced = str(kafka_errors.meant("PRODUCER_FENCED", "m"))
+    assert "a second job with the same `name` is running: stop one of the two" in fenced
+    kinds = {name: type(kafka_errors.meant(name, "m")) for name in ("_FENCED", "INVALID_CONFIG", "_TRANSPORT", "NEW")}
+    assert list(kinds.values()) == [FencedError, StartupError, RetriableError, RetriableError]
+    login = kafka_errors.access_error(settings(), "_AUTHENTICATION", "no")
+    assert str(login) == "Kafka at a:1, b:2 refuses the login; see kafka.sasl.mechanism (no)"

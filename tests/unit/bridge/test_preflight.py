@@ -1,0 +1,71 @@
+"""What is said at a start: of secrets that are sent readable, and of logs that do not hold what the output is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.config import validate
+from bridge.preflight import _readable_secrets, shortcomings
+from bridge.table_watch import CdcOptions
+from schemas.output import OutputOptions, ShapeName
+
+PLACE = {"env": "PLACE"}
+LOGIN = {"username": "u", "password": PLACE}
+
+
+@pytest.mark.parametrize(
+    ("scylla", "kafka", "registry", "settings"),
+    [
+        ({}, {}, {"url": "http://r"}, []),
+        (
+            LOGIN,
+            {"sasl": {"mechanism": "PLAIN", **LOGIN}},
+            {"url": "http://r", **LOGIN},
+            ["scylla", "kafka", "registry"],
+        ),
+        ({}, {"sasl": {"mechanism": "OAUTHBEARER", "token": PLACE}}, {"url": "http://r"}, ["kafka"]),
+        ({}, {"sasl": {"mechanism": "SCRAM-SHA-256", **LOGIN}}, {"url": "http://r", "token": PLACE}, ["registry"]),
+        (
+            {**LOGIN, "tls": {"enabled": True}},
+            {"sasl": {"mechanism": "PLAIN", **LOGIN}, "tls": {"enabled": True}},
+            {"url": "https://r", **LOGIN},
+            [],
+        ),
+    ],
+)
+def test_readable_secrets_are_told(
+    scylla: dict[str, Any], kafka: dict[str, Any], registry: dict[str, Any], settings: list[str]
+) -> None:
+    """Whoever sends a secret unencrypted hears of it, and how to mend it."""
+    config = validate(
+        {
+            "name": "j",
+            "scylla": {"contact_points": "a:1", **scylla},
+            "kafka": {"bootstrap_servers": "b:2", **kafka},
+            "registry": registry,
+            "tables": ["k.t"],
+        }
+    )
+    told = list(_readable_secrets(config))
+    assert [words.partition(".")[0].partition(":")[0] for words in told] == settings
+    assert all("would encrypt" in words for words in told)
+
+
+@pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])
+@pytest.mark.parametrize("preimage", ["true", "full"])
+@pytest.mark.parametrize("postimage", [False, True])
+def test_preimages_of_touched_columns_are_not_reliable(shape: ShapeName, preimage: str, postimage: bool) -> None:
+    """Those of 'true' are so, for the shapes that have them in `before`; with a post-image all columns are read."""
+    options = CdcOptions(enabled=True, preimage=preimage, postimage=postimage, delta="full", ttl_s=86_400)
+    said = [one for one in shortcomings(options, OutputOptions(shape=shape)) if "unreliable in batches" in one]
+    assert bool(said) == (preimage == "true" and not postimage and shape in ("full", "debezium"))
+    assert all("'preimage': 'full' avoids it" in one for one in said)
+
+
+def test_nothing_is_said_of_a_log_that_holds_what_is_wanted() -> None:
+    """Nor of one whose options were never set."""
+    full = CdcOptions(enabled=True, preimage="full", postimage=True, delta="full", ttl_s=0)
+    assert not list(shortcomings(full, OutputOptions(shape="debezium")))
+    assert not list(shortcomings(None, OutputOptions(shape="full")))

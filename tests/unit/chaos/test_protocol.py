@@ -1,0 +1,244 @@
+"""The lane protocol over a broker in memory: at every point a process dies or stands still, and broken on purpose."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count, product
+from typing import Any
+
+import pytest
+
+from bridge import planning
+from bridge.errors import BridgeError, DataLossError
+from bridge.lane_publisher import LanePublisher
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.streams import MAX_TOKEN, Token
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.publishing import LaneTask, decide_start
+from tests.chaos import broken
+from tests.chaos.fault_points import POINTS, FaultError, Point, watched
+from tests.unit.bridge import test_switching as switching
+from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
+
+IN_LANE = POINTS[:-1]
+SINCE = Cursor(UnixMillis(1000), UnixMicros(0))
+LAYOUT = Layout(1, SINCE)
+END = 12
+WAIT_S = 10
+
+Reach = Callable[[Point], None]
+
+
+class Lane:
+    """One lane's broker, and processes that work it."""
+
+    def __init__(self, *, most_records: int, variant: str | None = None) -> None:
+        self.broker = Broker()
+        self._most_records = most_records
+        self._variant = variant
+        self._processes = count()
+        self._process(lambda _: None).write_progress(LaneProgress(0, LAYOUT, SINCE), instead_of=None)
+
+    def _process(self, reach: Reach) -> LanePublisher:
+        class Own(LanePublisher):
+            pass
+
+        own = f".{next(self._processes)}" if self._variant == "random id" else ""
+        if self._variant == "cursor before init":
+            broken.cursor_before_init(Own)
+        elif self._variant == "marker outside":
+            broken.marker_outside(Own)
+        watched(Own, reach)
+        return Own(
+            lambda: Client(self.broker, f"id{own}"),
+            lambda: self.broker.markers.get(0),
+            progress_topic=PROGRESS,
+            owner="job",
+            most_records=self._most_records,
+            most_bytes=10**9,
+        )
+
+    def attempt(self, reach: Reach = lambda _: None, *, closes: bool = True) -> None:
+        """A process works the micro-batch; after an exception it closes what it holds, after SIGKILL it does not."""
+        publisher = self._process(reach)
+        try:
+            publisher.start(LaneTask("ks", "t", 0, PlannedBatch(SINCE, at(END), LAYOUT)), fresh=True)
+            for time_us, seq in records():
+                publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), [])
+            publisher.finish()
+        except Exception:
+            if closes:
+                publisher.close()
+            raise
+
+    def problem(self) -> str:
+        """What is wrong with what a reader sees; empty when nothing is."""
+        found = [value for _, value in self.broker.committed.get("topic", [])]
+        wanted = [b"%d.%d" % place for place in records()]
+        progress = LaneProgress.from_bytes(self.broker.markers[0])
+        if found != wanted:
+            return f"{len(found) - len(set(found))} doubled, {len(set(wanted) - set(found))} missing"
+        return "" if progress.cursor == at(END) else f"progress {progress}"
+
+
+def at(time_us: int) -> Cursor:
+    return Cursor(SINCE.generation_ms, UnixMicros(time_us))
+
+
+def position(time_us: int, seq: int) -> bytes:
+    return bytes(16) + timeuuid_of(UnixMicros(time_us), bytes(8)) + seq.to_bytes(4, "big")
+
+
+def records() -> Iterator[tuple[int, int]]:
+    return ((time_us, seq) for time_us in range(END) for seq in range(1 + time_us % 4))
+
+
+def dies_at(point: Point) -> Reach:
+    fallen = []
+
+    def reach(here: Point) -> None:
+        if here == point and not fallen:
+            fallen.append(here)
+            raise FaultError(here)
+
+    return reach
+
+
+def crash(lane: Lane, point: Point, *, closes: bool) -> str:
+    """One attempt dies at a point, the next does the rest."""
+    with pytest.raises(FaultError):
+        lane.attempt(dies_at(point), closes=closes)
+    lane.attempt()
+    return lane.problem()
+
+
+def replay(lane: Lane) -> str:
+    """All is committed, but the driver dies before Spark's own commit: the micro-batch comes again."""
+    lane.attempt()
+    lane.attempt()
+    return lane.problem()
+
+
+def zombie(lane: Lane, stands: Point, wakes: Point) -> str:
+    """One attempt stands still at a point; a second one starts, and when it is at `wakes` the first one goes on."""
+    standing, going = threading.Event(), threading.Event()
+
+    def stand(here: Point) -> None:
+        if here == stands and not standing.is_set():
+            standing.set()
+            assert going.wait(WAIT_S)
+
+    def first() -> None:
+        with suppress(BridgeError):  # it is fenced, as it should be
+            lane.attempt(stand, closes=False)
+
+    sleeper = threading.Thread(target=first)
+
+    def wake(here: Point) -> None:
+        if here == wakes:
+            going.set()
+            sleeper.join(WAIT_S)
+
+    sleeper.start()
+    assert standing.wait(WAIT_S)
+    try:
+        with suppress(BridgeError):  # the sleeper fenced it in its turn
+            lane.attempt(wake)
+    finally:
+        going.set()
+        sleeper.join(WAIT_S)
+    lane.attempt()
+    return lane.problem()
+
+
+def crossing(plan: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> str:
+    """A table is read through a generation change."""
+    world = switching.World()
+    first_us = world.now_us
+    for start_s in (0, 30):
+        world.add(UnixMillis(first_us // 1000 + start_s * 1000), world.streams([Token(MAX_TOKEN)]), replaces_all=True)
+        world.generations[-1].published = True
+    for second in range(60):
+        world.write(switching.KEYS[second % 12], first_us + second * switching.SECOND, stray=False)
+    monkeypatch.setattr(switching, "plan", plan)
+    job = switching.Job(world)
+    job.clock_us = first_us
+    job.restart(2)
+    for second in range(120):
+        job.clock_us = first_us + second * switching.SECOND
+        job.step(None)
+    found = [place for _, place in job.published]
+    wanted = {place for rows in world.rows.values() for place, _, _ in rows}
+    missing, doubled = len(wanted - set(found)), len(found) - len(set(found))
+    return f"{doubled} doubled, {missing} missing" if missing or doubled else ""
+
+
+@pytest.mark.parametrize("most_records", [1, 5, 1000])
+def test_crash_matrix(most_records: int) -> None:
+    """Wherever the process dies, by an exception or by SIGKILL, the next one ends with each record once, in order."""
+    for point, closes in product(IN_LANE, [True, False]):
+        problem = crash(Lane(most_records=most_records), point, closes=closes)
+        assert not problem, f"{point}, {'exception' if closes else 'kill'}: {problem}"
+    assert not replay(Lane(most_records=most_records))
+
+
+@pytest.mark.parametrize("most_records", [1, 5, 1000])
+def test_zombies(most_records: int) -> None:
+    """Wherever a process stands still, and wherever the next one is when it goes on, each record is there once."""
+    for stands, wakes in product(IN_LANE, IN_LANE):
+        problem = zombie(Lane(most_records=most_records), stands, wakes)
+        assert not problem, f"stood at {stands}, woke when the other was at {wakes}: {problem}"
+
+
+@pytest.mark.parametrize("variant", ["cursor before init", "marker outside", "random id"])
+def test_broken_protocol_is_found(variant: str) -> None:
+    """Each deliberately broken form of the protocol is found by the very scenarios that the real one passes."""
+    found = [crash(Lane(most_records=5, variant=variant), point, closes=False) for point in IN_LANE]
+    found += [
+        zombie(Lane(most_records=5, variant=variant), stands, wakes) for stands, wakes in product(IN_LANE, IN_LANE)
+    ]
+    assert any("doubled" in problem for problem in found)
+
+
+@pytest.mark.parametrize("ownerless", [False, True])
+def test_lanes_split_between_two_jobs_are_found(ownerless: bool) -> None:
+    """Without an owner, a task of the older of two jobs leaves its lane where no job can go on from."""
+
+    class Own(LanePublisher):
+        pass
+
+    if ownerless:
+        broken.ownerless(Own)
+    broker, layout = Broker(), Layout(2, SINCE)
+
+    def process(lane: int, owner: str) -> LanePublisher:
+        return Own(
+            lambda: Client(broker, f"id{lane}"),
+            lambda: broker.markers.get(lane),
+            progress_topic=PROGRESS,
+            owner=owner,
+            most_records=10,
+            most_bytes=10**9,
+        )
+
+    for lane in range(2):
+        process(lane, "newer").write_progress(LaneProgress(lane, layout, SINCE), instead_of=None)
+    for lane, owner, end in ((0, "newer", 15), (1, "older", 10), (1, "newer", 15)):
+        with suppress(BridgeError):
+            attempt = process(lane, owner)
+            attempt.start(LaneTask("ks", "t", lane, PlannedBatch(SINCE, at(end), layout)), fresh=True)
+            attempt.finish()
+    found = {lane: LaneProgress.from_bytes(raw) for lane, raw in broker.markers.items()}
+    if ownerless:
+        with pytest.raises(DataLossError, match="the progress topic is damaged"):
+            decide_start(found, 2, None)
+    else:
+        assert decide_start(found, 2, None).cursor == at(15)
+
+
+def test_window_across_generations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that goes on through a generation's end leaves changes out; the planner's own windows don't."""
+    assert not crossing(planning.plan, monkeypatch)
+    assert "missing" in crossing(broken.crossing(planning.plan), monkeypatch)

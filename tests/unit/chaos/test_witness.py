@@ -1,0 +1,108 @@
+"""The consumer that judges: it finds each kind of flaw, and the plan of faults comes from the seed alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.chaos.plan import KINDS, plan
+from tests.chaos.witness import Columns, Counts, Witness
+
+TABLE = Columns((("pk", "int"),), (("ck", "int"),), (("v", "text"),))
+TOPIC = "topic"
+Record = tuple[int, bytes, dict[str, Any]]
+
+
+def change(pk: int, at: int, seq: int = 0, generation: int = 1) -> dict[str, Any]:
+    return {
+        "k": "ks", "t": "t", "p": [f"{pk:08x}"], "c": ["00000007"], "o": 2, "x": {"v": b"text".hex()}, "l": None,
+        "s": f"{pk:032x}", "u": UUID(fields=(at, 0, 0x1000, 0x80, 0, 0)).hex, "w": at, "b": seq, "e": True,
+        "g": generation,
+    }  # fmt: skip
+
+
+def record(of: dict[str, Any], **told: Any) -> Record:
+    pk = int(of["p"][0], 16)
+    source = {
+        "stream_id": bytes.fromhex(of["s"]),
+        "time": bytes.fromhex(of["u"]),
+        "batch_seq_no": of["b"],
+    }
+    value = {"op": "insert", "key": {"pk": pk, "ck": 7}, "columns": {"v": {"value": "text"}}, "ttl": None}
+    return 0, str(pk).encode(), value | told | {"source": source}
+
+
+WRITTEN = [change(1, 10), change(1, 20), change(1, 20, 1), change(2, 15)]
+
+
+def judged(records: list[Record], **settings: Any) -> Counts:
+    witness = Witness({"ks.t": TABLE}, map(json.dumps, WRITTEN), **settings)
+    for one in records:
+        witness.see(TOPIC, *one)
+    return witness.close()
+
+
+def test_what_is_right_is_clean() -> None:
+    """Every change once, each key in order."""
+    assert judged([record(one) for one in (WRITTEN[3], *WRITTEN[:3])]).clean
+
+
+@pytest.mark.parametrize(
+    ("places", "flaw"),
+    [
+        ([0, 1, 2], "1 missing"),
+        ([0, 1, 3], "1 torn"),
+        ([0, 0, 1, 2, 3], "1 doubled"),
+        ([1, 0, 2, 3], "1 out of order"),
+        ([0, 2, 1, 3], "1 out of order"),
+    ],
+)
+def test_flaws_are_counted(places: list[int], flaw: str) -> None:
+    """What is left out, comes twice, too late or in part is counted as such."""
+    counts = judged([record(WRITTEN[place]) for place in places])
+    assert flaw in str(counts)
+    assert not counts.clean
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"op": "update"},
+        {"key": {"pk": 1, "ck": 8}},
+        {"columns": {"v": None}},
+        {"columns": {"v": {"value": "other"}}},
+        {"ttl": 5},
+    ],
+)
+def test_wrong_records_are_counted(told: dict[str, Any]) -> None:
+    """A record that tells another change than was written is wrong."""
+    counts = judged([record(WRITTEN[0], **told), *(record(one) for one in WRITTEN[1:])])
+    assert (counts.wrong, counts.clean) == (1, False)
+
+
+def test_moved_keys_and_strangers_are_counted() -> None:
+    """A key stays in its partition, and what nobody wrote is no change."""
+    moved = (1, *record(WRITTEN[1])[1:])
+    counts = judged([record(WRITTEN[0]), moved, *(record(one) for one in WRITTEN[2:]), record(change(9, 9))])
+    assert (counts.wrong, counts.unexpected) == (1, 1)
+
+
+def test_late_changes_are_excused_only_when_missing() -> None:
+    """What became visible too late may be missing, and may not come twice."""
+    place = (WRITTEN[3]["s"], WRITTEN[3]["u"], 0)
+    counts = judged([record(one) for one in WRITTEN[:3]], late=[place])
+    assert (counts.late, counts.missing, counts.clean) == (1, 0, True)
+    assert judged([record(one) for one in (*WRITTEN, WRITTEN[3])], late=[place]).doubled == 1
+
+
+def test_seed_decides_the_plan() -> None:
+    """The same seed gives the same faults, another one others; each kind comes before any comes again."""
+    assert plan(7, 2) == plan(7, 2)
+    assert plan(7, 2) != plan(8, 2)
+    faults = plan(7, 8)
+    assert max(Counter(fault.kind for fault in faults[: len(KINDS)]).values()) == 1
+    assert len(plan(7, 0.1)) == 5
