@@ -183,7 +183,7 @@ class ChangeLog:
         for newest in metadata.generations()[-1:]:
             with suppress(RetriableError):  # its streams may be on their way
                 metadata.streams(newest.start_ms, TokenRange(Token(MAX_TOKEN - 1), MAX_TOKEN))
-        log_table = f"{_quoted(keyspace)}.{_quoted(table + LOG_TABLE_SUFFIX)}"
+        log_table = f"{quoted(keyspace)}.{quoted(table + LOG_TABLE_SUFFIX)}"
         # Identifiers can't be bound; these are quoted. No stream has this id.
         self.session.rows(f'SELECT "cdc$time" FROM {log_table} WHERE "cdc$stream_id" = ? LIMIT 1', (bytes(16),))  # noqa: S608
 

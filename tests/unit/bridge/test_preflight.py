@@ -1,4 +1,4 @@
-"""What is said at a start: of secrets that are sent readable, and of logs that do not hold what the output is made of."""
+"""What is said at a start: of secrets that are sent readable, of logs that do not hold what the output is made of."""
 
 from __future__ import annotations
 
