@@ -25,6 +25,7 @@ from bridge.adapters.kafka import CommittedReader
 from bridge.config import BridgeConfig, TableSettings
 from bridge.connections import asking_registry, open_kafka, open_registry, open_scylla
 from bridge.consume import ChangePrinter, Wanted, records
+from bridge.cql_names import shown_table
 from bridge.errors import StartupError
 from bridge.model.times import UnixMicros
 
@@ -68,8 +69,22 @@ def plan(config: BridgeConfig) -> str:
             f"    progress topic  {config.progress_topic_of(table)}",
             f"    lanes           {lanes if lanes is not None else 'one for each core'}",
             f"    start           {start} (only without progress in Kafka)",
+            *_output_lines(config, table),
         ]
     return "\n".join(lines)
+
+
+def _output_lines(config: BridgeConfig, table: TableSettings) -> list[str]:
+    output, letters = config.output_of(table), config.dead_letter_topic_of(table)
+    form = output.record_form(dead_letters=letters is not None)
+    shape = f"{output.shape}, by {output.record_key.replace('_', ' ')}"
+    repeated = "left out" if config.reading.deduplicate else "carried like other changes (reading.deduplicate is off)"
+    return [
+        f"    shape           {shape}{', with tombstones' if form.tombstones else ''}",
+        f"    headers         {', '.join(f'cdc.{name}' for name in output.headers) or 'none'}",
+        f"    dead letters    {letters or 'none: a change that can not be carried stops the table'}",
+        f"    retried writes  {repeated}",
+    ]
 
 
 def status(arguments: argparse.Namespace) -> int:
@@ -116,6 +131,8 @@ def consume(arguments: argparse.Namespace) -> int:
     wanted = Wanted(
         topic, partitions, from_beginning=arguments.from_beginning, until_end=arguments.until_end, most=arguments.max
     )
+    if not (wanted.from_beginning or wanted.until_end):
+        _complain(f"waiting for what comes into {topic} from now on (--from-beginning shows all of it); Ctrl-C ends")
     try:
         with CommittedReader(config.kafka, client_id="scylla-cdc-bridge-consume") as reader:
             for record in records(reader, wanted):
@@ -163,7 +180,7 @@ def _topic(config: BridgeConfig, arguments: argparse.Namespace) -> str:
 
 def _named(config: BridgeConfig, arguments: argparse.Namespace) -> TableSettings:
     for table in config.tables:
-        if arguments.table in (table.name, _name(table)):
+        if arguments.table in (table.name, _name(table), f"{table.keyspace}.{table.table}"):
             return table
     raise StartupError(
         f"table {arguments.table} is not among the tables of {arguments.config}: {', '.join(map(_name, config.tables))}"
@@ -190,7 +207,7 @@ def _table(tables: list[lane_status.TableStatus], now_us: UnixMicros) -> Table:
 
 
 def _name(table: TableSettings) -> str:
-    return f"{table.keyspace}.{table.table}"
+    return shown_table(table.keyspace, table.table)
 
 
 def _say(line: str) -> None:

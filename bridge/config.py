@@ -7,18 +7,24 @@ their own (`config_servers`, `config_tables`, `config_running`); what uses the c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from bridge.config_running import LoggingSettings, MonitoringSettings, SparkSettings, StartupSettings
 from bridge.config_servers import KafkaSettings, RegistrySettings, ScyllaSettings
 from bridge.config_tables import OutputSettings, PublishingSettings, ReadingSettings, TableEntry, TableSettings
-from bridge.config_values import Model, Secret
+from bridge.config_values import Misplaced, Model, Place, Secret, misplaced
 from schemas.output import OutputOptions
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+_PLACEHOLDERS: Final = ("{name}", "{keyspace}", "{table}")
+_PLACEHOLDER: Final = re.compile(r"\{(name|keyspace|table)\}")
+_BRACES: Final = re.compile(r"\{[^{}]*\}|[{}]")
+_PERIOD: Final = re.compile(r"\.")
+_LONGEST_TOPIC: Final = 249
+_TOPIC: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{_LONGEST_TOPIC}}}", re.ASCII)
 
 
 class BridgeConfig(Model):
@@ -41,21 +47,73 @@ class BridgeConfig(Model):
     logging: LoggingSettings = LoggingSettings()
 
     @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        names = [(table.keyspace, table.table) for table in self.tables]
-        twice = sorted({".".join(name) for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"{', '.join(twice)}: named twice among `tables`")
-        topics = [self.topic_of(table) for table in self.tables]
-        topics += [self.progress_topic_of(table) for table in self.tables]
-        shared = sorted({topic for topic in topics if topics.count(topic) > 1})
-        if shared:
-            raise ValueError(f"{', '.join(shared)}: each table needs a change topic and a progress topic of its own")
-        # Tables may share a dead-letter topic, but what reads changes or cursors can't read letters.
-        mixed = sorted({self.dead_letter_topic_of(table) or "" for table in self.tables} & set(topics))
-        if mixed:
-            raise ValueError(f"{', '.join(mixed)}: a dead-letter topic can't be a change or progress topic too")
+    def _topics(self) -> Self:
+        # Each rests on those before it: a table that is named twice shares its topics with itself.
+        problems = [*self._doubled_tables(), *self._bad_templates()] or self._bad_names() or self._shared_names()
+        if problems:
+            raise misplaced(problems)
         return self
+
+    def _doubled_tables(self) -> Iterator[Misplaced]:
+        seen: set[tuple[str, str]] = set()
+        for number, table in enumerate(self.tables):
+            name = (table.keyspace, table.table)
+            if name in seen:
+                yield Misplaced(("tables", number), f"{'.'.join(name)}: named twice among `tables`")
+            seen.add(name)
+
+    def _templates(self, number: int) -> list[tuple[Place, str]]:
+        """Where the names of a table's topics come from: change topic, progress topic, dead-letter topic."""
+        own, publishing = self.tables[number].topic, self.publishing
+        change: Place = ("publishing", "topic") if own is None else ("tables", number, "topic")
+        found: list[tuple[Place, str]] = [
+            (change, own or publishing.topic),
+            (("publishing", "progress_topic"), publishing.progress_topic),
+        ]
+        if publishing.dead_letter_topic is not None:
+            found.append((("publishing", "dead_letter_topic"), publishing.dead_letter_topic))
+        return found
+
+    def _bad_templates(self) -> list[Misplaced]:
+        templates = dict(one for number in range(len(self.tables)) for one in self._templates(number))
+        templates.setdefault(("publishing", "topic"), self.publishing.topic)
+        return [
+            Misplaced(place, f"{template!r} has {left.group()!r}; what is replaced are {', '.join(_PLACEHOLDERS)}")
+            for place, template in templates.items()
+            if (left := _BRACES.search(_PLACEHOLDER.sub("", template))) is not None
+        ]
+
+    def _bad_names(self) -> list[Misplaced]:
+        return [
+            Misplaced(
+                place,
+                f"the topic of table {table.keyspace}.{table.table} would be {self._filled(template, table)!r}, but "
+                f"Kafka takes names of 1 to {_LONGEST_TOPIC} letters, digits, '.', '_' and '-', not '.' or '..' alone",
+            )
+            for number, table in enumerate(self.tables)
+            for place, template in self._templates(number)
+            if not _is_topic(self._filled(template, table))
+        ]
+
+    def _shared_names(self) -> list[Misplaced]:
+        problems: list[Misplaced] = []
+        taken: dict[str, str] = {}
+        for number, table in enumerate(self.tables):
+            for place, template in self._templates(number)[:2]:
+                topic = self._filled(template, table)
+                # Kafka's metrics tell `.` and `_` not apart, so that it refuses topics that differ in nothing else.
+                other = taken.setdefault(_PERIOD.sub("_", topic), topic)
+                if other is not topic:
+                    words = "each table needs a change topic and a progress topic of its own"
+                    aside = "" if other == topic else f" (and {other}, which Kafka takes for the same name)"
+                    problems.append(Misplaced(place, f"{topic}{aside}: {words}"))
+        # Tables may share a dead-letter topic, but what reads changes or cursors can't read letters.
+        letters = {self.dead_letter_topic_of(table) or "" for table in self.tables} - {""}
+        mixed = sorted(topic for topic in letters if _PERIOD.sub("_", topic) in taken)
+        if mixed:
+            words = f"{', '.join(mixed)}: a dead-letter topic can't be a change or progress topic too"
+            problems.append(Misplaced(("publishing", "dead_letter_topic"), words))
+        return problems
 
     def topic_of(self, table: TableSettings) -> str:
         """The change topic of a table."""
@@ -67,7 +125,7 @@ class BridgeConfig(Model):
 
     def _filled(self, template: str, table: TableSettings) -> str:
         texts = {"name": self.name, "keyspace": table.keyspace, "table": table.table}
-        return re.sub(r"\{(name|keyspace|table)\}", lambda match: texts[match.group(1)], template)
+        return _PLACEHOLDER.sub(lambda match: texts[match.group(1)], template)
 
     def output_of(self, table: TableSettings) -> OutputSettings:
         """What a table's changes look like."""
@@ -88,6 +146,10 @@ class BridgeConfig(Model):
             if (settings.keyspace, settings.table) == (keyspace, table):
                 return settings
         raise KeyError(f"{keyspace}.{table}")
+
+
+def _is_topic(name: str) -> bool:
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 class SourceConfig(Model):

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from bridge.config import BridgeConfig, validate
 from bridge.config_docs import Catalog, catalog_of
-from bridge.config_problems import Place, Problem, problems_of, shown
+from bridge.config_problems import Problem, problems_of, shown
+from bridge.config_values import Place
 from bridge.errors import ConfigError
 from bridge.yaml_document import parse, with_line
 

@@ -16,9 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from bridge.config_docs import Catalog
-
-Place = tuple[str | int, ...]
-"""Where in the configuration: keys, and the numbers of list items."""
+from bridge.config_values import MISPLACED, Place
 
 _SENSITIVE: Final = re.compile(r"passw|passphrase|secret|token|credential|pem\b|\burl\b|properties", re.IGNORECASE)
 _LONGEST_SHOWN: Final = 60
@@ -35,7 +33,11 @@ class Problem:
 def problems_of(error: ValidationError, catalog: Catalog) -> list[Problem]:
     """Every problem in a validation error of the catalog's model, each place once, in the order of the model."""
     found: dict[Place, list[ErrorDetails]] = {}
+    own: list[Problem] = []
     for details in error.errors(include_url=False):
+        if details["type"] == MISPLACED:
+            own += [Problem(place, text) for place, text in details["ctx"]["problems"]]
+            continue
         found.setdefault(_place_of(details, catalog), []).append(details)
     problems = []
     for place, group in found.items():
@@ -45,7 +47,7 @@ def problems_of(error: ValidationError, catalog: Catalog) -> list[Problem]:
         elif kind != "too_short" or not any(other[: len(place)] == place for other in found.keys() - {place}):
             # (pydantic counts only the items that are right, so a list with a wrong one may be "too short" as well)
             problems.append(Problem(place, _text(place, group, catalog)))
-    return problems
+    return problems + own
 
 
 def shown(place: Place) -> str:

@@ -8,15 +8,37 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from bridge.errors import AccessError
 
+MISPLACED: Final = "misplaced"
+"""Type of the errors of `misplaced`, whose context holds the `problems`."""
+
 _ADDRESS = re.compile(r"^(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):\d{1,5}$")
+
+
+Place = tuple[str | int, ...]
+"""Where in the configuration: keys, and the numbers of list items."""
+
+
+class Misplaced(NamedTuple):
+    """What a validator of the whole finds wrong with one of its parts."""
+
+    place: Place
+    text: str
+
+
+def misplaced(problems: Sequence[Misplaced]) -> PydanticCustomError:
+    """The error that a validator of the whole raises, so that each problem is told where it is."""
+    words = "; ".join(f"{'.'.join(map(str, problem.place))}: {problem.text}" for problem in problems)
+    return PydanticCustomError(MISPLACED, "{words}", {"words": words, "problems": list(problems)})
 
 
 class Model(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from bridge.change_text import Position
@@ -58,6 +58,7 @@ class DebeziumText:
             if before is not None:
                 # What stayed as it was is seen in the row after the change.
                 changed = {name: value for name, value in before.items() if value != after[name]}
+                parts[3:] = self._row.line(after, source["unavailable"], nulls=changed.keys())
                 parts += ["<-", *self._row.line({**dict.fromkeys(before), **changed}, ())]
         if change.get("range") is not None:
             parts.append(self._ranges.text(change["range"]))
@@ -100,7 +101,9 @@ class FlatText:
     def line(self, change: Mapping[str, Any], position: Position | None) -> str:
         """A change as one line: time, table, operation, the row, range, ttl, position."""
         parts = [iso_of_micros(change["__timestamp_us"]), self._table, change["__op"]]
-        parts += self._row.line(change, _unavailable(change))
+        # Where rows are deleted, and in what a static row's change leaves alone, null says nothing.
+        tells_nulls = not change["__deleted"] and change["__op"] != "static_update"
+        parts += self._row.line(change, _unavailable(change), nulls=self._row.fields if tells_nulls else ())
         if change["__range"] is not None:
             parts.append(f"range={change['__range']}")
         parts += _ttl(change["__ttl"], is_mixed=change["__ttl_mixed"])
@@ -153,14 +156,15 @@ class _Row:
             if cql_name(field) not in untold
         }
 
-    def line(self, row: Mapping[str, Any], unavailable: Iterable[str]) -> list[str]:
+    def line(self, row: Mapping[str, Any], unavailable: Iterable[str], *, nulls: Container[str] = ()) -> list[str]:
+        """The row's columns; of those that are null the ones named in `nulls`, by their Avro names."""
         untold = set(unavailable)
         shown = []
         for name, field in self.fields.items():
             column, value = cql_name(field), row[name]
             if column in untold:
                 shown.append(f"{shown_name(column)}={_UNKNOWN}")
-            elif value is not None:
+            elif value is not None or name in nulls:
                 shown.append(f"{shown_name(column)}={plain(self.values.value(value, field['type']))}")
         return shown
 

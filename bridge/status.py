@@ -12,17 +12,19 @@ from typing import Any, Final, Literal
 
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin
 from bridge.config import BridgeConfig, KafkaSettings, TableSettings
+from bridge.cql_names import shown_table
 from bridge.errors import BridgeError
 from bridge.instants import iso_of_micros, iso_of_millis
 from bridge.model.cursors import LaneProgress, Layout
-from bridge.model.times import UnixMicros
+from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing import present_layout, transactional_id
 
 READ_TIMEOUT_S: Final = 3.0
 _LANES_AT_ONCE: Final = 8
 
-LaneState = Literal["active", "retired", "none", "unreadable"]
-"""`retired` by a later lane layout; `none` has no committed cursor; `unreadable` says why."""
+LaneState = Literal["laid", "retired", "none", "unreadable"]
+"""`laid`: of the newest lane layout, whether or not a job works it now; `retired` by that; `none` has no committed
+cursor; `unreadable` says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class LaneStatus:
     """One lane, which is one partition of the progress topic.
 
     Attributes:
-        progress: what is committed; None unless the lane is active or retired.
+        progress: what is committed; None unless the lane is laid or retired.
+        committed_ms: when that was committed, ms since 1970.
         reason: why it is unreadable.
     """
 
@@ -38,6 +41,7 @@ class LaneStatus:
     transactional_id: str
     state: LaneState
     progress: LaneProgress | None = None
+    committed_ms: int | None = None
     reason: str | None = None
 
     @property
@@ -56,9 +60,15 @@ class LaneStatus:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One table; `lanes` is empty while its progress topic does not exist or holds nothing."""
+    """One table; `lanes` is empty while its progress topic does not exist or holds nothing.
+
+    Attributes:
+        name: `keyspace.table` as it is.
+        shown: the same as CQL takes it.
+    """
 
     name: str
+    shown: str
     topic: str
     progress_topic: str
     layout: Layout | None
@@ -71,20 +81,22 @@ class ProgressSource:
 
     Attributes:
         partitions: how many partitions a topic has; 0 when there is no such topic.
-        last_value: the last committed value of a topic's partition; RetriableError when it can't be seen.
+        last_value: the last committed value of a topic's partition, and when it was written in ms; RetriableError
+            when it can't be seen.
     """
 
     partitions: Callable[[str], int]
-    last_value: Callable[[str, int], bytes | None]
+    last_value: Callable[[str, int], tuple[bytes, int] | None]
 
     @classmethod
     def of_kafka(cls, settings: KafkaSettings, admin: KafkaAdmin) -> ProgressSource:
         """The real one."""
 
-        def last_value(topic: str, partition: int) -> bytes | None:
+        def last_value(topic: str, partition: int) -> tuple[bytes, int] | None:
             # A reader for each: they are read at the same time, and a consumer is one thread's.
             with CommittedReader(settings, client_id="scylla-cdc-bridge-status") as reader:
-                return reader.last_value(topic, partition, READ_TIMEOUT_S)
+                found = reader.last_record(topic, partition, READ_TIMEOUT_S)
+                return None if found is None or found.value is None else (found.value, found.timestamp_ms)
 
         return cls(admin.partitions, last_value)
 
@@ -120,7 +132,7 @@ def document(config: BridgeConfig, tables: list[TableStatus], now_us: UnixMicros
     }
 
 
-COLUMNS: Final = ("table", "lane", "state", "generation", "reached", "lag (s)", "transactional id")
+COLUMNS: Final = ("table", "lane", "state", "generation", "reached", "lag (s)", "committed", "transactional id")
 
 
 def rows(tables: list[TableStatus], now_us: UnixMicros) -> list[tuple[str, ...]]:
@@ -129,15 +141,15 @@ def rows(tables: list[TableStatus], now_us: UnixMicros) -> list[tuple[str, ...]]
     for table in tables:
         lanes = [lane for lane in table.lanes if lane.state != "retired"]
         if not lanes or all(lane.state == "none" for lane in lanes):
-            found.append((table.name, "-", "no progress yet", "-", "-", "-", "-"))
+            found.append((table.shown, "-", "no progress yet", "-", "-", "-", "-", "-"))
             continue
         for lane in lanes:
             value = _lane_document(lane, now_us)
             of = "?" if table.layout is None else str(table.layout.lanes)
             state = f"unreadable: {lane.reason}" if lane.reason else lane.state
-            texts = (value["generation"], value["reached"], value["lag_s"])
+            texts = (value["generation"], value["reached"], value["lag_s"], value["committed"])
             shown = ("-" if text is None else str(text) for text in texts)
-            found.append((table.name, f"{lane.lane} of {of}", state, *shown, lane.transactional_id))
+            found.append((table.shown, f"{lane.lane} of {of}", state, *shown, lane.transactional_id))
     return found
 
 
@@ -154,31 +166,34 @@ def _read_table(config: BridgeConfig, table: TableSettings, source: ProgressSour
     name = f"{table.keyspace}.{table.table}"
     partitions = source.partitions(topic)
 
-    def read_lane(lane: int) -> LaneProgress | BridgeError | None:
+    def read_lane(lane: int) -> tuple[LaneProgress, int] | BridgeError | None:
         try:
-            raw = source.last_value(topic, lane)
-            return None if raw is None else LaneProgress.from_bytes(raw)
+            last = source.last_value(topic, lane)
+            return None if last is None else (LaneProgress.from_bytes(last[0]), last[1])
         except BridgeError as error:  # of this lane alone: the others are still worth knowing
             return error
 
     with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
         found = dict(enumerate(threads.map(read_lane, range(partitions))))
-    progress = [at for at in found.values() if isinstance(at, LaneProgress)]
+    progress = [at[0] for at in found.values() if isinstance(at, tuple)]
     layout = present_layout(progress) if progress else None
     lanes = tuple(
         _lane_status(lane, at, layout, transactional_id(config.name, table.keyspace, table.table, lane))
         for lane, at in found.items()
     )
-    return TableStatus(name, config.topic_of(table), topic, layout, lanes)
+    shown = shown_table(table.keyspace, table.table)
+    return TableStatus(name, shown, config.topic_of(table), topic, layout, lanes)
 
 
-def _lane_status(lane: int, found: LaneProgress | BridgeError | None, layout: Layout | None, name: str) -> LaneStatus:
+def _lane_status(
+    lane: int, found: tuple[LaneProgress, int] | BridgeError | None, layout: Layout | None, name: str
+) -> LaneStatus:
     if isinstance(found, BridgeError):
         return LaneStatus(lane, name, "unreadable", reason=str(found))
     retired = layout is not None and lane >= layout.lanes
     if found is None:
         return LaneStatus(lane, name, "retired" if retired else "none")
-    return LaneStatus(lane, name, "retired" if retired else "active", found)
+    return LaneStatus(lane, name, "retired" if retired else "laid", *found)
 
 
 def _lane_document(lane: LaneStatus, now_us: UnixMicros) -> dict[str, Any]:
@@ -192,6 +207,7 @@ def _lane_document(lane: LaneStatus, now_us: UnixMicros) -> dict[str, Any]:
         "generation": None if progress is None else iso_of_millis(progress.cursor.generation_ms),
         "cursor": None if progress is None else iso_of_micros(progress.cursor.time_us),
         "reached": None if reached_us is None else iso_of_micros(reached_us),
+        "committed": None if lane.committed_ms is None else iso_of_millis(UnixMillis(lane.committed_ms)),
         "lag_s": None if reached_us is None else round(max(0, now_us - reached_us) / 1e6, 1),
         "layout": None if progress is None else progress.layout.to_json(),
     }

@@ -12,7 +12,8 @@ from typing import Final
 
 import yaml
 
-from bridge.config_problems import Place, is_sensitive
+from bridge.config_problems import is_sensitive
+from bridge.config_values import Place
 from bridge.errors import ConfigError
 
 _EMPTY: Final = "is empty; `scylla-cdc-bridge example` prints a configuration to begin with"

@@ -46,6 +46,10 @@ _REFUSALS: Final[dict[int, str]] = {
     403: "forbids it",
 }
 _UNKNOWN_SUBJECT: Final = 40401
+_NO_REASON: Final = (
+    "the registry gives no reason; if output.shape or another form of the output was changed, the topic needs a new "
+    "name, for schemas of different shapes don't fit each other"
+)
 _WITHOUT_CAUSE: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """TLS errors that only say that the other side went away."""
 
@@ -163,7 +167,7 @@ class Registry:
         if found is None and with_versions:
             reasons = self._objections(subject, schema_text)
             if reasons is not None:
-                raise self._incompatible(subject, "; ".join(reasons) or "the registry gives no reason")
+                raise self._incompatible(subject, "; ".join(reasons) or _NO_REASON)
 
     def get(self, schema_id: int) -> str:
         """Return the text of the schema with this id, as the registry keeps it.

@@ -248,18 +248,28 @@ def run(config: BridgeConfig, stop: threading.Event, *, once: bool) -> int:
 
 
 def _run(config: BridgeConfig, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
-    session = build_session(config.name, config.spark)
     try:
+        session = build_session(config.name, config.spark)
         status = Job(session, config, stop, once=once, board=monitor.board, mailbox=monitor.mailbox).run()
-    except Py4JJavaError as error:
-        _log.error("Spark failed: %s", _what_went_wrong(error))
-        return EXIT_FAILED
-    except (Py4JError, ConnectionError) as error:
-        _log.error("Spark's JVM has ended (%s); what was committed stays, start the job again", type(error).__name__)
-        return EXIT_FAILED
-    session.stop()
+        session.stop()
+    except (Py4JError, ConnectionError, PySparkException) as error:
+        if stop.is_set():
+            # Stopped as asked all the same: a transaction that was open is aborted, by Kafka or by the next start.
+            _log.warning("stopped; Spark's JVM had ended before (%s); what was committed stays", type(error).__name__)
+            return 0
+        return _failed(error)
     _log.info("stopped")
     return status
+
+
+def _failed(error: Exception) -> int:
+    if isinstance(error, PySparkException):
+        _log.error("%s", _what_went_wrong(error))
+    elif isinstance(error, Py4JJavaError):
+        _log.error("Spark failed: %s", _what_went_wrong(error))
+    else:
+        _log.error("Spark's JVM has ended (%s); what was committed stays, start the job again", type(error).__name__)
+    return EXIT_FAILED
 
 
 def _end_before_start(signum: int, _frame: FrameType | None) -> None:
@@ -302,9 +312,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StartupError as error:
         _log.error("%s", error)
         return EXIT_REFUSED
-    except PySparkException as error:
-        _log.error("%s", _what_went_wrong(error))
-        return EXIT_FAILED
 
 
 if __name__ == "__main__":

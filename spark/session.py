@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -64,9 +64,20 @@ def build_session(name: str, settings: SparkSettings) -> SparkSession:
     for key, value in (properties | {key: _text(value) for key, value in settings.properties.items()}).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    _outlive_sigterm(session)
     session.dataSource.register(ScyllaCdcSource)
     session.dataSource.register(KafkaLanesSink)
     return session
+
+
+def _outlive_sigterm(session: SparkSession) -> None:
+    """Have the JVM ignore SIGTERM: whoever stops the job by a signal to all of its processes means the job.
+
+    systemd does so, and `timeout`. The JVM must not shut down under the job that is about to stop it; it ends with
+    the job, however that ends, because its standard input does.
+    """
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001  # there is no other way to the JVM
+    jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("TERM"), jvm.sun.misc.SignalHandler.SIG_IGN)
 
 
 def _text(value: str | int | bool) -> str:

@@ -178,7 +178,8 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
 
         def read_progress() -> bytes | None:
             with CommittedReader(config.kafka) as reader:
-                return reader.last_value(topic, lane, _PROGRESS_TIMEOUT_S)
+                found = reader.last_record(topic, lane, _PROGRESS_TIMEOUT_S)
+                return None if found is None else found.value
 
         made = LanePublisher(
             lambda: TransactionalProducer(config.kafka, name),

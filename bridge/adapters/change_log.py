@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from bridge.adapters.scylla import CqlSession, Prepared, timeuuid_parameter
 from bridge.adapters.stream_metadata import StreamMetadata, stream_metadata
+from bridge.cql_names import quoted, shown_table
 from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.model.changes import Page
 from bridge.model.cursors import Window
@@ -32,7 +33,10 @@ _COLUMNS: Final = (
 _TABLE: Final = "SELECT id, extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _FLAGS: Final = "SELECT flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _TYPES: Final = "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ?"
-_KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"
+_KEYSPACES: Final = "SELECT keyspace_name FROM system_schema.keyspaces"
+_TABLES: Final = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"
+_SCYLLA_ONLY: Final = ("system_schema", "scylla_tables")
+"""A table that every ScyllaDB lists among its own."""
 _OF_OTHER_TABLES: Final = frozenset({"compound", "dense"})
 """Flags of which every table has one that is no static compact table."""
 
@@ -59,9 +63,7 @@ class ChangeLog:
         """
         rows = self.session.rows(_COLUMNS, (keyspace, table))
         if not rows:
-            if not self.session.rows(_KEYSPACE, (keyspace,)):
-                raise StartupError(f"table {keyspace}.{table}: there is no keyspace {keyspace!r} at {self._address}")
-            raise StartupError(f"table {keyspace}.{table}: there is no such table at {self._address}")
+            raise StartupError(f"table {shown_table(keyspace, table)}: {self._missing(keyspace, table)}")
         types = [parse(row["type"]) for row in rows]
         if any(True for one in types for _ in user_types(one)):
             definitions = self._user_types(keyspace)
@@ -74,6 +76,18 @@ class ChangeLog:
                 if one.kind in (ColumnKind.PARTITION_KEY, ColumnKind.STATIC)
             ]
         return TableSchema(keyspace, table, tuple(columns))
+
+    def _missing(self, keyspace: str, table: str) -> str:
+        """What is not there, and what may have been meant: names differ in their case."""
+        keyspaces = [row["keyspace_name"] for row in self.session.rows(_KEYSPACES)]
+        if keyspace not in keyspaces:
+            meant = [f"{quoted(name)}" for name in keyspaces if name.lower() == keyspace.lower()]
+            what = f"there is no keyspace {keyspace!r} at {self._address}"
+        else:
+            names = [row["table_name"] for row in self.session.rows(_TABLES, (keyspace,))]
+            meant = [shown_table(keyspace, name) for name in names if name.lower() == table.lower()]
+            what = f"there is no such table at {self._address}"
+        return f"{what}; did you mean {' or '.join(meant)}?" if meant else what
 
     def _is_static_compact(self, keyspace: str, table: str, columns: Sequence[Column]) -> bool:
         """Whether a table without clustering columns has COMPACT STORAGE.
@@ -141,14 +155,20 @@ class ChangeLog:
         options = self.cdc_options(keyspace, table)
         if (options is None or not options.enabled) and not even_if_off:
             raise CdcOffError(
-                f"table {keyspace}.{table}: CDC is not enabled; enable it with "
-                f"ALTER TABLE {_quoted(keyspace)}.{_quoted(table)} WITH cdc = {{'enabled': true}}"
+                f"table {shown_table(keyspace, table)}: CDC is not enabled; enable it with "
+                f"ALTER TABLE {quoted(keyspace)}.{quoted(table)} WITH cdc = {{'enabled': true}}"
             )
         log_table = table + LOG_TABLE_SUFFIX
         if not self.session.rows(_TABLE, (keyspace, log_table)):
+            advice = "it may still be in the making: try again, or disable and enable CDC"
+            if not self.session.rows(_TABLE, _SCYLLA_ONLY):
+                advice = (
+                    f"the server is no ScyllaDB ({'.'.join(_SCYLLA_ONLY)} is missing), so it makes and writes none. On "
+                    "the local stack, write by `scylla-cdc-bridge local cql`: it makes the log and writes it"
+                )
             raise StartupError(
-                f"table {keyspace}.{table}: CDC is enabled but the log table {keyspace}.{log_table} does not exist; "
-                "it may still be in the making: try again, or disable and enable CDC"
+                f"table {shown_table(keyspace, table)}: CDC is enabled but the log table "
+                f"{shown_table(keyspace, log_table)} does not exist; {advice}"
             )
         return schema
 
@@ -163,7 +183,7 @@ class ChangeLog:
         for newest in metadata.generations()[-1:]:
             with suppress(RetriableError):  # its streams may be on their way
                 metadata.streams(newest.start_ms, TokenRange(Token(MAX_TOKEN - 1), MAX_TOKEN))
-        log_table = f"{_quoted(keyspace)}.{_quoted(table + LOG_TABLE_SUFFIX)}"
+        log_table = f"{quoted(keyspace)}.{quoted(table + LOG_TABLE_SUFFIX)}"
         # Identifiers can't be bound; these are quoted. No stream has this id.
         self.session.rows(f'SELECT "cdc$time" FROM {log_table} WHERE "cdc$stream_id" = ? LIMIT 1', (bytes(16),))  # noqa: S608
 
@@ -185,7 +205,7 @@ class LogReader:
 
     def __init__(self, session: CqlSession, keyspace: str, table: str) -> None:
         self._session = session
-        log_table = f"{_quoted(keyspace)}.{_quoted(table + LOG_TABLE_SUFFIX)}"
+        log_table = f"{quoted(keyspace)}.{quoted(table + LOG_TABLE_SUFFIX)}"
         session.learn_replication(keyspace)
         # Identifiers can't be bound; these are quoted.
         start = f'SELECT * FROM {log_table} WHERE "cdc$stream_id" = ? AND "cdc$time" >= ?'  # noqa: S608
@@ -255,7 +275,3 @@ def _column(row: Mapping[str, Any], cql_type: CqlType) -> Column:
     # ScyllaDB spells the order in capitals, Cassandra does not.
     descending = row["clustering_order"].lower() == "desc"
     return Column(row["column_name"], cql_type, ColumnKind(row["kind"]), row["position"], descending)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

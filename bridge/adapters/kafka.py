@@ -417,8 +417,8 @@ class CommittedReader(_Client):
                     if partition in unread and reached is not None and reached >= unread[partition]:
                         del unread[partition]
 
-    def last_value(self, topic: str, partition: int, timeout_s: float) -> bytes | None:
-        """The value of the last committed record of a partition; None when it has none.
+    def last_record(self, topic: str, partition: int, timeout_s: float) -> Record | None:
+        """The last committed record of a partition; None when it has none.
 
         An open transaction hides what lies behind it. The caller has fenced the partition's only writer, so a hidden
         end can only be a transaction that the coordinator is still settling: it is waited for, and never taken for
@@ -452,9 +452,9 @@ class CommittedReader(_Client):
         end: int = found[place].result(timeout_s).offset
         return end
 
-    def _last_between(self, place: TopicPartition, start: int, end: int, deadline: float) -> bytes | None:
+    def _last_between(self, place: TopicPartition, start: int, end: int, deadline: float) -> Record | None:
         self._consumer.assign([TopicPartition(place.topic, place.partition, start)])
-        value: bytes | None = None
+        found: Record | None = None
         try:
             while True:
                 if time.monotonic() > deadline:
@@ -468,9 +468,9 @@ class CommittedReader(_Client):
                 if _tells_no_record(message):
                     reached = message.offset()
                     if reached is not None and reached >= end:
-                        return value
+                        return found
                     continue
-                value = _record(message).value
+                found = _record(message)
         finally:
             self._consumer.unassign()
 

@@ -19,6 +19,7 @@ _REFUSED: Final = frozenset(
         "INVALID_REPLICATION_FACTOR",
         "INVALID_TRANSACTION_TIMEOUT",
         "POLICY_VIOLATION",
+        "TOPIC_EXCEPTION",  # a name that no topic can have
         "_UNSUPPORTED_FEATURE",
     }
 )

@@ -207,6 +207,21 @@ class CqlSession:
             if not state:
                 return
 
+    def cells_of(self, prepared: Prepared, cells: Sequence[bytes | None]) -> Iterator[Cells]:
+        """The rows of a query whose parameters are already serialized, as raw cells.
+
+        Raises:
+            RetriableError, BridgeError: as `rows`.
+        """
+        bound = self._bound(prepared, cells)
+        state: bytes | None = None
+        while True:
+            future = self._session.execute_async(bound, paging_state=state)
+            yield from self._result(future, prepared.cql)
+            state = future._paging_state
+            if not state:
+                return
+
     def execute(self, cql: str, consistency: str | None = None) -> None:
         """Run a statement that has no parameters and gives no rows (DDL for one).
 

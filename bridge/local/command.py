@@ -1,4 +1,4 @@
-"""`scylla-cdc-bridge local up|down|status`: the local stack from the command line, in plain text."""
+"""`scylla-cdc-bridge local up|down|status|cql`: the local stack from the command line, in plain text."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.local.cql.client import LocalCql
+from bridge.local.cql.source import statements_of
 from bridge.local.errors import LocalStackError
 from bridge.local.jars import JARS_VARIABLE
 from bridge.local.ports import Ports
+from bridge.local.simulator.cql.errors import CqlError
 from bridge.local.stack import LocalStack
 
 if TYPE_CHECKING:
@@ -40,12 +43,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line says; return the exit status: 0 done, 1 a server is down (`status`), 2 refused."""
+    """Do what the command line says; return the exit status: 0 done, 1 a server is down (`status`), 2 refused.
+
+    Raises:
+        bridge.errors.BridgeError: the CQL server does not answer, or refuses us (`cql`).
+    """
     try:
         if args.local_action == "up":
             return _up(args)
         if args.local_action == "down":
             return _down(args)
+        if args.local_action == "cql":
+            return _cql(args)
         return _status(args)
     except LocalStackError as error:
         print(error, file=sys.stderr)  # noqa: T201
@@ -57,7 +66,15 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
     up = actions.add_parser("up", help="start the servers and wait until they are ready")
     down = actions.add_parser("down", help="stop the servers; their data stays for the next start")
     status = actions.add_parser("status", help="ask every server whether it is ready")
-    for action in (up, down, status):
+    cql = actions.add_parser(
+        "cql",
+        help="carry out CQL statements, and log the writes to captured tables as ScyllaDB does",
+        description="Carry out CQL statements on the stack's server, and log the writes to captured tables as ScyllaDB "
+        "does: the server itself writes no CDC log. Makes the first generation of streams if there is none.",
+    )
+    cql.add_argument("statements", nargs="*", metavar="STATEMENT", help="one or more statements (default: those of -f)")
+    cql.add_argument("-f", "--file", type=Path, metavar="FILE", help="a file of statements (default: standard input)")
+    for action in (up, down, status, cql):
         action.add_argument(
             "--folder",
             type=Path,
@@ -108,6 +125,39 @@ def _status(args: argparse.Namespace) -> int:
         process = f"process {one.pid}" if one.pid is not None else "no process"
         _say(f"{one.name:<9} {'up' if one.is_up else 'DOWN':<5} {one.address:<45} {one.problem or process}")
     return _OK if all(one.is_up for one in found) else _SOMETHING_IS_DOWN
+
+
+def _cql(args: argparse.Namespace) -> int:
+    if args.statements and args.file:
+        message = "give either statements or a file of them, not both"
+        raise LocalStackError(message)
+    stack = LocalStack.load(args.folder)
+    name, text = _text(args)
+    try:
+        found = statements_of(text, name)
+    except CqlError as error:
+        raise LocalStackError(str(error)) from error
+    session = stack.cql_session()
+    try:
+        LocalCql(session, _say).run(found, name)
+    finally:
+        session.close()
+    return _OK
+
+
+def _text(args: argparse.Namespace) -> tuple[str, str]:
+    """What the statements are called, and their text."""
+    if args.statements:
+        return "statement", ";\n".join(args.statements)
+    if args.file is None:
+        if sys.stdin.isatty():
+            print("CQL statements, each with a semicolon behind it; Ctrl-D ends them:", file=sys.stderr)  # noqa: T201
+        return "stdin", sys.stdin.read()
+    try:
+        return str(args.file), args.file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{args.file} can't be read: {error}"
+        raise LocalStackError(message) from error
 
 
 def _say(line: str) -> None:

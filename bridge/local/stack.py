@@ -7,6 +7,7 @@ unless they are shared, `jars/`. Several stacks may run at once in different fol
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import threading
 import time
@@ -15,10 +16,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Any, Final, Literal, Self, get_args
 
+from bridge.adapters.scylla import CqlSession
+from bridge.config import ScyllaSettings, Secret
 from bridge.local import processes, server
-from bridge.local.cql_server import CqlServer
+from bridge.local.cql_server import SUPERUSER, CqlServer
 from bridge.local.errors import LocalStackError
 from bridge.local.jars import Jars, jars_folder
 from bridge.local.java import find_java
@@ -31,6 +34,7 @@ from bridge.local.state import PortPlan, StackState, StateFile
 Component = Literal["kafka", "cql", "registry"]
 COMPONENTS: tuple[Component, ...] = get_args(Component)
 
+_LOGIN_VARIABLE: Final = "SCYLLA_CDC_BRIDGE_LOCAL_LOGIN"
 _START_TIMEOUT_S = 180.0
 _STOP_GRACE_S = 30.0
 
@@ -186,6 +190,18 @@ class LocalStack:
             problem = "not running" if pid is None else self._servers[name].problem()
             found.append(ComponentStatus(name, addresses[name], pid, problem))
         return found
+
+    def cql_session(self) -> CqlSession:
+        """A session to the CQL server, logged in if that wants a login.
+
+        Raises:
+            RetriableError, StartupError: it does not answer, or refuses us.
+        """
+        login: dict[str, Any] = {}
+        if self._cql_password:
+            os.environ[_LOGIN_VARIABLE] = SUPERUSER.password
+            login = {"username": SUPERUSER.user, "password": Secret(env=_LOGIN_VARIABLE)}
+        return CqlSession.connect(ScyllaSettings(contact_points=(self.cql,), consistency="ONE", **login))
 
     def pid(self, component: Component) -> int | None:
         """Return the pid of a server, or None if it doesn't run."""

@@ -265,7 +265,7 @@ class TestPublished:
         done = _run("status", "-c", path, "--json")
         assert done.returncode == 0, done.stderr
         captured, other = json.loads(done.stdout)["tables"]
-        assert [lane["state"] for lane in captured["lanes"]] == ["active", "active", "retired"]
+        assert [lane["state"] for lane in captured["lanes"]] == ["laid", "laid", "retired"]
         assert captured["lanes"][0]["reached"] == "2023-11-14T22:13:20.000000Z"
         assert other["lanes"] == []
         plain = _run("status", "-c", path).stdout.splitlines()

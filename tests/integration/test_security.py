@@ -328,9 +328,10 @@ def around_trip(settings: dict[str, Any], name: str) -> bytes | None:
     try:
         producer.init()
         with CommittedReader(kafka) as reader:
-            reader.last_value(progress, 0, 20)
+            reader.last_record(progress, 0, 20)
             publish(producer, progress)
-            return reader.last_value(progress, 0, 20)
+            found = reader.last_record(progress, 0, 20)
+            return None if found is None else found.value
     finally:
         producer.close()
 

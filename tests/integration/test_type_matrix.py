@@ -16,8 +16,9 @@ import pytest
 
 from bridge.adapters.scylla import CqlSession
 from bridge.config import ScyllaSettings
+from bridge.cql_names import quoted
 from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.log_table import CdcOptions, log_ddl_of, quoted
+from bridge.local.simulator.log_table import CdcOptions, log_ddl_of
 from bridge.local.simulator.pacing import system_clock_us
 from bridge.local.simulator.tables import create_keyspace, mark_log
 from bridge.local.stack import LocalStack

@@ -14,13 +14,13 @@ import yaml
 from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.scylla import CqlSession
 from bridge.config import ScyllaSettings
+from bridge.cql_names import quoted
 from bridge.local.demo import plan
 from bridge.local.errors import LocalStackError
 from bridge.local.recorded.expected import expected_changes
 from bridge.local.recorded.loader import load
 from bridge.local.recorded.recording import Recording
 from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.log_table import quoted
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.local.simulator.pacing import paced
 from bridge.local.simulator.writer import Simulator

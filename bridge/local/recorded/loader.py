@@ -9,10 +9,11 @@ from struct import Struct
 from typing import Any, Final
 
 from bridge.adapters.scylla import UNSET, CqlSession
+from bridge.cql_names import quoted
 from bridge.local.recorded.recording import LogRow, RecordedTable, Recording
 from bridge.local.recorded.replay import Replay
 from bridge.local.simulator.cluster import clear_generations, publish_streams
-from bridge.local.simulator.log_table import log_columns, quoted
+from bridge.local.simulator.log_table import log_columns
 from bridge.local.simulator.tables import SimulatedTable
 from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
 

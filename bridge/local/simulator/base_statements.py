@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from bridge.adapters.scylla import UNSET, CqlSession, Prepared
-from bridge.local.simulator.log_table import quoted
+from bridge.cql_names import quoted
 from bridge.local.simulator.multi_cell import MultiCell, field_key
 from bridge.local.simulator.mutations import (
     Bound,

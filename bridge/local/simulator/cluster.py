@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from bridge.adapters.scylla import CqlSession
+from bridge.adapters.stream_metadata import VnodeStreams
 from bridge.local.simulator.acceptance import accepting_generation
 from bridge.local.simulator.topology import Ring, StreamMap
 from bridge.model.changes import Cells
@@ -23,6 +24,7 @@ _INSERT_TIMESTAMP: Final = (
     # `expired` stays null, as in every release of ScyllaDB.
     "INSERT INTO system_distributed.cdc_generation_timestamps (key, time) VALUES (?, ?)"
 )
+_STREAMS: Final = "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
 _TABLES: Final = (
     "system_distributed.cdc_generation_timestamps",
     "system_distributed.cdc_streams_descriptions_v2",
@@ -62,6 +64,23 @@ class SimulatedCluster:
         self._ring = Ring()
         self._maps: list[StreamMap] = []
         self._starts_us: list[UnixMicros] = []
+
+    def resume(self) -> bool:
+        """Go on with the newest two generations that are published; says whether there is one.
+
+        Two, because for some seconds after a change writes may still belong to the earlier one.
+
+        Raises:
+            RetriableError, BridgeError: as `CqlSession.rows`.
+        """
+        for start in VnodeStreams(self._session).generations()[-2:]:
+            rows = self._session.rows(_STREAMS, (start.start_ms,))
+            streams = {Token(row["range_end"]): [StreamId(bytes(raw)) for raw in row["streams"]] for row in rows}
+            stream_map = StreamMap.of_published(start.start_ms, streams, ignore_msb=self._ignore_msb)
+            self._maps.append(stream_map)
+            self._starts_us.append(millis_to_micros(start.start_ms))
+            self._ring = Ring(stream_map.range_ends)
+        return bool(self._maps)
 
     @property
     def generations(self) -> tuple[Generation, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from bridge.cql_names import quoted
 from bridge.local.simulator.images import ImageOptions
 from bridge.local.simulator.multi_cell import log_types
 from bridge.local.simulator.nested import UserType
@@ -55,11 +56,6 @@ class CdcOptions:
             "ttl": str(self.ttl_s),
         }
         return "{" + ", ".join(f"'{name}': '{value}'" for name, value in options.items()) + "}"
-
-
-def quoted(name: str) -> str:
-    """A name as CQL takes it whatever its letters."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def deleted_flag(column: str) -> str:

@@ -7,11 +7,12 @@ serializes like the old one (text and blob, timestamp and bigint, say), without 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.log_table import CdcOptions, log_columns, log_ddl, quoted
+from bridge.cql_names import quoted
+from bridge.local.simulator.log_table import CdcOptions, log_columns, log_ddl
 from bridge.local.simulator.nested import UserType
 from bridge.local.simulator.tables import SimulatedTable, mark_log
 from schemas.cql_types import CqlType
@@ -178,9 +179,17 @@ def _log_alters(table: SimulatedTable, after: SimulatedTable) -> tuple[str, ...]
 
 
 def _differences(old: TableSchema, new: TableSchema) -> tuple[str, ...]:
-    """What makes the log of one schema the log of another; of a changed type the old column goes first."""
-    log = f"{quoted(new.keyspace)}.{quoted(new.log_table)}"
-    had, wanted = log_columns(old), log_columns(new)
+    """What makes the log of one schema the log of another."""
+    return log_alters(new, log_columns(old))
+
+
+def log_alters(table_schema: TableSchema, had: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """What makes a log with these regular columns, names and types, the log of a table.
+
+    Of a changed type the old column goes first.
+    """
+    log = f"{quoted(table_schema.keyspace)}.{quoted(table_schema.log_table)}"
+    wanted = log_columns(table_schema)
     gone = [name for name, cql_type in had if (name, cql_type) not in wanted]
     come = [f"{quoted(name)} {cql_type}" for name, cql_type in wanted if (name, cql_type) not in had]
     statements = []

@@ -7,19 +7,12 @@ from struct import Struct
 from typing import Final
 
 from bridge.adapters.scylla import UNSET, CqlSession
+from bridge.cql_names import quoted
 from bridge.local.simulator.base import BaseState
 from bridge.local.simulator.base_statements import BaseStatements, WriteCells
 from bridge.local.simulator.log_groups import LogRules
 from bridge.local.simulator.log_rows import CollectionDelta, LogGroup, LogOperation, LogRow
-from bridge.local.simulator.log_table import (
-    CDC_PARTITIONER,
-    CdcOptions,
-    base_ddl,
-    columns_of,
-    log_ddl,
-    quoted,
-    type_ddl,
-)
+from bridge.local.simulator.log_table import CDC_PARTITIONER, CdcOptions, base_ddl, columns_of, log_ddl, type_ddl
 from bridge.local.simulator.nested import UserTypes
 from bridge.local.simulator.placing import Place
 from bridge.local.simulator.refusals import check_capture

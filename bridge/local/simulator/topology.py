@@ -7,6 +7,7 @@ A real client can't recompute this mapping, for the user-facing tables lose the 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -52,6 +53,21 @@ class StreamMap:
         randoms = (random.getrandbits(38) for _ in range(len(ring.tokens) * shards))
         streams = build_vnode_streams(ring.tokens, shards, ignore_msb, randoms)
         return cls(start_ms, ring.tokens, streams, ignore_msb)
+
+    @classmethod
+    def of_published(
+        cls, start_ms: UnixMillis, streams: Mapping[Token, Sequence[StreamId]], *, ignore_msb: int
+    ) -> StreamMap:
+        """A generation as its table has it, each vnode's streams put into shard order again.
+
+        That order shows in their tokens, unless a vnode is so small that it has no token for one of the shards.
+        """
+        ends = tuple(sorted(streams))
+
+        def in_order(found: Sequence[StreamId]) -> tuple[StreamId, ...]:
+            return tuple(sorted(found, key=lambda stream: shard_of(stream.token, len(found), ignore_msb)))
+
+        return cls(start_ms, ends, tuple(in_order(streams[end]) for end in ends), ignore_msb)
 
     def stream_for(self, token: Token) -> StreamId:
         """The stream of a base partition (spec section 4.3): its vnode's, then its shard's."""

@@ -167,6 +167,10 @@ class TestValidate:
             "job.progress.shop.lines",
             "lanes           2",
             "start           latest",
+            "shape           delta, by partition key",
+            "headers         cdc.position",
+            "dead letters    none: ",
+            "retried writes  carried like other changes",
         ):
             assert part in text
 
@@ -186,7 +190,7 @@ class TestStatus:
     def _kafka(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cursor = Cursor.at_start_of(UnixMillis(1_700_000_000_000))
         raw = LaneProgress(0, Layout(1, cursor), cursor).to_bytes()
-        source = ProgressSource(lambda topic: int(topic == "job.progress.shop.lines"), lambda _topic, _lane: raw)
+        source = ProgressSource(lambda topic: int(topic == "job.progress.shop.lines"), lambda *_: (raw, 0))
         monkeypatch.setattr(commands, "open_kafka", lambda *_, **__: None)
         monkeypatch.setattr(ProgressSource, "of_kafka", lambda *_: source)
 
@@ -256,7 +260,9 @@ class TestConsume:
     def test_prints_until_interrupted(self, config: str, which: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         """Records of a table's topic, or of a topic, are printed; Ctrl-C is a clean end."""
         assert _main("consume", "-c", config, *which) == 0
-        assert capsys.readouterr().out == "1970-01-01T00:00:00.000Z lines[0]@3 a tombstone (no key)\n"
+        shown = capsys.readouterr()
+        assert shown.out == "1970-01-01T00:00:00.000Z lines[0]@3 a tombstone (no key)\n"
+        assert shown.err.startswith("waiting for what comes into lines from now on (--from-beginning shows all")
 
     @pytest.mark.parametrize(
         ("which", "words"),

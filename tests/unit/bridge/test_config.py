@@ -16,7 +16,7 @@ SMALLEST: dict[str, Any] = {
     "scylla": {"contact_points": "10.0.0.1:9042, [::1]:9042"},
     "kafka": {"bootstrap_servers": ["10.0.0.2:9092"]},
     "registry": {"url": "http://10.0.0.3:8081"},
-    "tables": ["shop.orders", {"name": 'Shop."Line Items"', "topic": "{table}.lines", "lanes": 3}],
+    "tables": ["shop.orders", {"name": 'Shop."LineItems"', "topic": "{table}.lines", "lanes": 3}],
 }
 
 
@@ -29,7 +29,7 @@ def test_smallest() -> None:
     """What has no default is enough; a table may be its name alone and addresses one text."""
     config = validate(SMALLEST)
     assert config.scylla.contact_points == ("10.0.0.1:9042", "[::1]:9042")
-    assert [(table.keyspace, table.table) for table in config.tables] == [("shop", "orders"), ("shop", "Line Items")]
+    assert [(table.keyspace, table.table) for table in config.tables] == [("shop", "orders"), ("shop", "LineItems")]
     assert config.reading.confidence_ms == 10_000
 
 
@@ -51,6 +51,15 @@ def test_topics() -> None:
         ("tables", ["a.b", "A.B"], "named twice"),
         ("tables", ["a.b", {"name": "a.c", "topic": "a.b"}], "each table needs a change topic"),
         ("publishing.dead_letter_topic", "{keyspace}.{table}", "shop.orders: a dead-letter topic can't be a change"),
+        ("publishing.dead_letter_topic", "shop_orders", "a dead-letter topic can't be a change"),
+        ("tables", ["a_b.c", "a.b_c"], "a.b_c (and a_b.c, which Kafka takes for the same name)"),
+        ("publishing.topic", "{keyspace}.{tabel}", "publishing.topic: '{keyspace}.{tabel}' has '{tabel}'"),
+        ("publishing.topic", "{keyspace}.{table", "publishing.topic: '{keyspace}.{table' has '{'"),
+        ("publishing.dead_letter_topic", "{foo}.x", "publishing.dead_letter_topic: '{foo}.x' has '{foo}'"),
+        ("tables", [{"name": "a.b", "topic": "{Table}"}], "tables.0.topic: '{Table}' has '{Table}'"),
+        ("tables", [{"name": "a.b", "topic": ".."}], "would be '..', but Kafka takes names of 1 to 249"),
+        ("publishing.dead_letter_topic", "x" * 250, "dead_letter_topic: the topic of table shop.orders would be"),
+        ("tables", ['a."b c"'], "publishing.topic: the topic of table a.b c would be 'a.b c', but Kafka"),
         ("tables", ["no_keyspace"], "is not keyspace.table"),
         ("tables", [], "at least 1"),
         ("name", "has blanks", "pattern"),

@@ -88,7 +88,15 @@ def test_all_at_once(tmp_path: Path) -> None:
         ("name: twice", "10: name: given twice, first in line 1"),
         ("reading:\n  leeway_ms: 1\n  leeway_ms: 2", "12: reading.leeway_ms: given twice, first in line 11"),
         ("1: x", "10: 1: a key must be text; put it in quotes"),
-        ("  - shop.orders", " shop.orders: named twice among `tables`"),
+        ("  - shop.orders", "10: tables[1]: shop.orders: named twice among `tables`"),
+        (
+            "publishing:\n  topic: a\n  dead_letter_topic: a",
+            "12: publishing.dead_letter_topic: a: a dead-letter topic can't be a change or progress topic too",
+        ),
+        (
+            "publishing:\n  topic: '{tabel}'",
+            "11: publishing.topic: '{tabel}' has '{tabel}'; what is replaced are {name}, {keyspace}, {table}",
+        ),
     ],
 )
 def test_problem(tmp_path: Path, more: str, expected: str) -> None:
@@ -189,11 +197,11 @@ class TestOptions:
                 "kafka.bootstrap_servers": "c:3",
                 "kafka.properties.socket.nagle.disable": "true",
                 "registry.url": "http://d",
-                "tables": 'a.b, c."d,e"',
+                "tables": 'a.b, c."De"',
             },
             BridgeConfig,
         )
-        assert [table.table for table in config.tables] == ["b", "d,e"]
+        assert [table.table for table in config.tables] == ["b", "De"]
         assert config.kafka.properties == {"socket.nagle.disable": "true"}
 
     @pytest.mark.parametrize(

@@ -267,6 +267,16 @@ class TestRowShapes:
             "2026-01-31T12:00:00.000Z t[0]@5 tombstone pk=1 ck=2",
         ]
 
+    def test_what_was_set_to_null(self) -> None:
+        """It is shown, as what the log tells to be null; what it does not tell is a question mark."""
+        nulled = 'UPDATE shop.t SET "a b" = null WHERE pk = 1 AND ck = 2'
+        assert _printed("flat", "", INSERT, nulled)[1:] == [
+            "2026-01-31T12:00:01.000000Z shop.t update pk=1 ck=2 'a b'=null tags=? @ ",
+        ]
+        assert _printed("debezium", ", 'preimage': 'full', 'postimage': true", INSERT, nulled)[1:] == [
+            "2026-01-31T12:00:01.000000Z shop.t u pk=1 ck=2 'a b'=null <- 'a b'='x' @ ",
+        ]
+
     def test_flat(self) -> None:
         """So has one of the shape `flat`."""
         assert _printed("flat", "", INSERT, RANGE) == [

@@ -23,6 +23,7 @@ CONFIG = validate(
     }
 )
 GENERATION = UnixMillis(1_700_000_000_000)
+COMMITTED_MS = 1_700_000_090_000
 NOW_US = UnixMicros(1_700_000_100_000_000)
 
 
@@ -31,11 +32,11 @@ def _at(seconds: int) -> Cursor:
 
 
 def _source(values: dict[tuple[str, int], bytes | Exception | None]) -> ProgressSource:
-    def last_value(topic: str, lane: int) -> bytes | None:
+    def last_value(topic: str, lane: int) -> tuple[bytes, int] | None:
         value = values[topic, lane]
         if isinstance(value, Exception):
             raise value
-        return value
+        return None if value is None else (value, COMMITTED_MS)
 
     return ProgressSource(lambda topic: sum(one == topic for one, _ in values), last_value)
 
@@ -54,14 +55,14 @@ def test_lanes() -> None:
     tables = status.read(CONFIG, _orders(LaneProgress(0, layout, _at(60)), LaneProgress(1, layout, _at(40))))
     assert status.rows(tables, NOW_US) == [
         (
-            "shop.orders", "0 of 2", "active", "2023-11-14T22:13:20.000Z", "2023-11-14T22:14:20.000000Z", "40.0",
-            "job.shop.orders.0",
+            "shop.orders", "0 of 2", "laid", "2023-11-14T22:13:20.000Z", "2023-11-14T22:14:20.000000Z", "40.0",
+            "2023-11-14T22:14:50.000Z", "job.shop.orders.0",
         ),
         (
-            "shop.orders", "1 of 2", "active", "2023-11-14T22:13:20.000Z", "2023-11-14T22:14:00.000000Z", "60.0",
-            "job.shop.orders.1",
+            "shop.orders", "1 of 2", "laid", "2023-11-14T22:13:20.000Z", "2023-11-14T22:14:00.000000Z", "60.0",
+            "2023-11-14T22:14:50.000Z", "job.shop.orders.1",
         ),
-        ("shop.lines", "-", "no progress yet", "-", "-", "-", "-"),
+        ("shop.lines", "-", "no progress yet", "-", "-", "-", "-", "-"),
     ]  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def test_retired_lanes() -> None:
     assert [row[1] for row in status.rows(tables, NOW_US)][:1] == ["0 of 1"]
     assert len(status.rows(tables, NOW_US)) == 2
     lanes = status.document(CONFIG, tables, NOW_US)["tables"][0]["lanes"]
-    assert [lane["state"] for lane in lanes] == ["active", "retired"]
+    assert [lane["state"] for lane in lanes] == ["laid", "retired"]
 
 
 def test_partitions_without_lanes() -> None:
@@ -96,7 +97,7 @@ def test_unreadable_lane(bad: Exception | bytes) -> None:
     """A lane that can't be read says why, and the others are still shown."""
     tables = status.read(CONFIG, _orders(LaneProgress(0, Layout(2, _at(0)), _at(60)), bad))
     first, second, _ = status.rows(tables, NOW_US)
-    assert first[2] == "active"
+    assert first[2] == "laid"
     assert second[2].startswith("unreadable: ")
 
 
@@ -124,12 +125,13 @@ def test_document() -> None:
     assert orders["lanes"] == [
         {
             "lane": 0,
-            "state": "active",
+            "state": "laid",
             "reason": None,
             "transactional_id": "job.shop.orders.0",
             "generation_ms": GENERATION,
             "generation": "2023-11-14T22:13:20.000Z",
             "cursor": "2023-11-14T22:16:00.000000Z",
+            "committed": "2023-11-14T22:14:50.000Z",
             "reached": "2023-11-14T22:16:00.000000Z",
             "lag_s": 0,
             "layout": {"lanes": 1, "since": [GENERATION, _at(0).time_us]},
@@ -139,7 +141,7 @@ def test_document() -> None:
 
 def test_plain() -> None:
     """Without a terminal the rows are aligned lines below a header."""
-    text = status.plain([("a.table", "0 of 1", "active", "g", "r", "1.0", "id")])
+    text = status.plain([("a.table", "0 of 1", "laid", "g", "r", "1.0", "c", "id")])
     header, line = text.splitlines()
     assert header.index("lane") == line.index("0 of 1")
-    assert line.split() == ["a.table", "0", "of", "1", "active", "g", "r", "1.0", "id"]
+    assert line.split() == ["a.table", "0", "of", "1", "laid", "g", "r", "1.0", "c", "id"]

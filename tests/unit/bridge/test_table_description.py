@@ -10,6 +10,7 @@ import pytest
 
 from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.scylla import CqlSession
+from bridge.errors import StartupError
 from schemas.errors import TypeTextError
 from schemas.table_schema import TableSchema
 from tests.unit.schemas.example_tables import table
@@ -92,3 +93,56 @@ def test_unknown_type() -> None:
     """A type that the keyspace does not have (any more) is named."""
     with pytest.raises(TypeTextError, match="'gone'"):
         described(System([("pk", "partition_key", 0, "frozen<gone>", "NONE")], TYPES))
+
+
+class Names:
+    """A server with the table `Shop."LineItems"`, on which CDC is on, without its log."""
+
+    settings = SimpleNamespace(metadata_consistency=None)
+    address = "s:1"
+
+    def __init__(self, *, is_scylla: bool) -> None:
+        self.is_scylla = is_scylla
+
+    def rows(self, cql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
+        if "system_schema.keyspaces" in cql:
+            return [{"keyspace_name": "Shop"}, {"keyspace_name": "system"}]
+        if cql.endswith("tables WHERE keyspace_name = ?"):
+            return [{"table_name": "LineItems"}, {"table_name": "orders"}]
+        if tuple(parameters) == ("system_schema", "scylla_tables"):
+            return [{"id": 1}] if self.is_scylla else []
+        if tuple(parameters) != ("Shop", "LineItems"):
+            return []
+        if "system_schema.columns" in cql:
+            column = ("pk", "partition_key", 0, "int", "NONE")
+            return [dict(zip(("column_name", "kind", "position", "type", "clustering_order"), column, strict=True))]
+        return [{"id": 1, "extensions": {"cdc": b"\x01\0\0\0\x07\0\0\0enabled\x04\0\0\0true"}}]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (("shop", "orders"), "table shop.orders: there is no keyspace 'shop' at s:1; did you mean \"Shop\"?"),
+        (("nothing", "orders"), "table nothing.orders: there is no keyspace 'nothing' at s:1"),
+        (
+            ("Shop", "lineitems"),
+            'table "Shop".lineitems: there is no such table at s:1; did you mean "Shop"."LineItems"?',
+        ),
+        (("Shop", "others"), 'table "Shop".others: there is no such table at s:1'),
+    ],
+)
+def test_what_is_missing_may_be_there_in_other_letters(name: tuple[str, str], words: str) -> None:
+    """Names are quoted as the configuration file takes them."""
+    with pytest.raises(StartupError) as caught:
+        ChangeLog(cast("CqlSession", Names(is_scylla=True))).table_schema(*name)
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("is_scylla", "words"),
+    [(True, "disable and enable CDC"), (False, "is missing.*scylla-cdc-bridge local cql")],
+)
+def test_a_server_that_makes_no_logs_is_told_from_scylladb(is_scylla: bool, words: str) -> None:
+    """Waiting for the log helps with ScyllaDB only."""
+    with pytest.raises(StartupError, match='"LineItems_scylla_cdc_log" does not exist; .*' + words):
+        ChangeLog(cast("CqlSession", Names(is_scylla=is_scylla))).check_captured("Shop", "LineItems")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkRuntimeError
 
 from bridge.config import BridgeConfig, SparkSettings, validate
 from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, NoGenerationError, RetriableError
@@ -223,3 +226,30 @@ def test_table_without_streams_is_waited_for_and_holds_nobody_up(
     assert (young.state, young.starts, young.failures) == ("finished", 1, 0)
     assert caplog.messages == ["a.young: test:1 has no CDC generation yet"]
     assert good.looks < 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (Py4JNetworkError("gone"), "Spark's JVM has ended (Py4JNetworkError)"),
+        (ConnectionRefusedError(111, "refused"), "Spark's JVM has ended (ConnectionRefusedError)"),
+        (PySparkRuntimeError("JAVA_GATEWAY_EXITED", {}), "JAVA_GATEWAY_EXITED"),
+    ],
+)
+def test_jvm_that_ends_fails_the_job_unless_it_was_to_stop(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception, words: str
+) -> None:
+    """Whoever signals all processes of the job at once means a stop; what was committed stays either way."""
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(job, "build_session", fail)
+    monitor: Any = SimpleNamespace(board=None, mailbox=None)
+    stop = threading.Event()
+    assert job._run(config_of("a.b"), stop, monitor, once=False) == job.EXIT_FAILED
+    assert words in caplog.text
+    caplog.clear()
+    stop.set()
+    assert job._run(config_of("a.b"), stop, monitor, once=False) == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]

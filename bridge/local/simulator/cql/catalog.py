@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -92,6 +92,11 @@ class Catalog:
     def tables(self) -> tuple[Table, ...]:
         """All tables, without logs, in the order of their making."""
         return tuple(self._tables.values())
+
+    def learn(self, tables: Iterable[Table], keyspace: str, user_types: UserTypes) -> None:
+        """Take over what a keyspace holds already; tables and types of these names are replaced."""
+        self._tables.update((table.name, table) for table in tables)
+        self._types.update((TableName(keyspace, user_type.name), user_type) for user_type in user_types)
 
     def full_name(self, name: Name) -> TableName:
         """The name with its keyspace."""

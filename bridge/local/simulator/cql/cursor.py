@@ -31,7 +31,8 @@ class Cursor:
         """What to raise where something else was expected."""
         token = self._tokens[self._next]
         found = "the end" if token.kind is Kind.END else repr(self._text[token.at : token.at + 40])
-        return CqlError(f"{wanted} expected at character {token.at}, found {found}, in {self._text[:300]!r}")
+        message = f"{wanted} expected at character {token.at}, found {found}, in {self._text[:300]!r}"
+        return CqlError(message, at=token.at)
 
     def peek(self, ahead: int = 0) -> Token:
         """The token that comes next, or one further on; behind the end comes the end."""

@@ -70,7 +70,7 @@ def tokens_of(text: str) -> list[Token]:
     while at < len(text):
         match = _PATTERN.match(text, at)
         if match is None or match.lastgroup is None:
-            raise CqlError(f"not CQL from character {at} on: {text[at : at + 40]!r} in {text[:200]!r}")
+            raise CqlError(f"not CQL from character {at} on: {text[at : at + 40]!r} in {text[:200]!r}", at=at)
         if match.lastgroup != "blank":
             kind = Kind(match.lastgroup)
             found.append(Token(kind, _unquoted(kind, match.group()), at))

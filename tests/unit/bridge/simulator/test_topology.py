@@ -32,3 +32,12 @@ def test_a_tokens_stream_lies_in_its_vnodes_set(token: int) -> None:
     assert stream in generation.stream_set_for(Token(token)).streams
     assert len(set(generation.streams())) == 24
     assert generation.start_ms == 5
+
+
+def test_a_published_generation_gets_its_shard_order_back() -> None:
+    """What readers see as sets is the writers' map again."""
+    made = StreamMap.of_ring(
+        UnixMillis(5), Ring().joined_by_node(16, Random(3)), shards=5, ignore_msb=12, random=Random(4)
+    )
+    published = {one.range_end: one.streams for one in made.generation().stream_sets}
+    assert StreamMap.of_published(UnixMillis(5), published, ignore_msb=12) == made

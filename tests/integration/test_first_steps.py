@@ -1,0 +1,91 @@
+"""What a new user does on the local stack: CQL, a job, a look at what arrived, and a stop that hits every process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.local.stack import LocalStack
+from tests.integration.running import BridgeJob, wait_for
+
+pytestmark = pytest.mark.integration
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+
+FIRST = """
+CREATE KEYSPACE first WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1};
+USE first;
+CREATE TYPE place (street text, "No" int);
+CREATE TABLE "LineItems" (
+    id int, line int, status text, note text, tags set<text>, at place, events list<int>, total int static,
+    PRIMARY KEY (id, line)
+) WITH cdc = {'enabled': true, 'preimage': 'full', 'postimage': true};
+INSERT INTO "LineItems" (id, line, status, note, tags, at, events, total)
+    VALUES (7, 1, 'new', 'hi', {'a'}, {street: 'x', "No": 3}, [1, 2], 5);
+"""
+THEN = """
+UPDATE first."LineItems" USING TTL 3600 SET status = 'paid', note = null, tags = tags + {'gift'}
+    WHERE id = 7 AND line = 1 IF status = 'new';
+ALTER TABLE first."LineItems" ADD extra bigint;
+BEGIN BATCH
+    INSERT INTO first."LineItems" (id, line, extra) VALUES (7, 2, 9);
+    DELETE FROM first."LineItems" WHERE id = 7 AND line = 1;
+APPLY BATCH;
+"""
+
+
+def command(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bridge.cli", *words],
+        cwd=_REPOSITORY, input=text, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_first_steps(local_stack: LocalStack, tmp_path: Path) -> None:
+    """Two invocations of `local cql` know of each other, their changes arrive, and SIGTERM to all of it is a stop."""
+    folder = ("--folder", str(local_stack.folder))
+    file = tmp_path / "first.cql"
+    file.write_text(FIRST, encoding="utf-8")
+    for words, text in ((("-f", str(file)), None), ((), THEN)):
+        done = command("local", "cql", *folder, *words, text=text)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    # The static row's and the row's change, the same for the batch's two rows; images have no records of their own.
+    table = {"name": 'first."LineItems"', "shape": "full"}
+    with BridgeJob(local_stack, tmp_path, "steps", [table]) as job:
+        job.start()
+        (settings,) = job.config.tables
+        wait_for("changes", lambda: job.committed() > 0 and len(list(job.records(settings))) >= 5, timeout_s=240)
+        assert job.process is not None
+        jvm = job.jvm()
+        os.killpg(job.process.pid, signal.SIGTERM)
+        assert job.process.wait(60) == 0, job.log_tail()
+        jvm.wait(30)
+        log = job.log.read_text(encoding="utf-8")
+        assert "stopped" in log
+        assert "Py4J" not in log, job.log_tail()
+        assert " ERROR " not in log, job.log_tail()
+        consumed = command(
+            "consume",
+            "-c",
+            str(tmp_path / "steps.yaml"),
+            'first."LineItems"',
+            "--from-beginning",
+            "--until-end",
+            "--json",
+        )
+    assert consumed.returncode == 0, consumed.stderr
+    changes = [json.loads(line) for line in consumed.stdout.splitlines()]
+    assert [change["op"] for change in changes] == ["static_update", "insert", "update", "insert", "row_delete"]
+    inserted, updated, deleted = changes[1], changes[2], changes[4]
+    assert inserted["after"]["at"] == {"street": "x", "No": 3}
+    assert updated["before"]["status"] == "new"
+    assert (updated["after"]["status"], updated["columns"]["note"], updated["ttl"]) == ("paid", None, 3600)
+    assert updated["after"]["tags"] == ["a", "gift"]
+    assert deleted["before"]["status"] == "paid"
+    assert changes[3]["columns"]["extra"] == 9
