@@ -149,7 +149,7 @@ class Stall:
         kept = "" if self.kept_s is None else f"{self.kept_s:.1f}"
         return (
             f"{switch.number:>6} {switch.table:<8} {switch.kind:<12} {published_s:>+9.1f} {self.waited:>7} "
-            f"{self.stall_s:>7.1f} {self.bound_s:>7.1f} {kept:>7}  {switch.kill or '':<18}"
+            f"{self.stall_s:>7.1f} {self.bound_s:>7.1f} {kept:>7}  {str(switch.kill or ''):<18}"
             f"{f' LATE: {self.late}' if self.late else ''}"
         )
 
@@ -441,7 +441,7 @@ class Scenario:
         dropped.create()
         now_us = system_clock_us()
         self._tablets.create(UnixMillis(now_us // 1000 - int(LEEWAY_S * 1000)), 2)
-        dropped.backlog(UnixMicros(now_us - 4 * _SECOND), UnixMicros(now_us))
+        dropped.backlog(UnixMicros(now_us - _SECOND // 2), UnixMicros(now_us))
         wait_for(
             "the error that says what is lost",
             lambda: self._says(f"{name} stops", "made anew", "changes written between", "reading.accept_data_loss"),
