@@ -1,7 +1,7 @@
 """The real job dies at every named point of the lane protocol, by an exception and by SIGKILL.
 
 SIGKILL takes a job start for each point, which is minutes: `make chaos-matrix` (SCYLLA_CDC_BRIDGE_CHAOS=matrix) goes
-through all of them; without it, every exception comes in one run, and SIGKILL at the points where Kafka and Spark
+through all of them; without it, every exception comes in one run, and SIGKILL at the point where Kafka and Spark
 disagree on what is done. `tests/unit/chaos` goes through the whole matrix, and zombies too, over a broker in memory.
 """
 
@@ -20,13 +20,13 @@ from bridge.config import ScyllaSettings
 from bridge.local.stack import LocalStack
 from tests.chaos import fault_points
 from tests.chaos.fault_points import POINTS, Point
-from tests.integration.running import BridgeJob
+from tests.integration.running import BridgeJob, wait_for
 from tests.integration.test_pipeline import history, table
 
 pytestmark = pytest.mark.integration
 
 WHOLE = os.environ.get("SCYLLA_CDC_BRIDGE_CHAOS") == "matrix"
-KILLS: tuple[Point, ...] = POINTS if WHOLE else ("after commit", "before Spark's commit")
+KILLS: tuple[Point, ...] = POINTS if WHOLE else ("after commit",)
 CHANGES = 4_000
 SETTINGS: dict[str, Any] = {
     "reading": {"confidence_ms": 500, "max_window_ms": 45_000},
@@ -57,7 +57,8 @@ def test_dying_at_named_points(session: CqlSession, local_stack: LocalStack, tmp
             status = job.start("--once").wait(300)
             assert fault_points.fired(faults, point), f"{point} was never reached\n{job.log_tail()}"
             assert status == -9, f"killed at {point}, but the job's status is {status}\n{job.log_tail()}"
-            assert not fault_points.processes(faults), f"{point}: processes are left"
+            # A JVM's memory takes the kernel a moment.
+            wait_for(f"the end of what was killed at {point}", lambda: not fault_points.processes(faults), 30)
             so_far = job.verdict([schema], written)
             print(f"killed at {point} after {time.monotonic() - began_s:.0f} s: {so_far}")
             assert so_far.missing, "everything was published before the kill; nothing was interrupted"
