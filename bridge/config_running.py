@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Final, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from bridge.config_values import Address, Model
+
+_SECRET: Final = re.compile(r"secret|password|passphrase|token|credential|access\.key", re.IGNORECASE)
+_NO_SECRET: Final = frozenset({"spark.kubernetes.authenticate.oauthTokenFile"})
+_WITH_LOGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://[^/]*@", re.IGNORECASE)
 
 
 class SparkSettings(Model):
@@ -21,7 +26,29 @@ class SparkSettings(Model):
         None, ge=1, le=1024, description="Lanes of each table; unset, as many as there are cores to work them."
     )
     trigger_interval_ms: int = Field(500, ge=0, description="Shortest time from one micro-batch to the next, in ms.")
-    properties: dict[str, str | int | bool] = Field(default_factory=dict, description="Further Spark properties.")
+    properties: dict[str, str | int | bool] = Field(
+        default_factory=dict,
+        description="Further Spark properties. They stand in command lines, so secrets have no place among them: "
+        "stores take those from the environment or from the pod's identity.",
+    )
+
+    @field_validator("checkpoint")
+    @classmethod
+    def _no_login(cls, value: str) -> str:
+        if _WITH_LOGIN.match(value) and not value.startswith(("abfs", "wasb")):
+            raise ValueError("a login can't stand in the path: give it by the environment or the pod's identity")
+        return value
+
+    @field_validator("properties")
+    @classmethod
+    def _no_secrets(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        secret = sorted(name for name in value if _SECRET.search(name) and name not in _NO_SECRET)
+        if secret:
+            raise ValueError(
+                f"{', '.join(secret)}: a secret can't stand in the file, nor in Spark's command line; give it by the "
+                "environment or the pod's identity"
+            )
+        return value
 
 
 class StartupSettings(Model):

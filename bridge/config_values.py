@@ -73,6 +73,9 @@ class Secret(Model):
         assert self.file is not None
         try:
             return self.file.read_text(encoding="utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            # Not as the cause: its text has the bytes.
+            raise AccessError(f"the secret's file {self.file} is not UTF-8 text") from None
         except OSError as error:
             raise AccessError(f"the secret's file {self.file} can't be read: {error.strerror}") from error
 

@@ -97,6 +97,9 @@ def _readable_secrets(config: BridgeConfig) -> Iterator[str]:
         yield "scylla.password is sent readable; scylla.tls.enabled would encrypt it"
     if config.kafka.sasl.mechanism in ("PLAIN", "OAUTHBEARER") and not config.kafka.tls.enabled:
         yield f"{config.kafka.sasl.credentials}: sent readable; kafka.tls.enabled would encrypt it"
+    endpoint = config.kafka.sasl.token_endpoint_url
+    if endpoint is not None and not str(endpoint).startswith("https:"):
+        yield "kafka.sasl.client_secret is sent readable; an https token_endpoint_url would encrypt it"
     has_identity = config.registry.username is not None or config.registry.token is not None
     if has_identity and config.registry.url.scheme != "https":
         yield "registry: credentials are sent readable; an https address would encrypt them"

@@ -119,6 +119,9 @@ class Job:
                 self._board.tick()
                 self._board.count(tally.take())
                 for running in self._tables:
+                    # A table's start may wait for servers: neither the job's pulse nor a stop waits for all of them.
+                    if self._asked_to_stop():
+                        break
                     self._look_after(running)
                 if all(running.given_up for running in self._tables):
                     break

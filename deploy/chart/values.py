@@ -200,7 +200,12 @@ class Alerts(_Values):
     """Where alerts begin."""
 
     lag_seconds: int = Field(300, ge=1, description="Lag of a table that is too much, in s.")
-    ttl_left_seconds: int = Field(21600, ge=1, description="Time until changes expire unread that is too short, in s.")
+    ttl_left_seconds: int = Field(
+        21600,
+        ge=1,
+        description="Time until changes expire unread that is too short, in s; a quarter of the log's TTL, if that "
+        "is less.",
+    )
     for_: str = Field(
         "10m",
         alias="for",

@@ -17,6 +17,7 @@ from tests.chart.tools import PROMTOOL
 pytestmark = pytest.mark.timeout(1500)
 
 _LABELS = 'namespace="data", service="shop-scylla-cdc-bridge", table="shop.orders"'
+_JOB = 'namespace="data", service="shop-scylla-cdc-bridge"'
 
 
 def promtool(*words: str | Path, text: str = "") -> str:
@@ -38,7 +39,7 @@ def rules(full: Rendered, tmp_path: Path) -> Path:
 
 def test_rules_are_good(rules: Path) -> None:
     """Expressions, templates and durations are what Prometheus takes."""
-    assert "SUCCESS: 9 rules found" in promtool("check", "rules", "--lint-fatal", rules)
+    assert "SUCCESS: 11 rules found" in promtool("check", "rules", "--lint-fatal", rules)
 
 
 def test_queries_of_the_dashboard_are_good(tmp_path: Path) -> None:
@@ -54,6 +55,7 @@ def test_queries_of_the_dashboard_are_good(tmp_path: Path) -> None:
 # Of changes that expire soon: a lane that stands comes below six hours in the 24th minute.
 _SERIES: list[tuple[str, str, str]] = [
     ("Down", "up", "1"),
+    ("Restarts", f"process_start_time_seconds{{{_JOB}}}", "0+100x60"),
     ("TableStopped", f'scylla_cdc_bridge_table_state{{{_LABELS}, state="stopped"}}', "1x60"),
     ("TableNotReady", f"scylla_cdc_bridge_table_ready{{{_LABELS}}}", "0x60"),
     ("LagHigh", f'scylla_cdc_bridge_lag_seconds{{{_LABELS}, lane="1"}}', "301x60"),
@@ -66,6 +68,8 @@ _SERIES: list[tuple[str, str, str]] = [
 ]
 _CALM: list[tuple[str, str]] = [
     (f'scylla_cdc_bridge_build_info{{{_LABELS}, version="0.1.0"}}', "1x60"),
+    (f"process_start_time_seconds{{{_JOB}}}", "1x60"),
+    (f"scylla_cdc_bridge_log_ttl_seconds{{{_LABELS}}}", "86400x60"),
     (f'scylla_cdc_bridge_table_state{{{_LABELS}, state="running"}}', "1x60"),
     (f'scylla_cdc_bridge_table_state{{{_LABELS}, state="stopped"}}', "0x60"),
     (f"scylla_cdc_bridge_table_ready{{{_LABELS}}}", "1x60"),
