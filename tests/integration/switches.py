@@ -149,7 +149,7 @@ class Stall:
         kept = "" if self.kept_s is None else f"{self.kept_s:.1f}"
         return (
             f"{switch.number:>6} {switch.table:<8} {switch.kind:<12} {published_s:>+9.1f} {self.waited:>7} "
-            f"{self.stall_s:>7.1f} {self.bound_s:>7.1f} {kept:>7}  {str(switch.kill or ''):<18}"
+            f"{self.stall_s:>7.1f} {self.bound_s:>7.1f} {kept:>7}  {switch.kill or ''!s:<18}"
             f"{f' LATE: {self.late}' if self.late else ''}"
         )
 
