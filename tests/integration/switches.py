@@ -64,12 +64,12 @@ _STRAY_SHARE: Final = 0.1
 _RATE_PER_S: Final = 60.0
 _BACKLOG: Final = 300
 _KEYS: Final = 200
-_LANES: Final = 4
-_VNODES: Final = 8
+_LANES: Final = 2
+_VNODES: Final = 4
 _LATE_S: Final = (-3.0, 3.0, -3.0, _EVERY_S + 1.0, -3.0)
 """How much later than its start a change is published, in turn: ahead, late, together with the next."""
 _SETTLED_S: Final = 0.1
-_OVERTIME_S: Final = 60
+_OVERTIME_S: Final = 180
 _START_S: Final = 240
 
 Victim = Literal["group", "workers", "jvm"]
@@ -278,7 +278,7 @@ class Scenario:
                 "leeway_ms": int(LEEWAY_S * 1000),
                 "target_batch_ms": int(WINDOW_S * 1000),
             },
-            "spark": {"lanes": _LANES, "trigger_interval_ms": 100},
+            "spark": {"lanes": _LANES, "trigger_interval_ms": 250},
         }
         self.job = BridgeJob(stack, folder, "switches", [f"switch_{name}.t" for name in self._tables], settings)
         self._seen: dict[bytes, int] = {}
