@@ -57,18 +57,19 @@ WINDOW_S: Final = 3.0
 BOUND_S: Final = CONFIDENCE_S + LEEWAY_S + WINDOW_S
 
 _EVERY_S: Final = 10.0
+_AFTER_KILL_S: Final = 30.0
 _LEAD_S: Final = 4.0
 _STRAY_S: Final = 4.0
 _STRAY_SHARE: Final = 0.1
 _RATE_PER_S: Final = 60.0
 _BACKLOG: Final = 300
 _KEYS: Final = 200
-_LANES: Final = 4
-_VNODES: Final = 8
+_LANES: Final = 2
+_VNODES: Final = 4
 _LATE_S: Final = (-3.0, 3.0, -3.0, _EVERY_S + 1.0, -3.0)
 """How much later than its start a change is published, in turn: ahead, late, together with the next."""
 _SETTLED_S: Final = 0.1
-_OVERTIME_S: Final = 60
+_OVERTIME_S: Final = 180
 _START_S: Final = 240
 
 Victim = Literal["group", "workers", "jvm"]
@@ -89,6 +90,13 @@ class Kill:
 
     def __str__(self) -> str:
         return f"{self.victim}, {self.moment}"
+
+
+_KILLS: Final = {
+    "vnodes": (2, (Kill("group", "closing"), Kill("workers", "waiting"), Kill("jvm", "closing"))),
+    "tablets": (5, (Kill("workers", "closing"), Kill("group", "waiting"), Kill("jvm", "waiting"))),
+}
+"""Of each table the first switch that is met by a kill (every sixth from there on is), and the kills in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +278,7 @@ class Scenario:
                 "leeway_ms": int(LEEWAY_S * 1000),
                 "target_batch_ms": int(WINDOW_S * 1000),
             },
-            "spark": {"lanes": _LANES, "trigger_interval_ms": 100},
+            "spark": {"lanes": _LANES, "trigger_interval_ms": 250},
         }
         self.job = BridgeJob(stack, folder, "switches", [f"switch_{name}.t" for name in self._tables], settings)
         self._seen: dict[bytes, int] = {}
@@ -318,7 +326,7 @@ class Scenario:
     # -- what is to happen ------------------------------------------------------------------------------------------
 
     def _vnode_switches(self, begin_us: int) -> Iterator[Switch]:
-        victims = self._victims(["group", "jvm", "workers"], first=2)
+        victims = self._victims("vnodes")
         for number, start_us, publish_us in self._instants(begin_us, phase=0):
             start_ms = UnixMillis(start_us // 1000)
             # Every other time two nodes join at once, and nobody writes to what is in between.
@@ -333,7 +341,7 @@ class Scenario:
             yield Switch("vnodes", number, kind, start_us, publish_us, frozenset(), victims.get(number), publish)
 
     def _tablet_switches(self, begin_us: int) -> Iterator[Switch]:
-        victims = self._victims(["workers", "group", "jvm"], first=4)
+        victims = self._victims("tablets")
         for number, start_us, publish_us in self._instants(begin_us + int(_EVERY_S / 2 * _SECOND), phase=1):
             before = self._tablets.sets[-1].streams
             tokens = [stream.token for stream in before]
@@ -356,22 +364,21 @@ class Scenario:
 
     def _instants(self, begin_us: int, *, phase: int) -> Iterator[tuple[int, UnixMicros, UnixMicros]]:
         """Number, start and publication of each switch; published in their order."""
-        published_us = 0
+        published_us, at_s = 0, 0.0
+        killed = {number for name in self._tables for number in self._victims(name)}
         for number in range(1, self._count + 1):
-            start_us = UnixMicros((begin_us + int((number - 1) * _EVERY_S * _SECOND)) // 1000 * 1000)
+            start_us = UnixMicros((begin_us + int(at_s * _SECOND)) // 1000 * 1000)
+            at_s += _AFTER_KILL_S if number in killed else _EVERY_S
             late_s = _LATE_S[(number - 1 + phase) % len(_LATE_S)]
             if number == self._count:
                 late_s = min(late_s, 3.0)
             published_us = max(published_us, start_us + int(late_s * _SECOND))
             yield number, start_us, UnixMicros(published_us)
 
-    def _victims(self, victims: Sequence[Victim], *, first: int) -> dict[int, Kill]:
-        moments: tuple[Moment, Moment] = ("closing", "waiting")
-        numbers = range(first, self._count + 1, 4)
-        return {
-            number: Kill(victims[place % len(victims)], moments[place % len(moments)])
-            for place, number in enumerate(numbers)
-        }
+    def _victims(self, table: str) -> dict[int, Kill]:
+        """Which of a table's switches are met by which kill; never those of the same number of both tables."""
+        first, kills = _KILLS[table]
+        return {number: kills[place % len(kills)] for place, number in enumerate(range(first, self._count + 1, 6))}
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
