@@ -101,8 +101,9 @@ def test_switches_under_load_with_kills(
 ) -> None:
     """Generation changes, splits and merges while the job is killed: all once, in order.
 
-    `make switches` holds the stalls' bounds, too. Before, there is no generation yet and the cluster is an old one that is upgraded. Afterwards the table with tablets
-    is made anew: the job says what is lost of the former one, and goes on when told to.
+    `make switches` holds the stalls' bounds, too. Before, there is no generation yet and the cluster is an old one that
+    is upgraded. Afterwards the table with tablets is made anew: the job says what is lost of the former one, and goes
+    on when told to.
     """
     scenario = Scenario(session, local_stack, tmp_path, switches=SWITCHES, seed=SEED)
     try:
