@@ -44,6 +44,7 @@ class BoundedPages:
     def __init__(self, pages: LogPages, in_flight: int) -> None:
         self._pages = pages
         self._free = in_flight
+        self._sending = False
         self._lock = Lock()
         self._waiting: deque[Callable[[], None]] = deque()
 
@@ -54,7 +55,12 @@ class BoundedPages:
         result: Future[Page] = Future()
 
         def send() -> None:
-            request = self._pages.page(stream, window, page_rows=page_rows, paging_state=paging_state)
+            try:
+                request = self._pages.page(stream, window, page_rows=page_rows, paging_state=paging_state)
+            except Exception as error:  # noqa: BLE001  # it reaches whoever waits for the page
+                result.set_exception(error)
+                self._freed()
+                return
             request.add_done_callback(arrived)
 
         def arrived(request: Future[Page]) -> None:
@@ -63,20 +69,36 @@ class BoundedPages:
                 result.set_result(request.result())
             else:
                 result.set_exception(error)
-            with self._lock:
-                following = self._waiting.popleft() if self._waiting else None
-                if following is None:
-                    self._free += 1
-            if following is not None:
-                following()
+            self._freed()
 
         with self._lock:
-            if self._free == 0:
-                self._waiting.append(send)
-                return result
-            self._free -= 1
-        send()
+            self._waiting.append(send)
+        self._send()
         return result
+
+    def _freed(self) -> None:
+        with self._lock:
+            self._free += 1
+        self._send()
+
+    def _send(self) -> None:
+        """Send what waits, as far as places are free; one thread at a time.
+
+        A request that fails at once comes back here from within: it only frees its place then, and the loop goes on. As
+        a recursion that would go as deep as there are requests.
+        """
+        with self._lock:
+            if self._sending:
+                return
+            self._sending = True
+        while True:
+            with self._lock:
+                if not self._free or not self._waiting:
+                    self._sending = False
+                    return
+                self._free -= 1
+                send = self._waiting.popleft()
+            send()
 
     def close(self) -> None:
         """Forget the requests that were not sent yet: nobody waits for them any more."""

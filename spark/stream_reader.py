@@ -93,7 +93,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._looked_s = float("-inf")
         self._ttl = LogTtl()
         self._gap_said = False
-        self._begins_at_edge = False
+        self._begins_at_edge = start is not None and start.initialise
         self._seen: set[UnixMillis] = set()
         self._arrivals = None if activity is None else Arrivals(activity)
         self._pacer = Pacer(
@@ -176,7 +176,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._frozen_now_us or _now_us(),
             generations,
             planning.Limits(
-                self._config.reading.confidence_ms * 1000, self._config.reading.leeway_ms * 1000, self._window_us
+                self._config.reading.confidence_ms * 1000,
+                self._config.reading.leeway_ms * 1000,
+                self._longest_window_us(cursor.generation_ms),
             ),
             Layout(self._config.lanes, cursor) if self._start is None else self._start.layout,
         )
@@ -204,15 +206,27 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Close the planner's session (Spark ends the process with SIGTERM instead, mostly)."""
         worker.drop_cluster(self._config.scylla)
 
+    def _interval_s(self, generation_ms: UnixMillis) -> float:
+        """How far micro-batches in a generation lie apart, by what its streams cost."""
+        return load_interval_s(
+            self._stream_count(generation_ms), self._config.scylla.requests_per_second / self._config.sharing
+        )
+
+    def _longest_window_us(self, generation_ms: UnixMillis) -> int:
+        # What is looked at seldom must read more at a time than passes from one look to the next.
+        apart_us = int(1_250_000 * self._interval_s(generation_ms))
+        return min(max(self._window_us, apart_us), self._config.reading.max_window_ms * 1000)
+
     def _adapt_window(self) -> None:
         if self._planned is None:
             return
         planned_s, batch = self._planned
         full = batch.longest_us >= self._window_us
+        target_ms = max(self._config.reading.target_batch_ms, int(500 * self._interval_s(batch.start.generation_ms)))
         self._window_us = planning.next_window_us(
             self._window_us,
             (_clock_s() - planned_s) * 1000,
-            self._config.reading.target_batch_ms,
+            target_ms,
             full,
             self._config.reading.max_window_ms * 1000,
         )
@@ -229,11 +243,20 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._looked_s = now_s
         if former.log_id != self._state.log_id:
             self._ttl = LogTtl()
+            self._forget_streams()
         if self._state.options is not None:
             self._ttl = self._ttl.seen(self._state.options.ttl_s, _now_us())
         logs.ensure()
         for notice in self._watch.see(self._state, _now_us(), reached):
             _log.log(notice.level, "%s", notice.text)
+
+    def _forget_streams(self) -> None:
+        """Ask anew which streams the table has: one that was made anew may have tablets now, or vnodes."""
+        table = self._config.table
+        worker.drop_metadata(self._config.scylla, table.keyspace, table.table)
+        self._generations_read_s = float("-inf")
+        self._streams = None
+        self._seen = set()
 
     def _look_for_gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
         gap = self._gap(cursor, generations)

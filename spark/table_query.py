@@ -104,7 +104,7 @@ class TableQuery:
         start = self._decide(progress)
         if progress:
             self._check_log(state, start.cursor)
-            start = self._beyond_gap(state, start)
+            start = self._beyond_gap(state, start, progress)
         self._board.laid(self.name, start.layout, progress)
         if not start.initialise:
             progress = self._take_over(progress)
@@ -197,8 +197,8 @@ class TableQuery:
             self._checkpoint.keep_log_id(state.log_id)
         self._log_id = state.log_id
 
-    def _beyond_gap(self, state: TableState, start: TableStart) -> TableStart:
-        """The same start, or one behind what is lost if that is accepted."""
+    def _beyond_gap(self, state: TableState, start: TableStart, progress: Mapping[int, LaneProgress]) -> TableStart:
+        """The same start, or one behind what is lost if that is accepted or nothing was promised yet."""
         table = self._table
         metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
         gap = find_gap(
@@ -210,6 +210,11 @@ class TableQuery:
         )
         if gap is None:
             return start
+        laid_alone = all(one.batch is None for one in progress.values()) and not self._checkpoint.has_commits
+        if laid_alone and gap.go_on_at == start.cursor:
+            # `earliest` lies at the very edge of what is left: a start that came to nothing has fallen behind it.
+            _log.warning("%s: nothing was published yet, so the table begins anew", self.name)
+            return replace(start.moved_to(max(start.cursor, first_cursor(self._source)), self.lanes), initialise=True)
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:
             raise gap.error(self.name)
         _log.warning("%s: %s; going on, as reading.accept_data_loss says", self.name, gap)

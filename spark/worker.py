@@ -151,6 +151,11 @@ def lane_key_ranges(settings: ScyllaSettings, task: LaneTask, selection: Selecti
     return _key_ranges[name]
 
 
+def drop_metadata(settings: ScyllaSettings, keyspace: str, table: str) -> None:
+    """Forget which streams a table has, and of which kind they are."""
+    _metadata.pop((settings.model_dump_json(), keyspace, table), None)
+
+
 def drop_cluster(settings: ScyllaSettings) -> None:
     """Forget a cluster's connection and everything that was learned over it."""
     name = settings.model_dump_json()

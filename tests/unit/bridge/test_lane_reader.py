@@ -106,6 +106,33 @@ def test_requests_under_way_are_bounded() -> None:
     assert all(future.done() for future in asked)
 
 
+@pytest.mark.parametrize("raised", [False, True])
+def test_requests_that_fail_at_once_reach_whoever_waits(raised: bool) -> None:
+    """However many wait their turn: a cluster that goes away ends the reading, it does not hang."""
+
+    class Gone(Log):
+        def page(
+            self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+        ) -> Future[Page]:
+            if len(self.asked) < 16:
+                return super().page(stream, window, page_rows=page_rows, paging_state=paging_state)
+            if raised:
+                raise RetriableError("gone")
+            future: Future[Page] = Future()
+            future.set_exception(RetriableError("gone"))
+            return future
+
+    log = Gone({stream(n): [] for n in range(1, 5001)}, held=True)
+    gate = BoundedPages(log, 8)
+    asked = [gate.page(of, WINDOW, page_rows=50) for of in log.rows]
+    for future, page in log.open[:8]:
+        future.set_result(page)
+    for future, page in log.open[8:]:
+        future.set_result(page)
+    assert all(future.done() for future in asked)
+    assert sum(future.exception() is not None for future in asked) == 5000 - 16
+
+
 def test_many_streams_share_the_memory() -> None:
     """The more streams, the fewer rows are asked for at once."""
 

@@ -275,6 +275,23 @@ def test_load_is_bounded(
     assert "4000 streams are looked at every 40 s" in caplog.text
 
 
+def test_table_that_is_looked_at_seldom_keeps_up(cluster: Cluster, clock: Clock) -> None:
+    """However slow its micro-batches: windows grow with the time from one to the next, so that nothing piles up."""
+    cluster.starts, cluster.streams = [G1], 3000
+    cluster.now_us = at(G1, 100).time_us
+    planner = reader(TableStart(LAYOUT, at(G1, 90)), confidence_ms=0)
+    end, behind = planner.initialOffset(), 0.0
+    for _ in range(3_600):
+        following = planner.latestOffset(end, LIMIT)
+        passed_s = 1 if following == end else 8
+        end = following
+        clock.now_s += passed_s
+        cluster.now_us += passed_s * SECOND
+        reached = StreamOffset.from_json(end).next.time_us
+        behind = max(behind, (cluster.now_us - reached) / SECOND)
+    assert behind < 3 * 30
+
+
 def test_run_that_is_to_end_waits_for_its_turn(cluster: Cluster, clock: Clock) -> None:
     """An offset that does not move would end it, with changes unread."""
     cluster.streams = 400
