@@ -370,7 +370,7 @@ class CommittedReader(_Client):
             for partition in partitions:
                 at = OFFSET_BEGINNING
                 if from_end:
-                    _, at = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+                    _, at = self._bounds(TopicPartition(topic, partition), 10)
                 places.append(TopicPartition(topic, partition, at))
             self._consumer.assign(places)
 
@@ -392,7 +392,7 @@ class CommittedReader(_Client):
             RetriableError, StartupError: the brokers do not answer, or do not let us read.
         """
         with self._meaning(f"looking for the end of {topic} [{partition}]", f"Read on topic {topic}"):
-            return int(self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1])
+            return self._bounds(TopicPartition(topic, partition), 10)[1]
 
     def read_to_end(self, topic: str, partitions: Sequence[int], timeout_s: float) -> Iterator[Record]:
         """Every record of these partitions from the beginning to the end that they have now.
@@ -430,7 +430,7 @@ class CommittedReader(_Client):
         place = TopicPartition(topic, partition)
         deadline = time.monotonic() + timeout_s
         with self._meaning(f"reading {topic} [{partition}]", f"Read on topic {topic}"):
-            low, _ = self._consumer.get_watermark_offsets(place, timeout=timeout_s)
+            low, _ = self._bounds(place, timeout_s)
             end = self._true_end(place, timeout_s)
             back = 64
             while True:
@@ -439,6 +439,23 @@ class CommittedReader(_Client):
                 if found is not None or start == low:
                     return found
                 back *= 16
+
+    def _bounds(self, place: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        """The first offset of a partition and its last stable one.
+
+        librdkafka gives up at once where the partition's leader is only being chosen or has just moved.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                low, end = self._consumer.get_watermark_offsets(place, timeout=max(0.1, deadline - time.monotonic()))
+            except KafkaException as error:
+                if not kafka_errors.is_moving(error.args[0].name()) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+                self._consumer.list_topics(place.topic, timeout=timeout_s)  # who leads it now
+            else:
+                return int(low), int(end)
 
     def _true_end(self, place: TopicPartition, timeout_s: float) -> int:
         """The partition's end, open transactions included."""

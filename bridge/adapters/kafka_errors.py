@@ -28,6 +28,12 @@ _ACCESS: Final = frozenset(
 )
 _FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
 _POISON: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG"})
+_MOVING: Final = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"})
+
+
+def is_moving(name: str) -> bool:
+    """Whether a partition has no leader yet, or a new one that the client has not heard of."""
+    return name in _MOVING
 
 
 def is_access(name: str) -> bool:

@@ -1,0 +1,56 @@
+"""The reader of committed records, where a partition's leader moves: a stand-in for the client alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from bridge.adapters import kafka
+from bridge.config import KafkaSettings
+from bridge.errors import RetriableError
+
+
+class Moving:
+    """A consumer whose partition has no leader for its first answers."""
+
+    def __init__(self, answers: Sequence[int | tuple[int, int]]) -> None:
+        self._answers = list(answers)
+        self.asked_for_leaders = 0
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
+        answer = self._answers.pop(0)
+        if isinstance(answer, int):
+            raise KafkaException(KafkaError(answer))
+        return answer
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.asked_for_leaders += 1
+
+    def unassign(self) -> None: ...
+
+    def poll(self, timeout: float) -> None: ...
+
+
+def reader(monkeypatch: pytest.MonkeyPatch, consumer: Moving) -> kafka.CommittedReader:
+    def made(properties: dict[str, Any]) -> Moving:
+        return consumer
+
+    monkeypatch.setattr(kafka, "Consumer", made)
+    return kafka.CommittedReader(KafkaSettings(bootstrap_servers=["127.0.0.1:1"]))
+
+
+def test_a_leader_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    moving = [KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, (3, 8)]
+    consumer = Moving(moving)
+    assert reader(monkeypatch, consumer).end("t", 0) == 8
+    assert consumer.asked_for_leaders == 2
+
+
+def test_another_error_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = Moving([KafkaError._TIMED_OUT, (3, 8)])
+    with pytest.raises(RetriableError, match=r"looking for the end of t \[0\] failed: _TIMED_OUT"):
+        reader(monkeypatch, consumer).end("t", 0)
+    assert consumer.asked_for_leaders == 0
