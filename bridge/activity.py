@@ -1,7 +1,9 @@
-"""Word from the sink to the planner that changes came: the time of a file on the machine of Spark's driver.
+"""Word from process to process of a table's query, by files on the machine of Spark's driver.
 
 Spark tells a source nothing of the rows that its tasks read, and runs the planner and the sink's commit in processes of
-their own, beside the job's first one. A lost word costs a table that is written to again some seconds of latency once.
+their own, beside the job's first one. The sink tells the planner that changes came, by a file's time; a lost word costs
+a table that is written to again some seconds of latency once. The planner tells the job and the table's next planner
+how long what it has asked last still counts (`bridge.pacing`); a lost word costs the cluster a micro-batch's requests.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Final
 _log = logging.getLogger(__name__)
 
 _NAME: Final = "changes-came"
+_ASKED: Final = "asked"
 
 
 def note(path: str) -> None:
@@ -47,8 +50,44 @@ class Arrivals:
             return None
 
 
+class Asked:
+    """When a table's streams were asked last, and for how long that counts.
+
+    Readings are of the clock that all processes of this machine have in common and that only goes forward
+    (`time.monotonic`), in s.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Say whose.
+
+        Args:
+            path: of the file whose time says that changes came.
+        """
+        self._path = Path(path).with_name(_ASKED)
+
+    def note(self, at_s: float, counts_for_s: float) -> None:
+        """Say it; what can't be said is logged."""
+        made = self._path.with_suffix(".new")
+        try:
+            made.write_text(f"{at_s!r} {counts_for_s!r}", "ascii")
+            made.replace(self._path)
+        except OSError as error:
+            _log.warning("what was asked of the cluster could not be noted (%s): %s", made, error.strerror)
+
+    def counts_for_s(self, now_s: float) -> float:
+        """For how long it still counts; 0 when nothing was asked yet."""
+        try:
+            at_s, counts_for_s = map(float, self._path.read_text("ascii").split())
+        except FileNotFoundError:
+            return 0.0
+        except OSError as error:
+            _log.warning("what was asked of the cluster can't be seen (%s): %s", self._path, error.strerror)
+            return 0.0
+        return min(counts_for_s, max(0.0, at_s + counts_for_s - now_s))
+
+
 class ActivityFile:
-    """The file, for as long as the job runs; raises OSError where there is no folder for temporary files."""
+    """The files, for as long as the job runs; raises OSError where there is no folder for temporary files."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-bridge-"))

@@ -145,7 +145,10 @@ def find_gap(
 
 
 def overtaken(
-    cursor: Cursor, before: Collection[UnixMillis], generations: Sequence[GenerationStart]
+    cursor: Cursor,
+    before: Collection[UnixMillis],
+    generations: Sequence[GenerationStart],
+    entered_from_ms: UnixMillis | None = None,
 ) -> UnixMillis | None:
     """A generation that has appeared between ones that were known, behind the one that is being read.
 
@@ -156,12 +159,23 @@ def overtaken(
         cursor: what is done.
         before: the generations that were known when the cursor's was entered, or later.
         generations: those that are known now.
+        entered_from_ms: the generation that was read before the cursor's, if that is known: none lay between them.
     """
-    if not before:
-        return None
-    oldest = min(before)
-    passed = (one.start_ms for one in generations if oldest < one.start_ms < cursor.generation_ms)
-    return next((start_ms for start_ms in passed if start_ms not in before), None)
+    between = [one.start_ms for one in generations if one.start_ms < cursor.generation_ms]
+    late = [at for at in between if before and min(before) < at and at not in before]
+    late += [at for at in between if entered_from_ms is not None and entered_from_ms < at]
+    return min(late, default=None)
+
+
+def ahead_us(cursor: Cursor, servers_us: float) -> float:
+    """By how much a cursor is ahead of the servers' time, in us; 0 when it is not.
+
+    What is written until then with earlier times will not be read. The start of a generation is no such cursor: nothing
+    earlier is written to the streams of that one.
+    """
+    if cursor == Cursor.at_start_of(cursor.generation_ms):
+        return 0
+    return max(0, cursor.time_us - servers_us)
 
 
 def margin_us(cursor: Cursor, oldest_us: UnixMicros | None) -> int | None:

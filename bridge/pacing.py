@@ -1,12 +1,17 @@
 """How often a table is looked at, by what its streams cost and by what came. Pure; readings of a clock are given.
 
 A micro-batch asks each stream once, whether or not anything was written, so looking costs `streams / interval` requests
-a second. Pages beyond a stream's first come with changes; those only `scylla.requests_in_flight` bounds.
+a second. Pages beyond a stream's first come with changes; those only `scylla.requests_in_flight` bounds. A planner that
+takes over from another, and a task that is tried again, wait as long as the one before them would have.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+LONGEST_PAUSE_S: Final = 10.0
+"""A task that waits holds a core that other tables' tasks could use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +30,28 @@ class PaceLimits:
 class Pacer:
     """Says when one table's next micro-batch is due. Every reading is of one clock, in s, and does not go back."""
 
-    def __init__(self, limits: PaceLimits, now_s: float) -> None:
+    def __init__(self, limits: PaceLimits, now_s: float, *, wait_s: float = 0.0) -> None:
+        """Begin.
+
+        Args:
+            limits: what looking may cost.
+            now_s: the clock's reading.
+            wait_s: for how long what another has asked before still counts.
+        """
         self._limits = limits
-        self._planned_s = float("-inf")
-        self._load_s = 0.0
+        self._planned_s = now_s if wait_s else float("-inf")
+        self._load_s = wait_s
         self._active_s = now_s
 
     def came(self, now_s: float) -> None:
         """Note that a micro-batch had changes."""
         self._active_s = now_s
 
-    def planned(self, now_s: float, streams: int) -> None:
-        """Note that a micro-batch was planned which asks so many streams."""
+    def planned(self, now_s: float, streams: int) -> float:
+        """Note that a micro-batch was planned which asks so many streams; for how long that counts, in s."""
         self._planned_s = now_s
         self._load_s = load_interval_s(streams, self._limits.requests_per_s)
+        return self._load_s
 
     def due_in_s(self, now_s: float, *, idle: bool) -> float:
         """How long the next micro-batch must wait; never negative.

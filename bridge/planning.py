@@ -63,12 +63,18 @@ class Limits:
     window_us: int
 
 
-def first_cursor(generations: Sequence[GenerationStart], start_us: UnixMicros | None) -> Cursor | None:
+def first_cursor(
+    generations: Sequence[GenerationStart], start_us: UnixMicros | None, leeway_us: int
+) -> Cursor | None:
     """Where reading begins: at `start_us` in the generation that operates then, or at the oldest generation's start.
+
+    So soon after a change that its closed streams may hold rows from after `start_us`, in the generation before it;
+    then the opened streams are read from the change on, a few seconds more than was asked for.
 
     Args:
         generations: the known ones, ascending.
-        start_us: the instant from which changes are wanted; None for all that the log holds.
+        start_us: the instant from which changes are wanted, which has passed; None for all that the log holds.
+        leeway_us: how long after a change its closed streams may still get rows.
 
     Returns:
         None while no generation is known.
@@ -78,7 +84,8 @@ def first_cursor(generations: Sequence[GenerationStart], start_us: UnixMicros | 
     operating = [one for one in generations if start_us is not None and one.start_us <= start_us]
     if start_us is None or not operating:
         return Cursor.at_start_of(generations[0].start_ms)
-    return Cursor(operating[-1].start_ms, start_us)
+    alone = [one for one in operating if one.start_us + leeway_us <= start_us]
+    return Cursor((alone[-1] if alone else operating[0]).start_ms, start_us)
 
 
 def plan(

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from bridge.errors import BridgeError, DataLossError, LayoutError, RetriableError
 from bridge.model.cursors import Cursor, LanePosition, LaneProgress, Layout, PlannedBatch, StreamOffset
+from bridge.model.times import UnixMillis
 
 
 def transactional_id(job: str, keyspace: str, table: str, lane: int) -> str:
@@ -48,11 +49,13 @@ class Remainder:
     Attributes:
         done: the group up to which it is committed; None when that is nothing, or everything.
         finished: whether everything is committed already, so that not even the progress has to move.
+        entered_from_ms: as the lane's progress has it.
     """
 
     task: LaneTask
     done: LanePosition | None
     finished: bool
+    entered_from_ms: UnixMillis | None = None
 
     def wants(self, position: LanePosition) -> bool:
         """Whether a group is still to be published."""
@@ -60,11 +63,11 @@ class Remainder:
 
     def midway(self, position: LanePosition) -> LaneProgress:
         """The progress to commit after a group inside the micro-batch."""
-        return LaneProgress.inside(self.task.lane, self.task.batch, position)
+        return LaneProgress.inside(self.task.lane, self.task.batch, position, self.entered_from_ms)
 
     def completed(self) -> LaneProgress:
         """The progress to commit with the last of the micro-batch."""
-        return LaneProgress.completed(self.task.lane, self.task.batch)
+        return LaneProgress.completed(self.task.lane, self.task.batch, self.entered_from_ms)
 
 
 def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str) -> Remainder:
@@ -97,9 +100,9 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
             "the checkpoint: the job then goes on from what the progress topic says"
         )
     if progress.batch == batch:
-        return Remainder(task, progress.done, finished=False)
+        return Remainder(task, progress.done, finished=False, entered_from_ms=progress.entered_from_ms)
     if progress.cursor == batch.start and progress.done is None:
-        return Remainder(task, None, finished=False)
+        return Remainder(task, None, finished=False, entered_from_ms=progress.entered_from_ms)
     raise RetriableError(
         f"{task}: the progress topic {progress_topic} says that the lane is at {progress.cursor}, inside another "
         "micro-batch; it is finished first when the table starts again"
@@ -117,6 +120,7 @@ class TableStart:
         initialise: whether the layout is to be written to every lane's progress before work begins.
         settle: whether `layout` is not the wanted one and is kept only to finish `interrupted` under it; then the
             decision is to be made again.
+        entered_from_ms: the generation that was read before that of `goes_on_in_ms`; None when that is not known.
     """
 
     layout: Layout
@@ -124,10 +128,16 @@ class TableStart:
     interrupted: PlannedBatch | None = None
     initialise: bool = False
     settle: bool = False
+    entered_from_ms: UnixMillis | None = None
 
     def __post_init__(self) -> None:
         if self.settle and self.interrupted is None:
             raise ValueError("nothing to settle")
+
+    @property
+    def goes_on_in_ms(self) -> UnixMillis:
+        """The generation in which the next micro-batch is planned, what was interrupted being done."""
+        return (self.cursor if self.interrupted is None else self.interrupted.next).generation_ms
 
     def moved_to(self, cursor: Cursor, lanes: int) -> TableStart:
         """The start with all lanes at a later cursor, because what lies before it is lost; the same if they are there.
@@ -148,6 +158,7 @@ class TableStart:
             "interrupted": None if batch is None else StreamOffset(batch.next, batch).to_json(),
             "initialise": self.initialise,
             "settle": self.settle,
+            "from": self.entered_from_ms,
         }
 
     @classmethod
@@ -160,9 +171,13 @@ class TableStart:
                 "interrupted": interrupted,
                 "initialise": bool(initialise),
                 "settle": bool(settle),
+                "from": int() | None as before_ms,
             }:
                 batch = None if interrupted is None else StreamOffset.from_json(interrupted).batch
-                return cls(Layout.from_json(layout), Cursor.from_json(cursor), batch, initialise, settle)
+                entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
+                return cls(
+                    Layout.from_json(layout), Cursor.from_json(cursor), batch, initialise, settle, entered_from_ms
+                )
         raise BridgeError(f"not a table's start: {value!r}")
 
 
@@ -199,21 +214,25 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
             f"to {furthest.batch.next}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
             "begin anew"
         )
+    before_ms = furthest.entered_from_ms
     if missing:
         # The job died while it wrote this layout; no lane has worked under it.
-        return TableStart(Layout(lanes, layout.since), layout.since, initialise=True)
+        return TableStart(Layout(lanes, layout.since), layout.since, initialise=True, entered_from_ms=before_ms)
     batch = furthest.batch
     if batch is None or all(at.batch == batch and at.done is None for at in own.values()):
         if layout.lanes == lanes:
-            return TableStart(layout, furthest.cursor)
-        return TableStart(Layout(lanes, furthest.cursor), furthest.cursor, initialise=True)
+            return TableStart(layout, furthest.cursor, entered_from_ms=before_ms)
+        new = Layout(lanes, furthest.cursor)
+        return TableStart(new, furthest.cursor, initialise=True, entered_from_ms=before_ms)
     for lane, at in sorted(own.items()):
         if at.batch != batch and (at.cursor != batch.start or at.done is not None):
             raise DataLossError(
                 f"lane {lane} stands at {at.cursor} although another has gone on from {batch.start}: the progress "
                 "topic is damaged. Restore it, or delete it with the checkpoint to begin anew"
             )
-    return TableStart(layout, batch.start, batch, settle=layout.lanes != lanes)
+    if batch.next.generation_ms != batch.start.generation_ms:
+        before_ms = batch.start.generation_ms
+    return TableStart(layout, batch.start, batch, settle=layout.lanes != lanes, entered_from_ms=before_ms)
 
 
 class Plans:

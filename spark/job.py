@@ -189,7 +189,8 @@ class Job:
             _log.error("%s stops: %s", running.table.name, words)
             return
         running.tries += 1
-        wait_s = min(_LONGEST_BACKOFF_S, 0.5 * 2**running.tries)
+        # What was interrupted is read anew at once.
+        wait_s = max(min(_LONGEST_BACKOFF_S, 0.5 * 2**running.tries), running.table.paced_for_s())
         running.again_at_s = time.monotonic() + wait_s
         self._board.retrying(running.table.name, words, wait_s)
         _log.warning("%s: %s (failure %d; starting again in %.0f s)", running.table.name, words, running.tries, wait_s)

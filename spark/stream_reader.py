@@ -18,15 +18,16 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from bridge import assembly, logs, planning, schema_switch
-from bridge.activity import Arrivals
+from bridge.activity import Arrivals, Asked
 from bridge.adapters.scylla import token_of
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.captured import CapturedTable
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, GroupEncoder
-from bridge.errors import DataLossError, NoGenerationError, RetriableError
-from bridge.gaps import Gap, LogTtl, find_gap, overtaken
+from bridge.errors import DataLossError, NoGenerationError, RetriableError, StartupError
+from bridge.gaps import Gap, LogTtl, ahead_us, find_gap, overtaken
+from bridge.instants import iso_of_micros
 from bridge.integrity import SAMPLE_EVERY, KeyCheck, Misplaced
 from bridge.lane_reader import read_lane
 from bridge.model.changes import Cells, Group, LogLayout
@@ -34,9 +35,10 @@ from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffse
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.figures import LaneFigures, tally
 from bridge.monitoring.observed_pages import ObservedPages
-from bridge.pacing import PaceLimits, Pacer, load_interval_s
+from bridge.pacing import LONGEST_PAUSE_S, PaceLimits, Pacer, load_interval_s
 from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, Plans, TableStart
+from bridge.server_time import ServerTime
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
 from bridge.value_text import json_value
 from schemas.envelope import TableCodec
@@ -49,6 +51,7 @@ _FIRST_GENERATION_EVERY_S = 0.5
 _FIRST_WINDOW_US = 60_000_000
 _OFTEN_ENOUGH_S = 10.0
 _MOST_MISPLACED = 10
+_AHEAD_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._gap_said = False
         self._begins_at_edge = start is not None and start.initialise
         self._seen: set[UnixMillis] = set()
+        self._passed_said = self._ahead_said = False
         self._arrivals = None if activity is None else Arrivals(activity)
+        self._asked = None if activity is None else Asked(activity)
         self._pacer = Pacer(
             PaceLimits(
                 config.scylla.requests_per_second / config.sharing,
@@ -103,7 +108,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 0.0 if activity is None else config.reading.idle_interval_ms / 1000,
             ),
             _clock_s(),
+            wait_s=0.0 if self._asked is None else self._asked.counts_for_s(_clock_s()),
         )
+        self._counted: PlannedBatch | None = None
         self._streams: tuple[UnixMillis, int] | None = None
 
     # -- planner process ------------------------------------------------------------------------------------------
@@ -129,8 +136,17 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._planned = None
             return start
         self._planned = (_clock_s(), batch)
-        self._pacer.planned(_clock_s(), self._stream_count(batch.start.generation_ms))
+        self._count(batch)
         return _plain(self._plans.planned(batch, offset))
+
+    def _count(self, batch: PlannedBatch) -> None:
+        """Have a micro-batch's requests count; one of a checkpoint comes without having been planned here."""
+        if batch == self._counted:
+            return
+        self._counted = batch
+        counts_for_s = self._pacer.planned(_clock_s(), self._stream_count(batch.start.generation_ms))
+        if self._asked is not None:
+            self._asked.note(_clock_s(), counts_for_s)
 
     def _plan_in_turn(self, cursor: Cursor) -> PlannedBatch | None:
         """A micro-batch, but none while the table would be looked at more often than it may be."""
@@ -171,9 +187,10 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if not self._state.exists:
             return None
         self._look_for_overtaken(cursor, generations)
+        self._look_whether_ahead(cursor)
         return planning.plan(
             cursor,
-            self._frozen_now_us or _now_us(),
+            self._frozen_now_us or self._time.earlier_us(),
             generations,
             planning.Limits(
                 self._config.reading.confidence_ms * 1000,
@@ -185,7 +202,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing that becomes readable after this moment belongs to the run."""
-        self._frozen_now_us = _now_us()
+        self._frozen_now_us = self._time.earlier_us()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LanePartition]:
         """One input partition for each lane of the micro-batch, exactly as it was planned.
@@ -195,6 +212,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         offset = StreamOffset.from_json(end)
         if offset.batch is None or start == end or not self._plans.counts(offset):
             return []
+        self._count(offset.batch)
         table = self._config.table
         text = canonical_json(offset.to_json())
         return [
@@ -245,7 +263,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._ttl = LogTtl()
             self._forget_streams()
         if self._state.options is not None:
-            self._ttl = self._ttl.seen(self._state.options.ttl_s, _now_us())
+            self._ttl = self._ttl.seen(self._state.options.ttl_s, self._time.servers_us())
         logs.ensure()
         for notice in self._watch.see(self._state, _now_us(), reached):
             _log.log(notice.level, "%s", notice.text)
@@ -284,20 +302,43 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return find_gap(
             cursor,
             generations,
-            self._ttl.oldest_us(_now_us()),
+            self._ttl.oldest_us(self._time.servers_us()),
             may_lag=self._metadata.may_lag,
             log_made_us=self._state.log_made_us,
         )
 
     def _look_for_overtaken(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
-        passed = overtaken(cursor, self._seen, generations)
-        if passed is not None:
-            raise DataLossError(
-                f"{self._config.table.name}: generation {passed} was published after the reading had entered "
-                f"generation {cursor.generation_ms}; its changes can't be published any more without coming out of "
-                "order. Start the table again to go on without them"
-            )
+        start = self._start
+        here = start is not None and start.goes_on_in_ms == cursor.generation_ms
+        passed = overtaken(cursor, self._seen, generations, start.entered_from_ms if start and here else None)
         self._seen = {one.start_ms for one in generations}
+        if passed is None:
+            return
+        words = (
+            f"{self._config.table.name}: generation {passed} was published after the reading had entered "
+            f"generation {cursor.generation_ms}; its changes can't be published any more without coming out of order"
+        )
+        if not self._config.reading.accept_data_loss:
+            raise DataLossError(f"{words}. To go on without them, set reading.accept_data_loss")
+        if not self._passed_said:
+            _log.warning("%s; going on without them, as reading.accept_data_loss says", words)
+        self._passed_said = True
+
+    def _look_whether_ahead(self, cursor: Cursor) -> None:
+        servers_us = self._time.servers_us()
+        by_us = ahead_us(cursor, servers_us)
+        if by_us > _AHEAD_US and not self._ahead_said:
+            _log.error(
+                "%s: everything before %s counts as read, but the ScyllaDB servers' clocks say %s: what is written in "
+                "the next %.1f s comes before that and will not be published. A clock was ahead: the servers' own then, "
+                "or this machine's under an older state of the progress topic",
+                *(self._config.table.name, iso_of_micros(cursor.time_us), iso_of_micros(servers_us), by_us / 1e6),
+            )
+        self._ahead_said = by_us > _AHEAD_US
+
+    @property
+    def _time(self) -> ServerTime:
+        return worker.server_time(self._config.scylla)
 
     @property
     def _metadata(self) -> StreamMetadata:
@@ -371,6 +412,10 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         reading: ReadingSettings = self._config.reading
         scylla = self._config.scylla
         streams = worker.lane_streams(scylla, task, part.selection)
+        if worker.is_retry():
+            # The attempt before may have asked them all just now.
+            lanes_share = scylla.requests_per_second / self._config.sharing / task.batch.layout.lanes
+            _pause(min(LONGEST_PAUSE_S, load_interval_s(len(streams), lanes_share)))
         opened = {stream.raw: opened_ms for stream, opened_ms in streams.items()}
         chunks = read_lane(
             ObservedPages(captured.reader, tally, f"{task.keyspace}.{task.table}", task.lane),
@@ -431,7 +476,7 @@ def first_cursor(config: SourceConfig) -> Cursor:
     """
     log = worker.change_log(config.scylla)
     metadata = worker.stream_metadata(config.scylla, config.table.keyspace, config.table.table)
-    cursor = planning.first_cursor(metadata.generations(), _start_us(config))
+    cursor = planning.first_cursor(metadata.generations(), _start_us(config), config.reading.leeway_ms * 1000)
     if cursor is None:
         raise NoGenerationError(
             f"{log.session.address} has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
@@ -456,15 +501,25 @@ def oldest_us(config: SourceConfig) -> UnixMicros | None:
     """Now minus the log's TTL: nothing older is sure to be there; None when changes do not expire."""
     log = worker.change_log(config.scylla)
     options = log.cdc_options(config.table.keyspace, config.table.table)
-    return None if options is None or options.ttl_s == 0 else UnixMicros(_now_us() - options.ttl_s * 1_000_000)
+    if options is None or options.ttl_s == 0:
+        return None
+    return UnixMicros(worker.server_time(config.scylla).servers_us() - options.ttl_s * 1_000_000)
 
 
 def _start_us(config: SourceConfig) -> UnixMicros | None:
     start = config.table.start or config.reading.start
     if not isinstance(start, str):
-        return UnixMicros(round(start.timestamp() * 1_000_000))
+        start_us = UnixMicros(round(start.timestamp() * 1_000_000))
+        servers_us = worker.server_time(config.scylla).servers_us()
+        if start_us > servers_us:
+            raise StartupError(
+                f"{config.table.name}: reading.start, {iso_of_micros(start_us)}, has not come yet: for the ScyllaDB "
+                f"servers it is {iso_of_micros(servers_us)}. Give an instant that has passed (is its UTC offset "
+                "right?), or `latest`"
+            )
+        return start_us
     if start == "latest":
-        return UnixMicros(_now_us() - config.reading.confidence_ms * 1000)
+        return UnixMicros(worker.server_time(config.scylla).earlier_us() - config.reading.confidence_ms * 1000)
     # Generations are kept for ever, changes are not: nothing older than this is left.
     return oldest_us(config)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,13 +15,13 @@ from uuid import UUID, uuid4
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bridge.activity import ActivityFile
+from bridge.activity import ActivityFile, Asked
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.captured import missing_in_words
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
 from bridge.gaps import find_gap
-from bridge.model.cursors import Cursor, LaneProgress, Layout, canonical_json
+from bridge.model.cursors import Cursor, LaneProgress, canonical_json
 from bridge.monitoring.board import Board
 from bridge.publishing import TableStart, decide_start
 from bridge.table_watch import TableState, made_anew_in_words
@@ -124,7 +125,7 @@ class TableQuery:
         self._know_log(state)
         self._first_schema = self._first_schema or state.schema
         if start.initialise:
-            self._write_layout(start.layout, progress)
+            self._write_layout(start, progress)
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
         return self._query(start, once=once)
 
@@ -137,6 +138,10 @@ class TableQuery:
         except BridgeError:
             return ""
         return "" if schema is None else "; ".join(changes_between(self._first_schema, schema))
+
+    def paced_for_s(self) -> float:
+        """For how long what was asked of the table's streams last still counts (`scylla.requests_per_second`)."""
+        return Asked(self._activity.path).counts_for_s(time.monotonic())
 
     def close(self) -> None:
         """Leave nothing behind; the query has ended."""
@@ -227,9 +232,13 @@ class TableQuery:
         finally:
             worker.drop_publisher(*place)
 
-    def _write_layout(self, layout: Layout, progress: Mapping[int, LaneProgress]) -> None:
+    def _write_layout(self, start: TableStart, progress: Mapping[int, LaneProgress]) -> None:
+        layout = start.layout
         # Also to lanes that the layout drops: their records say that they are retired.
-        laid = {lane: LaneProgress(lane, layout, layout.since) for lane in range(self._progress_partitions)}
+        laid = {
+            lane: LaneProgress(lane, layout, layout.since, entered_from_ms=start.entered_from_ms)
+            for lane in range(self._progress_partitions)
+        }
         self._write_progress(laid, progress)
 
     def _take_over(self, progress: Mapping[int, LaneProgress]) -> dict[int, LaneProgress]:

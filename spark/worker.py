@@ -8,6 +8,7 @@ state unknown: `drop_*` is called and the next task opens anew.
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -26,9 +27,10 @@ from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Selection
 from bridge.model.key_ranges import KeyRange
 from bridge.model.streams import StreamId, TokenRange
-from bridge.model.times import UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.figures import tally
 from bridge.publishing import LaneTask, transactional_id
+from bridge.server_time import ServerTime
 from bridge.shared_ids import SharedIds
 from bridge.topic_sizes import TopicSizes
 from schemas.output import OutputOptions
@@ -40,6 +42,7 @@ _PROGRESS_TIMEOUT_S: Final = 60.0
 _IDS_FOLDER: Final = ".scylla-cdc-bridge-schema-ids"
 
 _logs: dict[str, ChangeLog] = {}
+_times: dict[str, ServerTime] = {}
 _tables: dict[tuple[str, str, str, OutputOptions], _Known] = {}
 _metadata: dict[tuple[str, str, str], StreamMetadata] = {}
 _streams: dict[tuple[str, str, str, UnixMillis, TokenRange], Streams] = {}
@@ -80,6 +83,18 @@ def change_log(settings: ScyllaSettings) -> ChangeLog:
     if name not in _logs:
         _logs[name] = ChangeLog(CqlSession.connect(settings))
     return _logs[name]
+
+
+def server_time(settings: ScyllaSettings) -> ServerTime:
+    """What time it is for a cluster's nodes; for one thread."""
+    name = settings.model_dump_json()
+    if name not in _times:
+        _times[name] = ServerTime(
+            lambda: change_log(settings).node_time_us(),
+            lambda: UnixMicros(time.time_ns() // 1000),
+            time.monotonic,
+        )
+    return _times[name]
 
 
 def captured_table(

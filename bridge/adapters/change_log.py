@@ -21,6 +21,7 @@ from bridge.model.changes import Page
 from bridge.model.cursors import Window
 from bridge.model.murmur3 import key_with_token
 from bridge.model.streams import MAX_TOKEN, StreamId, Token, TokenRange
+from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from bridge.table_watch import CdcOptions, TableState
 from schemas.cql_types import CqlType, parse, resolve, user_types
 from schemas.errors import SchemaError
@@ -33,6 +34,7 @@ _COLUMNS: Final = (
 _TABLE: Final = "SELECT id, extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _FLAGS: Final = "SELECT flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _TYPES: Final = "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ?"
+_NOW: Final = "SELECT toTimestamp(now()) FROM system.local WHERE key = 'local'"
 _KEYSPACES: Final = "SELECT keyspace_name FROM system_schema.keyspaces"
 _TABLES: Final = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"
 _SCYLLA_ONLY: Final = ("system_schema", "scylla_tables")
@@ -186,6 +188,12 @@ class ChangeLog:
         log_table = f"{quoted(keyspace)}.{quoted(table + LOG_TABLE_SUFFIX)}"
         # Identifiers can't be bound; these are quoted. No stream has this id.
         self.session.rows(f'SELECT "cdc$time" FROM {log_table} WHERE "cdc$stream_id" = ? LIMIT 1', (bytes(16),))  # noqa: S608
+
+    def node_time_us(self) -> UnixMicros:
+        """What one node's clock says, in whole ms; another node each time, as far as there are several."""
+        ((cell,),) = self.session.cells(_NOW, consistency="ONE")
+        assert cell is not None
+        return millis_to_micros(UnixMillis(int.from_bytes(cell, "big", signed=True)))
 
     def stream_metadata(self, keyspace: str, table: str) -> StreamMetadata:
         """What says which streams a table's log has."""

@@ -17,7 +17,8 @@ from bridge.errors import BridgeError
 from bridge.model.streams import TokenRange, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, lower_bound, micros_of, millis_to_micros, sort_key
 
-FORMAT_VERSION: Final = 1
+OFFSET_VERSION: Final = 1
+PROGRESS_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +328,7 @@ class StreamOffset:
         batch = None
         if self.batch is not None:
             batch = {"start": self.batch.start.to_json(), "layout": self.batch.layout.to_json()}
-        return {"v": FORMAT_VERSION, "next": self.next.to_json(), "batch": batch, "turn": self.turn}
+        return {"v": OFFSET_VERSION, "next": self.next.to_json(), "batch": batch, "turn": self.turn}
 
     @classmethod
     def from_json(cls, value: object) -> Self:
@@ -343,7 +344,7 @@ class StreamOffset:
                 reached = Cursor.from_json(position)
                 return cls(reached, PlannedBatch(Cursor.from_json(start), reached, Layout.from_json(layout)), turn)
         raise BridgeError(
-            f"not an offset of version {FORMAT_VERSION}: {value!r}; was the checkpoint made by another release?"
+            f"not an offset of version {OFFSET_VERSION}: {value!r}; was the checkpoint made by another release?"
         )
 
 
@@ -355,15 +356,16 @@ class LaneProgress:
     record keeps the micro-batch that it belongs to, so that a job that has lost Spark's checkpoint finishes that very
     micro-batch on the lanes that have not.
 
-    As JSON: `{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"lane":0,
-    "layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"owner":"bridge-0/17/5f0c","v":1}`, `batch` being
-    the cursors at both of its ends (equal ones where a layout was laid), `done` being `[part, stream id in hex,
-    timeuuid in hex]` when a transaction ended inside the micro-batch.
+    As JSON: `{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"from":
+    1699990000000,"lane":0,"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"owner":"bridge-0/17/5f0c",
+    "v":2}`, `batch` being the cursors at both of its ends (equal ones where a layout was laid), `done` being `[part,
+    stream id in hex, timeuuid in hex]` when a transaction ended inside the micro-batch.
 
     Attributes:
         batch: the last micro-batch of which anything was committed; None before the layout's first.
         done: the last committed group, if that is not the whole micro-batch.
         owner: who has taken the table over last; only its plans are carried out.
+        entered_from_ms: the generation that was read before the cursor's; None when the reading began in that one.
     """
 
     lane: int
@@ -372,6 +374,7 @@ class LaneProgress:
     batch: PlannedBatch | None = None
     done: LanePosition | None = None
     owner: str = ""
+    entered_from_ms: UnixMillis | None = None
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -383,26 +386,31 @@ class LaneProgress:
             raise ValueError(f"lane {self.lane}: {self.cursor} is not where its micro-batch has got it")
 
     @classmethod
-    def completed(cls, lane: int, batch: PlannedBatch) -> Self:
-        """Of a lane that has committed the whole of a micro-batch."""
-        return cls(lane, batch.layout, batch.next, batch)
+    def completed(cls, lane: int, batch: PlannedBatch, entered_from_ms: UnixMillis | None = None) -> Self:
+        """Of a lane that has committed the whole of a micro-batch; `entered_from_ms` as it was before."""
+        before_ms = batch.start.generation_ms
+        entered = entered_from_ms if batch.next.generation_ms == before_ms else before_ms
+        return cls(lane, batch.layout, batch.next, batch, entered_from_ms=entered)
 
     @classmethod
-    def inside(cls, lane: int, batch: PlannedBatch, done: LanePosition) -> Self:
-        """Of a lane that has committed a micro-batch up to a group."""
-        return cls(lane, batch.layout, batch.start, batch, done)
+    def inside(
+        cls, lane: int, batch: PlannedBatch, done: LanePosition, entered_from_ms: UnixMillis | None = None
+    ) -> Self:
+        """Of a lane that has committed a micro-batch up to a group; `entered_from_ms` as it was before."""
+        return cls(lane, batch.layout, batch.start, batch, done, entered_from_ms=entered_from_ms)
 
     def to_bytes(self) -> bytes:
         """The record's value."""
         start, end = (self.cursor, self.cursor) if self.batch is None else (self.batch.start, self.batch.next)
         return canonical_json(
             {
-                "v": FORMAT_VERSION,
+                "v": PROGRESS_VERSION,
                 "lane": self.lane,
                 "layout": self.layout.to_json(),
                 "batch": [start.to_json(), end.to_json()],
                 "done": None if self.done is None else self.done.to_json(),
                 "owner": self.owner,
+                "from": self.entered_from_ms,
             }
         ).encode()
 
@@ -415,21 +423,23 @@ class LaneProgress:
             raise BridgeError(f"a progress record is no JSON: {raw[:80]!r}") from error
         match value:
             case {
-                "v": 1,
+                "v": 2,
                 "lane": int(lane),
                 "layout": layout,
                 "batch": [start, end],
                 "done": done,
                 "owner": str(owner),
+                "from": int() | None as before_ms,
             }:
                 laid, first, last = Layout.from_json(layout), Cursor.from_json(start), Cursor.from_json(end)
+                entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
                 if first == last:
-                    return cls(lane, laid, last, owner=owner)
+                    return cls(lane, laid, last, owner=owner, entered_from_ms=entered_from_ms)
                 batch = PlannedBatch(first, last, laid)
                 if done is None:
-                    return cls(lane, laid, last, batch, owner=owner)
-                return cls(lane, laid, first, batch, LanePosition.from_json(done), owner)
-        raise BridgeError(f"a progress record is not of version {FORMAT_VERSION}: {raw[:200]!r}")
+                    return cls(lane, laid, last, batch, owner=owner, entered_from_ms=entered_from_ms)
+                return cls(lane, laid, first, batch, LanePosition.from_json(done), owner, entered_from_ms)
+        raise BridgeError(f"a progress record is not of version {PROGRESS_VERSION}: {raw[:200]!r}")
 
 
 def canonical_json(value: object) -> str:
