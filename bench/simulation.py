@@ -155,7 +155,7 @@ class Table:
         """A job starts: Kafka says where; what was interrupted is finished; lanes are laid anew if need be."""
         while True:
             found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
-            first = first_cursor(self.generations.known(0), None)
+            first = first_cursor(self.generations.known(0), None, _LEEWAY_S * _SECOND)
             start = decide_start(found, lanes, first)
             if not start.settle:
                 break

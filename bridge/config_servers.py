@@ -33,7 +33,9 @@ class ScyllaSettings(Model):
         description="Consistency of log reads; together with the writers' it must overlap (R + W > RF).",
     )
     metadata_consistency: Consistency | None = Field(
-        None, description="Consistency of generation reads; unset, QUORUM, or ONE when the cluster has one node."
+        None,
+        description="Consistency of generation reads; unset, QUORUM, or ONE when the cluster has one node. With "
+        "several nodes ONE and LOCAL_ONE are taken for QUORUM: a node that lags behind would hide a generation.",
     )
     page_rows: int = Field(2000, ge=10, le=100_000, description="Most log rows asked for in one page.")
     requests_in_flight: int = Field(
@@ -44,7 +46,7 @@ class ScyllaSettings(Model):
         ge=1,
         description="Most log requests a second that looking for changes may cost, over all tables (in equal shares) "
         "and lanes. Each micro-batch asks each stream once, so it bounds how often a table with many streams is "
-        "looked at; further pages, which come with changes, are not held back.",
+        "looked at, also after a failure; further pages, which come with changes, are not held back.",
     )
     request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
     tls: TlsSettings = TlsSettings()

@@ -63,9 +63,7 @@ class Limits:
     window_us: int
 
 
-def first_cursor(
-    generations: Sequence[GenerationStart], start_us: UnixMicros | None, leeway_us: int
-) -> Cursor | None:
+def first_cursor(generations: Sequence[GenerationStart], start_us: UnixMicros | None, leeway_us: int) -> Cursor | None:
     """Where reading begins: at `start_us` in the generation that operates then, or at the oldest generation's start.
 
     So soon after a change that its closed streams may hold rows from after `start_us`, in the generation before it;

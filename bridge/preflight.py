@@ -15,6 +15,7 @@ from bridge import registration
 from bridge.adapters import kubernetes
 from bridge.adapters.change_log import CdcOffError, ChangeLog
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin
+from bridge.adapters.stream_metadata import ONE_REPLICA
 from bridge.config import BridgeConfig, TableSettings
 from bridge.connections import Report, asking_registry, open_kafka, open_registry, open_scylla
 from bridge.errors import BridgeError, RetriableError, StartupError
@@ -110,6 +111,11 @@ def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: 
     try:
         nodes = session.node_count
         report(f"ScyllaDB at {session.address} answers ({nodes} node{'' if nodes == 1 else 's'} known)")
+        if nodes > 1 and config.scylla.metadata_consistency in ONE_REPLICA:
+            report(
+                f"scylla.metadata_consistency: {config.scylla.metadata_consistency} is taken for QUORUM, because a "
+                "node that lags behind the others would hide a generation"
+            )
         log = ChangeLog(session)
         schemas = []
         for table in config.tables:

@@ -136,10 +136,10 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._planned = None
             return start
         self._planned = (_clock_s(), batch)
-        self._count(batch)
+        self._count_requests(batch)
         return _plain(self._plans.planned(batch, offset))
 
-    def _count(self, batch: PlannedBatch) -> None:
+    def _count_requests(self, batch: PlannedBatch) -> None:
         """Have a micro-batch's requests count; one of a checkpoint comes without having been planned here."""
         if batch == self._counted:
             return
@@ -212,7 +212,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         offset = StreamOffset.from_json(end)
         if offset.batch is None or start == end or not self._plans.counts(offset):
             return []
-        self._count(offset.batch)
+        self._count_requests(offset.batch)
         table = self._config.table
         text = canonical_json(offset.to_json())
         return [
@@ -330,8 +330,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if by_us > _AHEAD_US and not self._ahead_said:
             _log.error(
                 "%s: everything before %s counts as read, but the ScyllaDB servers' clocks say %s: what is written in "
-                "the next %.1f s comes before that and will not be published. A clock was ahead: the servers' own then, "
-                "or this machine's under an older state of the progress topic",
+                "the next %.1f s comes before that and will not be published. A clock was ahead when it was read",
                 *(self._config.table.name, iso_of_micros(cursor.time_us), iso_of_micros(servers_us), by_us / 1e6),
             )
         self._ahead_said = by_us > _AHEAD_US

@@ -12,6 +12,7 @@ refuses.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -19,11 +20,14 @@ from typing import Any, Final, Protocol
 
 from bridge.adapters.scylla import CqlSession
 from bridge.errors import BridgeError, RetriableError
+from bridge.instants import iso_of_millis
 from bridge.model.cursors import Role, Selection
 from bridge.model.key_ranges import KeyRange, ranges_of_tablets, ranges_of_vnodes
 from bridge.model.streams import MAX_TOKEN, StreamId, TokenRange
 from bridge.model.times import UnixMillis
 from bridge.planning import GenerationStart
+
+_log = logging.getLogger(__name__)
 
 _TABLETS: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 
@@ -49,6 +53,7 @@ _OPENED: Final = 2
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _raw: Final = attrgetter("raw")
+ONE_REPLICA: Final = frozenset({"ONE", "LOCAL_ONE"})
 _NO_TABLE: Final = ("unconfigured table", "does not exist")
 
 Streams = Mapping[StreamId, UnixMillis]
@@ -117,7 +122,9 @@ class VnodeStreams:
     """The generations of a cluster's vnode keyspaces: all tables share them, and each replaces all streams.
 
     A cluster older than 4.4 has only the older table. One that was upgraded copies it to the newer ones, which are
-    complete when `system.cdc_local` says `rewritten`; from then on, for good, only they count (spec section 5.7).
+    complete when `system.cdc_local` says `rewritten`; from then on, for good, only they count (spec section 5.7). Until
+    then newer generations may be in the newer table alone. They are late ones, of which nothing is lost or put out of
+    order, and are said.
     """
 
     may_lag = False
@@ -126,12 +133,15 @@ class VnodeStreams:
     def __init__(self, session: CqlSession) -> None:
         self._session = session
         self._newer = False
+        self._said: UnixMillis | None = None
 
     def generations(self) -> list[GenerationStart]:
         """See `StreamMetadata`."""
-        cql = _TIMES if self._uses_newer() else _OLD_TIMES
-        rows = self._session.rows(cql, consistency=metadata_consistency(self._session))
-        return [GenerationStart(start_ms) for start_ms in sorted(_millis(row["time"]) for row in rows)]
+        newer = self._uses_newer()
+        found = sorted(_millis(row["time"]) for row in self._rows(_TIMES if newer else _OLD_TIMES, ()))
+        if not newer:
+            self._look_beyond(found)
+        return [GenerationStart(start_ms) for start_ms in found]
 
     def streams(self, generation_ms: UnixMillis, within: TokenRange) -> Streams:
         """See `StreamMetadata`."""
@@ -177,6 +187,20 @@ class VnodeStreams:
 
     def _rows(self, cql: str, parameters: Sequence[object]) -> list[dict[str, Any]]:
         return self._session.rows(cql, parameters, consistency=metadata_consistency(self._session))
+
+    def _look_beyond(self, known: Sequence[UnixMillis]) -> None:
+        """Say when the cluster has generations that count only once it has copied the older table."""
+        newer = [_millis(row["time"]) for row in _rows_if_there(self._session, _TIMES, ()) or ()]
+        newest = max(newer, default=None)
+        if newest is None or newest <= max(known, default=newest - 1) or newest == self._said:
+            return
+        self._said = newest
+        _log.warning(
+            "ScyllaDB at %s: the generation of %s is in system_distributed.cdc_generation_timestamps alone, and "
+            "system.cdc_local does not say `rewritten` yet: changes from then on are published when it does. If it "
+            "never does, ScyllaDB runs with cdc_dont_rewrite_streams: take that away and restart a node",
+            *(self._session.address, iso_of_millis(newest)),
+        )
 
     def _uses_newer(self) -> bool:
         if not self._newer:
@@ -256,12 +280,14 @@ class TabletStreams:
 def metadata_consistency(session: CqlSession) -> str:
     """With which consistency the distributed tables are read.
 
-    ScyllaDB itself writes them with QUORUM, or ONE on a single node (spec section 5.3).
+    ScyllaDB itself writes them with QUORUM, or ONE on a single node (spec section 5.3). Of several nodes one alone is
+    never asked, whatever is configured: it might lag behind, and a generation, or some of its streams, be left out.
     """
     configured = session.settings.metadata_consistency
-    if configured is not None:
-        return configured
-    return "QUORUM" if session.node_count > 1 else "ONE"
+    several = session.node_count > 1
+    if configured is None or (several and configured in ONE_REPLICA):
+        return "QUORUM" if several else "ONE"
+    return configured
 
 
 def _rows_if_there(session: CqlSession, cql: str, parameters: Sequence[object]) -> list[dict[str, Any]] | None:

@@ -73,6 +73,7 @@ class Board:
             started_s=self._started_s,
             now_s=self._started_s,
             tick_s=self._started_s,
+            requests_per_s=float(config.scylla.requests_per_second),
         )
         self._tables = {
             f"{table.keyspace}.{table.table}": _Table(config.topic_of(table), since_s=self._started_s)
@@ -215,10 +216,11 @@ class Board:
 
     def _sample(self, now_s: float) -> Sample:
         views = [_view(name, of) for name, of in self._tables.items()]
+        servers_s = now_s - (self._topology.clock_ahead_s or 0.0)
         return Sample(
             now_s,
             {view.name: view.total.changes for view in views},
-            {view.name: lag for view in views if (lag := view.lag_s(now_s)) is not None},
+            {view.name: lag for view in views if (lag := view.lag_s(servers_s)) is not None},
         )
 
 

@@ -142,7 +142,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "lag_seconds",
         "gauge",
         "Age of the lane's cursor: everything written before it is in Kafka. Includes the confidence window.",
-        lambda job, _table, lane: lane.lag_s(job.now_s),
+        lambda job, _table, lane: lane.lag_s(job.servers_s),
     ),
     _lane(
         "cursor_timestamp_seconds",
@@ -303,6 +303,26 @@ METRICS: Final[tuple[Metric, ...]] = (
         "gauge",
         "Streams of the youngest generation that has begun.",
         lambda job, table: None if (ring := _streams(job, table).ring) is None else sum(many for _, many in ring.sets),
+    ),
+    _table(
+        "look_interval_seconds",
+        "gauge",
+        "How far apart scylla.requests_per_second keeps the table's micro-batches, as each asks every stream once.",
+        lambda job, table: job.look_every_s(table),
+    ),
+    _table(
+        "switch_stall_bound_seconds",
+        "gauge",
+        "How long a change may wait when its key moves to another stream: confidence, leeway and twice the above; "
+        "besides this the time that two micro-batches take, and the lateness of the generation's publication.",
+        lambda job, table: job.stall_bound_s(table),
+    ),
+    _job(
+        "clock_ahead_seconds",
+        "gauge",
+        "By how much the clock of the job's machine is ahead of the ScyllaDB servers', as far as their answers' time "
+        "tells it; negative when it is behind. Windows are planned by the earlier of both.",
+        lambda job: job.topology.clock_ahead_s,
     ),
     _job(
         "topology_read_failures_total",

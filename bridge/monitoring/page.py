@@ -18,6 +18,7 @@ from bridge.monitoring.view import JobView, LaneView, Ring, Sample, TableStreams
 
 PLOTTED_S: Final = 900.0
 _RATE_OVER_S: Final = 30.0
+_CLOCKS_DIFFER_S: Final = 1.0
 _TTL_NEAR: Final = 0.25
 """Share of the log's TTL that is left when it is time to worry."""
 
@@ -106,6 +107,11 @@ def _verdict(job: JobView) -> str:
     if job.topology.problem is not None:
         items.append(f"<li>The cluster's generations can't be read: {escape(job.topology.problem)}</li>")
         mood = "odd" if mood == "good" else mood
+    ahead_s = job.topology.clock_ahead_s or 0.0
+    if abs(ahead_s) > _CLOCKS_DIFFER_S:
+        way = "ahead of" if ahead_s > 0 else "behind"
+        items.append(f"<li>This machine's clock is {span(abs(ahead_s))} {way} the ScyllaDB servers'.</li>")
+        mood = "odd" if mood == "good" else mood
     list_ = f"<ul>{''.join(items)}</ul>" if items else ""
     return f'<div class="verdict {mood}">{words}{list_}</div>'
 
@@ -125,7 +131,7 @@ def _story(job: JobView, table: TableView) -> str:
 
 
 def _cards(job: JobView) -> str:
-    lags = [lag for table in job.tables if (lag := table.lag_s(job.now_s)) is not None]
+    lags = [lag for table in job.tables if (lag := table.lag_s(job.servers_s)) is not None]
     lefts = [(left, table) for table in job.tables if (left := _ttl_left_s(job, table)) is not None]
     left_s, nearest = min(lefts, key=lambda one: one[0], default=(None, None))
     worst_s = max(lags, default=None)
@@ -189,7 +195,7 @@ def _tables(job: JobView) -> str:
     rows = []
     for table in job.tables:
         state, mood = shown_state(job, table)
-        lag_s, left_s = table.lag_s(job.now_s), _ttl_left_s(job, table)
+        lag_s, left_s = table.lag_s(job.servers_s), _ttl_left_s(job, table)
         window = table.batches.window
         length = "-" if window is None else "to the end" if window.end_us is None else None
         spark = drawings.sparkline(
@@ -296,7 +302,7 @@ def _lanes_of(job: JobView, table: TableView) -> str:
 
 
 def _lane(job: JobView, lane: LaneView) -> str:
-    of, lag_s = lane.figures, lane.lag_s(job.now_s)
+    of, lag_s = lane.figures, lane.lag_s(job.servers_s)
     reached = "-" if lane.cursor is None else iso_of_micros(lane.cursor.reached_us)[:23] + "Z"
     wrong = ("", "odd")
     return (

@@ -14,9 +14,10 @@ from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.config import BridgeConfig
 from bridge.errors import BridgeError
 from bridge.model.streams import Token, lane_range
-from bridge.model.times import UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.board import Board
 from bridge.monitoring.view import Ring, TableStreams, Topology
+from bridge.server_time import ServerTime
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class TopologyLook:
         self._rings: dict[StreamMetadata, Ring] = {}
         self._ttl_s: dict[str, int] = {}
         self._options_at_s = float("-inf")
+        self._time: ServerTime | None = None
 
     def read(self, log: ChangeLog, now_s: float) -> Topology:
         """Ask the cluster.
@@ -86,7 +88,9 @@ class TopologyLook:
             self._options_at_s = now_s
         found = {metadata: self._read_streams(metadata, now_s) for metadata in set(self._metadata.values())}
         streams = {f"{keyspace}.{table}": found[self._metadata[keyspace, table]] for keyspace, table in self._tables}
-        return Topology(streams, dict(self._ttl_s))
+        if self._time is None:
+            self._time = ServerTime(log.node_time_us, lambda: UnixMicros(time.time_ns() // 1000), time.monotonic)
+        return Topology(streams, dict(self._ttl_s), clock_ahead_s=self._time.ahead_us() / 1e6)
 
     def _read_metadata(self, log: ChangeLog) -> dict[tuple[str, str], StreamMetadata]:
         found = {place: log.stream_metadata(*place) for place in self._tables}

@@ -13,6 +13,7 @@ from bridge.model.cursors import Cursor, Layout, Window
 from bridge.model.streams import Token
 from bridge.model.times import UnixMillis
 from bridge.monitoring.figures import DURATION_BOUNDS_S, Histogram, LaneFigures
+from bridge.pacing import load_interval_s
 
 TableState = Literal["starting", "waiting", "running", "retrying", "stopped", "finished"]
 """`waiting`: nothing can be read yet, and nothing is wrong; `retrying`: failed, to be started
@@ -147,12 +148,14 @@ class Topology:
         ttl_s: the log's TTL by table; 0 is for ever, and a table that is not there is not known.
         failures: how often reading it failed.
         problem: why it failed the last time; None when that succeeded.
+        clock_ahead_s: by how much this machine's clock is ahead of the servers', behind if negative; None until known.
     """
 
     streams: Mapping[str, TableStreams] = field(default_factory=dict)
     ttl_s: Mapping[str, int] = field(default_factory=dict)
     failures: int = 0
     problem: str | None = None
+    clock_ahead_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,7 @@ class JobView:
         dead_after_s: how long the supervisor may be silent.
         tick_s: when the supervisor was last seen alive.
         message_counts: warnings and errors since the job's start, by level.
+        requests_per_s: most requests a second that looking at all tables may cost.
     """
 
     name: str
@@ -209,8 +213,29 @@ class JobView:
     messages: tuple[Message, ...] = ()
     message_counts: Mapping[str, int] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
+    requests_per_s: float = float("inf")
+
+    @property
+    def servers_s(self) -> float:
+        """The time by the servers' clocks, which write times are of; by this machine's until theirs is known."""
+        return self.now_s - (self.topology.clock_ahead_s or 0.0)
+
+    def look_every_s(self, table: TableView) -> float | None:
+        """How far apart the bound on requests keeps the table's micro-batches; None until its streams are known."""
+        streams = self.topology.streams.get(table.name)
+        if streams is None or streams.ring is None:
+            return None
+        return load_interval_s(sum(many for _, many in streams.ring.sets), self.requests_per_s / len(self.tables))
+
+    def stall_bound_s(self, table: TableView) -> float | None:
+        """How long a key that moves to another stream waits at most, but for the two micro-batches' own time.
+
+        None until the table's streams are known.
+        """
+        look_s = self.look_every_s(table)
+        return None if look_s is None else self.confidence_s + self.leeway_s + 2 * look_s
 
     def ttl_left_s(self, table: TableView, lane: LaneView) -> float | None:
         """How long until the log drops what the lane has still to read; negative once it has; None without a TTL."""
-        ttl_s, lag_s = self.topology.ttl_s.get(table.name, 0), lane.lag_s(self.now_s)
+        ttl_s, lag_s = self.topology.ttl_s.get(table.name, 0), lane.lag_s(self.servers_s)
         return None if lag_s is None or ttl_s == 0 else ttl_s - lag_s

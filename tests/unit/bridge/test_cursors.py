@@ -36,8 +36,8 @@ OFFSET_TEXT = (
     '"next":[1699999000000,1700000010000000],"turn":7,"v":1}'
 )
 PROGRESS_TEXT = (
-    '{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"lane":0,'
-    '"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"owner":"","v":1}'
+    '{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,'
+    '"from":1699990000000,"lane":0,"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"owner":"","v":2}'
 )
 AFTER = UnixMillis(1_700_000_005_000)
 CATCHING_UP = Cursor(AFTER, NEXT.time_us, CatchUp(GENERATION, UnixMicros(1_700_000_005_000_000)))
@@ -86,7 +86,7 @@ def test_other_offsets_are_refused(value: object) -> None:
 
 def test_progress_bytes_are_fixed() -> None:
     """Progress records outlive releases: their bytes must never change."""
-    progress = LaneProgress.completed(0, BATCH)
+    progress = LaneProgress.completed(0, BATCH, UnixMillis(1_699_990_000_000))
     assert progress.to_bytes().decode() == PROGRESS_TEXT
     assert LaneProgress.from_bytes(PROGRESS_TEXT.encode()) == progress
 
@@ -100,7 +100,19 @@ def test_progress_inside_a_window_round_trips() -> None:
     assert LaneProgress.from_bytes(laid.to_bytes()) == laid
 
 
-@pytest.mark.parametrize("raw", [b"", b"{}", b'{"v":2}', b"\xff"])
+def test_progress_keeps_which_generation_was_left() -> None:
+    """From the micro-batch that enters the next one on, and whatever comes in it."""
+    before = UnixMillis(1_699_990_000_000)
+    entering = PlannedBatch(NEXT, CATCHING_UP, BATCH.layout)
+    done = LanePosition(0, GroupPosition.of(bytes(16), timeuuid_of(NEXT.time_us, bytes(8))))
+    assert LaneProgress.completed(0, BATCH, before).entered_from_ms == before
+    assert LaneProgress.inside(0, entering, done, before).entered_from_ms == before
+    entered = LaneProgress.completed(0, entering, before)
+    assert entered.entered_from_ms == GENERATION
+    assert LaneProgress.from_bytes(entered.to_bytes()) == entered
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b'{"v":3}', PROGRESS_TEXT.replace('"v":2', '"v":1').encode(), b"\xff"])
 def test_other_progress_records_are_refused(raw: bytes) -> None:
     """A foreign record in the progress topic is named."""
     with pytest.raises(BridgeError, match="progress record"):

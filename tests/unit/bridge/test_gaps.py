@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import DataLossError, RetriableError
-from bridge.gaps import LogTtl, find_gap, margin_us, overtaken
+from bridge.gaps import LogTtl, ahead_us, find_gap, margin_us, overtaken
 from bridge.model.cursors import CatchUp, Cursor
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.planning import GenerationStart
@@ -150,3 +150,13 @@ def test_generation_that_comes_out_of_order() -> None:
     assert overtaken(at(G2, 1), {G1, G2}, ALL) is None
     assert overtaken(at(G3, 1), {G2, G3}, ALL) is None
     assert overtaken(at(G3, 1), set(), ALL) is None
+    assert overtaken(at(G3, 1), set(), ALL, G1) == G2  # a planner that starts knows what Kafka has kept
+    assert overtaken(at(G3, 1), set(), ALL, G2) is None
+    assert overtaken(at(G2, 1), {G2}, ALL, G1) is None
+
+
+def test_cursor_is_ahead_of_the_servers_unless_it_is_a_generations_start() -> None:
+    """A generation that has not begun yet holds nothing earlier than its start."""
+    assert ahead_us(at(G2, 10), at(G2, 7).time_us) == 3 * SECOND
+    assert ahead_us(at(G2, 10), at(G2, 10).time_us) == 0
+    assert ahead_us(Cursor.at_start_of(G2), at(G1, 7).time_us) == 0

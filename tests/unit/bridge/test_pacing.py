@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.activity import ActivityFile, Arrivals, note
+from bridge.activity import ActivityFile, Arrivals, Asked, note
 from bridge.pacing import PaceLimits, Pacer
 
 
@@ -65,3 +65,23 @@ def test_word_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
     note(file.path)
     arrivals.came()
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
+def test_pacing_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
+    """The next one waits for what is left of the time; without the file there is a warning and no wait."""
+    file = ActivityFile()
+    asked = Asked(file.path)
+    assert asked.counts_for_s(100) == 0
+    former = Pacer(PaceLimits(1000, 10), 0)
+    asked.note(100, former.planned(100, 8000))
+    assert [asked.counts_for_s(at_s) for at_s in (100, 103, 108, 200)] == [8, 5, 0, 0]
+    assert asked.counts_for_s(5) == 8  # a machine that was started anew; never longer than it counts
+    following = Pacer(PaceLimits(1000, 10), 103, wait_s=asked.counts_for_s(103))
+    assert following.due_in_s(104, idle=False) == 4
+    assert following.due_in_s(108, idle=False) == 0
+    assert Pacer(PaceLimits(1000, 10), 103, wait_s=0).due_in_s(103, idle=False) == 0
+    assert not caplog.messages
+    file.close()
+    asked.note(100, 8)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert asked.counts_for_s(100) == 0

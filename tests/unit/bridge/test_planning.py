@@ -165,13 +165,28 @@ def test_backlog_needs_no_catching_up() -> None:
         ([], None, None),
         ([ONE, TWO], None, Cursor.at_start_of(G1)),
         ([ONE, TWO], now(G1, 10), at(G1, 10)),
-        ([ONE, TWO], now(G2, 0), at(G2, 0)),
+        ([ONE, TWO], now(G2, 5), at(G2, 5)),
+        ([ONE, TWO], now(G2, 4.9), at(G1, 604.9)),  # G1's streams may still hold later rows
+        ([ONE], now(G1, 1), at(G1, 1)),
+        ([TWO, GenerationStart(UnixMillis(G2 + 2_000))], now(G2, 4), at(G2, 4)),
         ([ONE, TWO], UnixMicros(5), Cursor.at_start_of(G1)),
     ],
 )
 def test_first_cursor(generations: list[GenerationStart], start_us: UnixMicros | None, expected: Cursor | None) -> None:
     """Reading begins in the generation that operates at the wanted instant."""
-    assert first_cursor(generations, start_us) == expected
+    assert first_cursor(generations, start_us, LIMITS.leeway_us) == expected
+
+
+def test_start_right_behind_a_change_of_streams_leaves_nothing_out() -> None:
+    """Rows that came late into the closed streams, and all that the opened ones hold from the change on."""
+    start_us = now(G2, 3)
+    cursor = first_cursor([ONE, TWO], start_us, LIMITS.leeway_us)
+    assert cursor is not None
+    assert plan(cursor, now(G2, 14), [ONE, TWO], LIMITS, LAYOUT) is None
+    closing = plan(cursor, now(G2, 15), [ONE, TWO], LIMITS, LAYOUT)
+    assert closing is not None
+    assert closing.parts == (Part(Selection(G2, Role.CLOSED, G1), Window(start_us, None)),)
+    assert closing.next == Cursor.at_start_of(G2)
 
 
 def test_window_length_follows_the_time_a_micro_batch_takes() -> None:

@@ -193,6 +193,21 @@ def test_progress_that_does_not_hold_together_is_a_gap() -> None:
         decide_start({0: standing(1_000_000, lane=0), 1: done(BATCH)}, 2, None)
 
 
+def test_start_knows_which_generation_was_left() -> None:
+    """Whether that one was left before, in the micro-batch that was interrupted, or under another layout."""
+    entering = PlannedBatch(at(3_000_000), Cursor.at_start_of(UnixMillis(4_000)), LAYOUT)
+    left = {lane: LaneProgress.completed(lane, entering, UnixMillis(500)) for lane in (0, 1)}
+    assert (decide_start(left, 2, None).entered_from_ms, decide_start(left, 3, None).entered_from_ms) == (1000, 1000)
+    lagging = {0: LaneProgress.completed(0, BATCH, UnixMillis(500)), 1: left[1]}
+    start = decide_start(lagging, 2, None)
+    assert (start.interrupted, start.entered_from_ms, start.goes_on_in_ms) == (entering, 1000, 4000)
+    todo = remainder(LaneTask("ks", "t", 0, entering), lagging[0], TOPIC)
+    assert todo.midway(LanePosition(0, group(3_500_000))).entered_from_ms == 500
+    assert todo.completed().entered_from_ms == 1000
+    assert decide_start({0: lagging[0], 1: lagging[0]}, 2, None).entered_from_ms == 500
+    assert start.moved_to(Cursor.at_start_of(UnixMillis(9_000)), 2).entered_from_ms is None
+
+
 def test_start_behind_a_gap() -> None:
     """Accepted loss lays new lanes behind it; an interrupted micro-batch that reaches further is not done again."""
     level, uneven = TableStart(LAYOUT, at(2_000_000)), TableStart(LAYOUT, at(2_000_000), BATCH)

@@ -129,7 +129,7 @@ class Job:
     def restart(self, lanes: int) -> None:
         """A driver starts: it looks at Kafka, settles what is to be settled, and lays its lanes."""
         found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
-        start = decide_start(found, lanes, first_cursor(self.world.known(), None))
+        start = decide_start(found, lanes, first_cursor(self.world.known(), None, LEEWAY_S * SECOND))
         assert TableStart.from_json(json.loads(json.dumps(start.to_json()))) == start
         if start.settle:
             assert start.interrupted is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +14,12 @@ from uuid import UUID
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from bridge.activity import ActivityFile, Asked
 from bridge.captured import CapturedTable
 from bridge.config import ScyllaSettings, SourceConfig
 from bridge.control import Schemas, end_from_json
 from bridge.encoding import EncodedChange
-from bridge.errors import DataLossError, NoGenerationError, RetriableError
+from bridge.errors import DataLossError, NoGenerationError, RetriableError, StartupError
 from bridge.lane_reader import ColumnsChangedError
 from bridge.model.changes import LogLayout
 from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, Role, StreamOffset, canonical_json
@@ -27,6 +28,7 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.figures import tally
 from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, TableStart
+from bridge.server_time import ServerTime
 from bridge.table_watch import CdcOptions, TableState
 from schemas.envelope import TableCodec
 from schemas.output import ShapeName
@@ -57,7 +59,8 @@ class Cluster:
     ttl_s: int = 0
     may_lag: bool = False
     log_id: UUID | None = LOG
-    streams: int = 0
+    streams: int | dict[UnixMillis, int] = 0
+    own_ahead_us: int = 0
 
     @property
     def session(self) -> SimpleNamespace:
@@ -73,8 +76,13 @@ class Cluster:
     def generations(self) -> list[GenerationStart]:
         return [GenerationStart(start) for start in self.starts]
 
-    def count(self, _: UnixMillis) -> int:
-        return self.streams
+    def count(self, generation_ms: UnixMillis) -> int:
+        return self.streams if isinstance(self.streams, int) else self.streams[generation_ms]
+
+    def time(self) -> ServerTime:
+        """As of an answer that came just now; its last ms may just be over."""
+        own_us = UnixMicros(self.now_us + self.own_ahead_us)
+        return ServerTime(lambda: UnixMicros(self.now_us - 1000), lambda: own_us, lambda: 0.0)
 
 
 @pytest.fixture
@@ -82,6 +90,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
     monkeypatch.setattr(worker, "stream_metadata", lambda *_: made)
     monkeypatch.setattr(worker, "change_log", lambda _: made)
+    monkeypatch.setattr(worker, "server_time", lambda _: made.time())
     monkeypatch.setattr(stream_reader, "_now_us", lambda: made.now_us)
     monkeypatch.setattr(stream_reader, "_GENERATIONS_EVERY_S", 0)
     monkeypatch.setattr(stream_reader, "LOOK_EVERY_S", 0)
@@ -219,6 +228,80 @@ def test_generation_out_of_order_stops_the_table(cluster: Cluster) -> None:
         planner.latestOffset(end, LIMIT)
 
 
+def test_generation_out_of_order_is_noticed_by_the_next_start(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka has kept from which generation the present one was entered; an accepted loss is said once."""
+    cluster.now_us = at(G3, 30).time_us
+    cluster.starts = [G1, G2, G3]
+    start = TableStart(LAYOUT, at(G3, 0), entered_from_ms=G1)
+    first = StreamOffset(at(G3, 0), None).to_json()
+    with pytest.raises(DataLossError, match=f"generation {G2} was published after .* reading.accept_data_loss"):
+        reader(start).latestOffset(first, LIMIT)
+    accepting = reader(start, accept_data_loss=True)
+    end = accepting.latestOffset(first, LIMIT)
+    assert end != first
+    cluster.now_us += 10 * SECOND
+    assert accepting.latestOffset(end, LIMIT) != end
+    assert caplog.text.count("going on without them") == 1
+    assert reader(replace(start, entered_from_ms=G2)).latestOffset(first, LIMIT) != first
+
+
+@pytest.mark.parametrize(("own_ahead_s", "reached_s"), [(0, 20), (3600, 20), (-5, 15)])
+def test_windows_are_planned_by_the_earlier_of_two_clocks(cluster: Cluster, own_ahead_s: int, reached_s: int) -> None:
+    """A machine whose clock is ahead would read windows that the servers still write to; also in a run that ends."""
+    cluster.own_ahead_us = own_ahead_s * SECOND
+    for ending in (False, True):
+        planner = reader(TableStart(LAYOUT, at(G1, 10)))
+        if ending:
+            planner.prepareForTriggerAvailableNow()
+        end = planner.latestOffset(planner.initialOffset(), LIMIT)
+        assert StreamOffset.from_json(end).next == at(G1, reached_s)
+    assert first_cursor(config(start="latest")) == at(G1, reached_s)
+
+
+def test_cursor_ahead_of_the_servers_is_said_with_its_numbers(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What they write until then would come behind the reading."""
+    planner = reader(TableStart(LAYOUT, at(G1, 42)))
+    first = planner.initialOffset()
+    assert planner.latestOffset(first, LIMIT) == planner.latestOffset(first, LIMIT) == first
+    (words,) = caplog.messages
+    assert "everything before 1970-01-01T00:17:22.000000Z counts as read" in words
+    assert "in the next 12.0 s" in words
+
+
+def test_expiry_goes_by_the_servers_clocks(cluster: Cluster) -> None:
+    """They drop changes, whatever this machine's clock says."""
+    cluster.ttl_s = 25
+    cluster.own_ahead_us = 3600 * SECOND
+    level = TableStart(LAYOUT, at(G1, 10))
+    somewhere = offset(PlannedBatch(at(G1, 0), at(G1, 10), LAYOUT))
+    assert reader(level).latestOffset(somewhere, LIMIT) != somewhere
+    assert first_cursor(config()).time_us == pytest.approx(at(G1, 5).time_us, abs=1000)
+    cluster.own_ahead_us, cluster.ttl_s = -3600 * SECOND, 18
+    with pytest.raises(DataLossError, match="TTL has passed"):
+        reader(level).latestOffset(somewhere, LIMIT)
+
+
+def test_start_that_has_not_come_yet_is_refused(cluster: Cluster) -> None:
+    """It is a mistake more likely than a wish; one that has just passed is none."""
+    with pytest.raises(StartupError, match=r"ks\.t: reading.start, 1970-01-01T00:17:11.000000Z, has not come yet: for"):
+        first_cursor(config(start="1970-01-01T00:17:11Z"))
+    assert first_cursor(config(start="1970-01-01T00:17:10Z")) == at(G1, 30)
+
+
+def test_log_made_anew_forgets_the_ttl_of_the_former(cluster: Cluster) -> None:
+    """What is in the new one was written under its own."""
+    cluster.ttl_s = 30
+    planner = reader(TableStart(LAYOUT, at(G1, 10)))
+    end = planner.latestOffset(planner.initialOffset(), LIMIT)
+    cluster.ttl_s, cluster.log_id = 3600, UUID(int=2)
+    cluster.now_us = at(G1, 52).time_us  # under the former TTL, what was written until second 22 has expired
+    assert planner.latestOffset(end, LIMIT) != end
+
+
 def test_nothing_is_planned_while_the_table_is_missing(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """Said with the instant up to which Kafka says it was read, whatever the checkpoint says."""
     cluster.log_id = None
@@ -273,6 +356,64 @@ def test_load_is_bounded(
     cluster.streams = 4000
     assert plans(reader(TableStart(LAYOUT, at(G1, 980))), cluster, clock, 80) == 2
     assert "4000 streams are looked at every 40 s" in caplog.text
+
+
+def test_closing_micro_batch_counts_by_the_streams_that_it_asks(cluster: Cluster, clock: Clock) -> None:
+    """Those of the generation that it leaves, however many the next one has."""
+    cluster.starts = [G1, G2]
+    cluster.streams = {G1: 400, G2: 4000}
+    cluster.now_us = at(G2, 30).time_us
+    planner = reader(TableStart(LAYOUT, at(G1, 50)))
+    closing = planner.latestOffset(planner.initialOffset(), LIMIT)
+    assert StreamOffset.from_json(closing).next == Cursor.at_start_of(G2)
+    clock.now_s += 3.9
+    assert planner.latestOffset(closing, LIMIT) == closing
+    clock.now_s += 0.2
+    opening = planner.latestOffset(closing, LIMIT)
+    assert opening != closing
+    clock.now_s += 39
+    cluster.now_us += 39 * SECOND
+    assert planner.latestOffset(opening, LIMIT) == opening
+
+
+def test_query_that_is_started_again_waits_its_turn(cluster: Cluster, clock: Clock) -> None:
+    """A planner that ended has asked all streams just now; a micro-batch of the checkpoint counts as well."""
+    cluster.streams = 400
+    file = ActivityFile()
+    level = TableStart(LAYOUT, at(G1, 900))
+    ended = reader(level, activity=file.path, max_window_ms=1000)
+    planned = ended.latestOffset(ended.initialOffset(), LIMIT)
+    assert planned != ended.initialOffset()
+    clock.now_s += 1
+    assert Asked(file.path).counts_for_s(clock.now_s) == pytest.approx(3)
+    again = reader(level, activity=file.path, max_window_ms=1000)
+    assert again.latestOffset(again.initialOffset(), LIMIT) == again.initialOffset()
+    clock.now_s += 3.1
+    # Spark has it worked without asking for a plan.
+    assert len(again.partitions(again.initialOffset(), planned)) == 2
+    assert len(again.partitions(again.initialOffset(), planned)) == 2
+    assert Asked(file.path).counts_for_s(clock.now_s) == pytest.approx(4)
+    clock.now_s += 2
+    assert again.latestOffset(planned, LIMIT) == planned
+    clock.now_s += 2.1
+    assert again.latestOffset(planned, LIMIT) != planned
+    file.close()
+
+
+@pytest.mark.parametrize(("streams", "pause_s"), [(10, 0.2), (1000, 10.0)])
+def test_task_that_is_tried_again_does_not_ask_at_once(
+    cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, streams: int, pause_s: float
+) -> None:
+    """It waits as long as its lane's share allows, 10 s at most; a first try does not wait."""
+    lane = {StreamId(number.to_bytes(16, "big")): G1 for number in range(streams)}
+    monkeypatch.setattr(worker, "lane_streams", lambda *_: lane)
+    task = LaneTask("ks", "t", 0, PlannedBatch(at(G1, 0), at(G1, 10), LAYOUT))
+    table: Any = SimpleNamespace(layout=None)
+    for retry in (False, True):
+        monkeypatch.setattr(worker, "is_retry", lambda retry=retry: retry)
+        with pytest.raises(AttributeError):  # the pause comes before anything is made of the table
+            next(reader(None)._changes(task, task.batch.parts[0], table))
+        assert clock.slept_s == pytest.approx(pause_s if retry else 0)
 
 
 def test_table_that_is_looked_at_seldom_keeps_up(cluster: Cluster, clock: Clock) -> None:

@@ -194,6 +194,34 @@ def test_consistency_is_the_servers_own() -> None:
     assert metadata_consistency(session) == "ALL"
 
 
+@pytest.mark.parametrize("weak", ["ONE", "LOCAL_ONE"])
+def test_of_several_nodes_never_one_alone_is_asked(weak: str) -> None:
+    """A replica that lags would hide a generation between two that it knows, or some streams of one."""
+    session = FakeSession(v2_rows(ring(G1, 1)), settings=SimpleNamespace(metadata_consistency=weak))
+    assert metadata_consistency(session) == weak
+    session.node_count = 3
+    metadata = VnodeStreams(session)
+    metadata.generations(), metadata.streams(G1, WHOLE), metadata.count(G1)
+    assert {one for name, one in session.asked if name in (V2_TIMES, V2_STREAMS)} == {"QUORUM"}
+
+
+def test_generations_that_only_the_newer_table_has_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Once each, while the cluster has not copied the older table; they count when it has, from their start."""
+    tables = {V1: v1_rows(ring(G1, 1)), LOCAL: [{"key": "cdc_local"}], **v2_rows(ring(G1, 1))}
+    metadata = VnodeStreams(FakeSession(tables))
+    assert metadata.generations() == [GenerationStart(G1)]
+    assert not caplog.messages
+    tables.update(v2_rows(ring(G1, 1), ring(G2, 2)))
+    for _ in range(2):
+        assert metadata.generations() == [GenerationStart(G1)]
+    (words,) = caplog.messages
+    assert "generation of 1970-01-01T00:00:02.000Z" in words
+    assert "cdc_dont_rewrite_streams" in words
+    tables[LOCAL].append({"key": "rewritten"})
+    assert metadata.generations() == [GenerationStart(G1), GenerationStart(G2)]
+    assert len(caplog.messages) == 1
+
+
 def stream(token: int, number: int = 0) -> StreamId:
     return StreamId.build(Token(token), 0, number)
 
@@ -258,6 +286,18 @@ def test_lagging_node_does_not_take_back_what_was_seen() -> None:
     with pytest.raises(RetriableError, match=r"ks\.t: the streams of 2000 are not known"):
         metadata.streams(G2, WHOLE)
     session.tables = tablet_rows(FIRST, SPLIT, REPLACED)
+    assert [one.start_ms for one in metadata.generations()] == [G1, G2, G3]
+
+
+def test_no_set_is_taken_before_the_one_between() -> None:
+    """A node that knows the newest set, and of the one before only the time, must not lead over that one."""
+    whole = tablet_rows(FIRST, SPLIT, REPLACED)
+    session = FakeSession(
+        whole | {TABLET_STREAMS: [row for row in whole[TABLET_STREAMS] if row["timestamp"] != time(G2)]}
+    )
+    metadata = tablets(session)
+    assert [one.start_ms for one in metadata.generations()] == [G1]
+    session.tables = whole
     assert [one.start_ms for one in metadata.generations()] == [G1, G2, G3]
 
 
