@@ -379,6 +379,14 @@ class TestPreflight:
         assert lines[0] == "ScyllaDB at a:1 answers (3 nodes known)"
         assert len(lines) == 3
 
+    def test_one_replica_is_not_asked_alone(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The setting would let a node that lags hide a generation: it is said that it does not count."""
+        self._servers(monkeypatch)
+        lines: list[str] = []
+        scylla = settings.scylla.model_copy(update={"metadata_consistency": "ONE"})
+        preflight.check(settings.model_copy(update={"scylla": scylla}), report=lines.append)
+        assert lines[1].startswith("scylla.metadata_consistency: ONE is taken for QUORUM")
+
     @pytest.mark.parametrize(
         ("shape", "preimage", "postimage", "delta", "words"),
         [

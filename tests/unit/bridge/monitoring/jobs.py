@@ -96,7 +96,10 @@ def running() -> JobView:
         now_s=NOW_S,
         tick_s=NOW_S - 0.1,
         tables=tables,
-        topology=Topology(dict.fromkeys(names, TableStreams(GENERATIONS, ring())), dict.fromkeys(names, 86_400)),
+        topology=Topology(
+            dict.fromkeys(names, TableStreams(GENERATIONS, ring())), dict.fromkeys(names, 86_400), clock_ahead_s=0.0
+        ),
+        requests_per_s=10_000.0,
         message_counts={"warning": 0, "error": 0},
         samples=samples(*names),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from concurrent.futures import Future
 from typing import Any
 
@@ -194,6 +195,9 @@ class Log:
     def cdc_options(self, *_: str) -> Any:
         self.asked.append("options")
 
+    def node_time_us(self) -> UnixMicros:
+        return UnixMicros(time.time_ns() // 1000 - 90_000_000)
+
 
 @pytest.mark.parametrize(("vnodes", "sets"), [(True, ((7, 2),)), (False, ((5, 1), (7, 1)))])
 def test_streams_are_read_once_a_generation(vnodes: bool, sets: tuple[tuple[int, int], ...]) -> None:
@@ -217,6 +221,7 @@ def test_streams_are_read_once_a_generation(vnodes: bool, sets: tuple[tuple[int,
     ring = topology.streams["ks.t"].ring
     assert ring is not None
     assert (ring.generation_ms, ring.sets, topology.ttl_s) == (200_000, sets, {})
+    assert topology.clock_ahead_s == pytest.approx(90, abs=2)
 
 
 class Pages:

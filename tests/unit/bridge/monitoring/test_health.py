@@ -9,6 +9,7 @@ import pytest
 
 from bridge.monitoring import health
 from bridge.monitoring.server import Answers
+from bridge.monitoring.view import JobView
 from tests.unit.bridge.monitoring import jobs
 
 NOW_S = jobs.NOW_S
@@ -67,3 +68,48 @@ def test_fresh_start_is_not_stalled() -> None:
     job = jobs.running()
     assert not health.stalled(job, jobs.table("ks.t", lag_s=9e4, advanced_s=None, since_s=NOW_S - 10))
     assert health.stalled(job, jobs.table("ks.t", lag_s=9e4, advanced_s=None, since_s=NOW_S - 61))
+
+
+def with_clock(job: JobView, ahead_s: float) -> JobView:
+    return replace(job, topology=replace(job.topology, clock_ahead_s=ahead_s))
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "lag_s", "problem"),
+    [
+        (0.0, 11.2, None),
+        (3600.0, 3611.2, None),  # windows are planned by the servers' time
+        (3600.0, 11.2, "its cursor lies 3588.8 s ahead of the ScyllaDB servers' time"),
+        (0.0, -0.9, None),
+        (0.0, -1.1, "its cursor lies 1.1 s ahead"),
+        (-50.0, 11.2, None),
+        (-90.0, 11.2, "this machine's clock is 90 s behind the ScyllaDB servers'"),
+    ],
+)
+def test_clocks_that_differ_so_that_changes_are_lost_or_late(ahead_s: float, lag_s: float, problem: str | None) -> None:
+    """A cursor that lies where the servers still write is not ready, nor is a reader that waits for its clock."""
+    job = with_clock(jobs.running(), ahead_s)
+    found = health.why_not_ready(job, jobs.table("shop.orders", lag_s=lag_s))
+    assert found is None if problem is None else found is not None and problem in found
+
+
+def test_lag_goes_by_the_servers_time() -> None:
+    """A clock that is an hour ahead makes no table an hour late."""
+    job = with_clock(jobs.running(), 3600.0)
+    standing = jobs.table("shop.orders", lag_s=3611.2, advanced_s=NOW_S - 80)
+    assert health.why_not_ready(job, standing) is None
+    assert standing.lag_s(job.servers_s) == pytest.approx(11.2)
+
+
+def test_table_that_is_looked_at_seldom_is_not_stalled() -> None:
+    """Its 768 streams at 3 requests/s for 3 tables: every 768 s, which the figures tell, too."""
+    job = replace(jobs.running(), requests_per_s=3.0)
+    for stood_s, ready in ((800.0, True), (830.0, False)):
+        table = jobs.table("shop.orders", lag_s=stood_s + 11, advanced_s=NOW_S - stood_s)
+        assert (health.why_not_ready(job, table) is None) == ready
+        assert health.stalled(job, table) != ready
+    assert job.look_every_s(table) == pytest.approx(768)
+    assert job.stall_bound_s(table) == pytest.approx(10 + 5 + 2 * 768)
+    unread = replace(job, topology=replace(job.topology, streams={}))
+    assert unread.look_every_s(table) is None
+    assert unread.stall_bound_s(table) is None

@@ -73,6 +73,9 @@ def test_figures() -> None:
     assert found["cql_request_duration_seconds_bucket", "0.005", "crm.contacts"] == 80
     assert found["cql_request_duration_seconds_bucket", "0.0025", "crm.contacts"] == 0
     assert found["streams", "crm.contacts"] == 768
+    assert found["look_interval_seconds", "crm.contacts"] == pytest.approx(0.2304)
+    assert found["switch_stall_bound_seconds", "crm.contacts"] == pytest.approx(15.4608)
+    assert found[("clock_ahead_seconds",)] == 0
     assert found["log_messages_total", "error"] == 51
 
 

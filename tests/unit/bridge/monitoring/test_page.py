@@ -70,6 +70,15 @@ def test_stalled() -> None:
     assert "(9 times)" in text
 
 
+@pytest.mark.parametrize(("ahead_s", "words"), [(900.0, "15 min ahead of"), (-2.5, "2.5 s behind"), (0.9, None)])
+def test_clocks_that_differ(ahead_s: float, words: str | None) -> None:
+    """Said at the top, however well the tables keep up."""
+    job = jobs.running()
+    text = read(replace(job, topology=replace(job.topology, clock_ahead_s=ahead_s)))
+    assert (f"This machine's clock is {words} the ScyllaDB servers'" in text) == (words is not None)
+    assert ("This machine's clock" in text) == (words is not None)
+
+
 def test_failing() -> None:
     """The reason stands at the top, and what comes next: nothing, or another try."""
     text = read(jobs.failing())
