@@ -1,9 +1,13 @@
 """`python -m bench.simulation`: a simulated day of generation changes, without any server; figures on standard output.
 
-Many tables of a large cluster are read by the bridge's own planner and lane protocol while generations change every
-minute and are published early or late, coordinators' clocks differ, rows become visible late or come late into old
-streams, and jobs are killed with or without their checkpoint. Every row must come once, every key in order, nothing may
-be left out; the first violation ends the program with exit status 1.
+Many tables of a large cluster are read by the bridge's own planner, pacing and lane protocol while generations change
+and are published early or late, clocks of coordinators and of the reader differ and step, rows become visible late or
+come late into old streams, and jobs are killed with or without their checkpoint. Every row must come once, every key in
+order, nothing may be left out, no more be asked than is allowed, and no key wait longer than is promised; the first
+violation ends the program with exit status 1.
+
+Two days are simulated: one with a change every minute, which takes more requests a second than the default (each
+generation is asked for once at least), and one with a change every hour under the default.
 """
 
 from __future__ import annotations
@@ -15,13 +19,14 @@ import time
 import tracemalloc
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from random import Random
 from typing import Any, Final
 
 from bench.errors import BenchError
 from bridge.adapters.stream_metadata import select
+from bridge.config import ReadingSettings, ScyllaSettings
 from bridge.model.cursors import (
     GroupPosition,
     LanePosition,
@@ -35,9 +40,10 @@ from bridge.model.cursors import (
 )
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, build_vnode_streams, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
-from bridge.pacing import PaceLimits, Pacer
-from bridge.planning import GenerationStart, Limits, first_cursor, plan
+from bridge.pacing import PaceLimits, Pacer, load_interval_s
+from bridge.planning import GenerationStart, Limits, WindowLength, first_cursor, plan
 from bridge.publishing import LaneTask, Plans, decide_start, remainder
+from bridge.server_time import ASK_EVERY_S, ServerClock
 
 _SECOND: Final = 1_000_000
 _FIRST: Final = UnixMillis(1_700_000_000_000)
@@ -48,6 +54,12 @@ _SKEW_S: Final = 2
 """A clock, the reader's too, is at most this far ahead."""
 _CONFIDENCE_S: Final = _LAG_S + _SKEW_S
 """Just enough, so that whoever reads too early is found out."""
+_ASKING_MS: Final = 300
+"""Nodes that are asked for their time are that much less ahead: the reader takes up to 250 ms of asking for theirs."""
+_LONGEST_BATCH_S: Final = 5.0
+_OWN_CLOCK_S: Final = (0, 0, -1, _SKEW_S, -20, 3600)
+"""How far the clock of the reader's machine is ahead, by turns."""
+_SETTINGS: Final = ReadingSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +69,7 @@ class Size:
     Attributes:
         streams: of each generation.
         change_every_s: from one generation to the next.
-        interval_s: from one micro-batch of a table to the next, unless the limit makes it longer.
+        interval_s: from one look at whether a micro-batch is due to the next.
         requests_per_s: the limit for all tables together.
         rows_per_minute: of each table; a third of them within seconds of a change.
         killed: share of micro-batches in which the job dies.
@@ -67,12 +79,27 @@ class Size:
     minutes: int = 1440
     streams: int = 100 * 256 * 16
     change_every_s: int = 60
-    interval_s: int = 15
+    interval_s: int = 5
     requests_per_s: int = 300_000
     rows_per_minute: int = 30
     keys: int = 40
     lanes: int = 4
     killed: float = 0.01
+
+    @property
+    def apart_s(self) -> float:
+        """How far the limit keeps a table's micro-batches apart."""
+        return load_interval_s(self.streams, self.requests_per_s / self.tables)
+
+    @property
+    def stall_bound_s(self) -> float:
+        """How long a moved key may wait after its change is due and published.
+
+        For each of two micro-batches until it is due, and until that is looked for; the first is begun after one that
+        was under way. Steps of the reader's clock come on top.
+        """
+        each_s = max(self.apart_s, _LONGEST_BATCH_S) + self.interval_s
+        return _CONFIDENCE_S + _LEEWAY_S + 2 * each_s + max(-min(_OWN_CLOCK_S), 0)
 
 
 class Violation(BenchError):  # noqa: N818  # what the simulation is there to find
@@ -132,6 +159,7 @@ class Table:
     planning_s: float = 0.0
     slowest_s: float = 0.0
     stall_us: int = 0
+    died_us: int = 0
 
     def write(self, now_us: int) -> None:
         """One row, by a coordinator whose clock is off and which may not have heard of the latest generation."""
@@ -167,6 +195,8 @@ class Table:
         self.plans, self.at = Plans(start), start
         # A new process knows nothing of the former one's requests.
         self.pacer = Pacer(PaceLimits(self.size.requests_per_s / self.size.tables, 0), 0)
+        self.windows = WindowLength(_SETTINGS.max_window_ms * 1000, _SETTINGS.target_batch_ms)
+        self.servers, self.asked_s, self.ready_s = ServerClock(), float("-inf"), 0.0
         self.restarts += 1
         if not self.log:
             self.log = [(canonical_json(StreamOffset(start.cursor, None).to_json()), True)]
@@ -178,6 +208,7 @@ class Table:
             return self._step(now_us, kill)
         except Killed:
             self.deaths += 1
+            self.died_us = now_us
             if self.random.random() < 0.4:
                 self.log.clear()
             self.start(self.random.choice([self.size.lanes, self.size.lanes, 2 * self.size.lanes, 3]))
@@ -186,13 +217,16 @@ class Table:
     def _step(self, now_us: int, kill: int | None) -> bool:
         text, finished = self.log[-1]
         offset = StreamOffset.from_json(json.loads(text))
+        now_s = now_us / _SECOND
         if finished:
-            if self.pacer.due_in_s(now_us / _SECOND, idle=False):
+            if now_s < self.ready_s:
+                return False
+            self.windows.done(self.ready_s, lambda _: self.size.apart_s)
+            self.windows.planned(now_s, None)
+            if self.pacer.due_in_s(now_s, idle=False):
                 return False
             began_s = time.perf_counter()
-            # The reader's clock is off, too.
-            clock_us = now_us + self.random.choice([0, 0, -_SECOND, _SKEW_S * _SECOND, -20 * _SECOND])
-            following = self._next(offset, clock_us)
+            following = self._next(offset, self._clock_us(now_us), now_us)
             took_s = time.perf_counter() - began_s
             self.planning_s += took_s
             self.slowest_s = max(self.slowest_s, took_s)
@@ -200,7 +234,9 @@ class Table:
                 return False
             self.log = [self.log[-1], (canonical_json(following.to_json()), False)]
             offset = following
-            self.pacer.planned(now_us / _SECOND, self.size.streams)
+            self.pacer.planned(now_s, self.size.streams)
+            self.windows.planned(now_s, offset.batch)
+            self.ready_s = now_s + self.random.uniform(0.5, _LONGEST_BATCH_S)
         batch = offset.batch
         assert batch is not None
         if self.plans.counts(offset):
@@ -211,11 +247,21 @@ class Table:
         self.batches += 1
         return True
 
-    def _next(self, offset: StreamOffset, clock_us: int) -> StreamOffset | None:
+    def _clock_us(self, now_us: int) -> int:
+        """The earlier of two clocks: this machine's, and what nodes say now and then."""
+        random, now_s = self.random, now_us / _SECOND
+        if now_s - self.asked_s >= ASK_EVERY_S:
+            self.asked_s = now_s
+            said_us = now_us + random.randint(-_SKEW_S * _SECOND, _SKEW_S * _SECOND - _ASKING_MS * 1000)
+            self.servers.heard(UnixMicros(said_us // 1000 * 1000), now_s - random.random(), now_s)
+        return min(self.servers.now_us(now_s), now_us + random.choice(_OWN_CLOCK_S) * _SECOND)
+
+    def _next(self, offset: StreamOffset, clock_us: int, now_us: int) -> StreamOffset | None:
         at = self.plans.go_on_from(offset)
         if not isinstance(at, PlannedBatch):
-            limits = Limits(_CONFIDENCE_S * _SECOND, _LEEWAY_S * _SECOND, 120 * _SECOND)
-            batch = plan(at, UnixMicros(clock_us), self.generations.known(clock_us), limits, self.at.layout)
+            window_us = self.windows.longest_us(self.size.apart_s)
+            limits = Limits(_CONFIDENCE_S * _SECOND, _LEEWAY_S * _SECOND, window_us)
+            batch = plan(at, UnixMicros(clock_us), self.generations.known(now_us), limits, self.at.layout)
             if batch is None:
                 return None
             at = batch
@@ -277,7 +323,11 @@ class Table:
             raise Violation(f"generation {place} was left with rows unread")
         self.rows.pop(place, None)
         known_us = max(self.generations.starts_ms[place + 1] * 1000, self.generations.published_us[place + 1])
-        self.stall_us = max(self.stall_us, now_us - known_us)
+        stall_us, bound_us = now_us - known_us, self.size.stall_bound_s * _SECOND
+        self.stall_us = max(self.stall_us, stall_us)
+        # What a job has left that dies is made up for in time.
+        if stall_us > bound_us and known_us - self.died_us > 3 * bound_us:
+            raise Violation(f"generation {place} was read to its end {stall_us / _SECOND:.0f} s after it was due")
 
     def _stream(self, place: int, key: int) -> StreamId:
         # A key's place on the ring stays, its stream's token moves a little with each generation.
@@ -320,6 +370,7 @@ def run(size: Size, seed: int) -> dict[str, Any]:
         "requests_per_s": round(sum(table.requests_in_time for table in tables) / (size.minutes * 60)),
         "requests_per_s_allowed": size.requests_per_s,
         "longest_stall_s": round(max(table.stall_us for table in tables) / _SECOND, 1),
+        "stall_bound_s": round(size.stall_bound_s, 1),
         "took_s": round(time.perf_counter() - began_s, 1),
     }
 
@@ -335,7 +386,7 @@ def _instants(size: Size, random: Random, first_us: int, end_us: int) -> Iterato
 
 def _drain(table: Table, end_us: int) -> None:
     table.requests_in_time = table.requests
-    for steps in range(600 // table.size.interval_s):
+    for steps in range(int(600 + 6 * table.size.apart_s) // table.size.interval_s):
         table.step(end_us + steps * table.size.interval_s * _SECOND, may_die=False)
     allowed = table.size.requests_per_s / table.size.tables * (end_us - millis_to_micros(_FIRST)) / _SECOND
     # A job that dies may ask for a micro-batch once more, and begins to count anew; the drain above is a run's end.
@@ -382,23 +433,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--vnodes", type=int, default=256)
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument(
-        "--interval", type=int, default=whole.interval_s, help="seconds from micro-batch to micro-batch"
+        "--interval", type=int, default=whole.interval_s, help="seconds from look to look for a micro-batch that is due"
     )
     parser.add_argument(
-        "--requests-per-second", type=int, default=whole.requests_per_s, help="the limit, over all tables"
+        "--requests-per-second", type=int, default=whole.requests_per_s, help="the first day's limit, over all tables"
     )
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(argv)
     streams = given.nodes * given.vnodes * given.shards
-    size = Size(
+    often = Size(
         tables=given.tables,
         minutes=given.minutes,
         streams=streams,
         interval_s=given.interval,
         requests_per_s=given.requests_per_second,
     )
+    default: int = ScyllaSettings.model_fields["requests_per_second"].default
     try:
-        print(json.dumps(run(size, given.seed)))
+        for size in (often, replace(often, change_every_s=3600, requests_per_s=default)):
+            print(json.dumps(run(size, given.seed)), flush=True)
     except Violation as violation:
         print(f"violated: {violation}", file=sys.stderr)
         return 1

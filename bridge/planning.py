@@ -18,13 +18,14 @@ pending together are taken one after the other, the next when the streams have c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from bridge.model.cursors import CatchUp, Cursor, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
+_FIRST_WINDOW_US: Final = 60_000_000
 _SHORTEST_WINDOW_US: Final = 100_000
 _AHEAD_OF_CLOCK: Final = 1.25
 """How much log time a micro-batch reads at least for each second that it takes, while there is a backlog."""
@@ -134,6 +135,43 @@ def _entering(cursor: Cursor, following: GenerationStart, end_us: UnixMicros) ->
     if following.replaces_all or cursor.time_us <= following.start_us:
         return Cursor.at_start_of(following.start_ms)
     return Cursor(following.start_ms, end_us, CatchUp(cursor.generation_ms, following.start_us))
+
+
+class WindowLength:
+    """How long one table's windows may be, by how long its micro-batches take. Readings are of one clock, in s.
+
+    Args:
+        longest_us: the configured bound.
+        target_ms: how long a micro-batch of a backlog should take.
+    """
+
+    def __init__(self, longest_us: int, target_ms: int) -> None:
+        self._longest_us = longest_us
+        self._target_ms = target_ms
+        self._us = min(_FIRST_WINDOW_US, longest_us)
+        self._planned: tuple[float, PlannedBatch] | None = None
+
+    def longest_us(self, apart_s: float) -> int:
+        """The length that is allowed now, for a table whose micro-batches lie so far apart by their load."""
+        # What is looked at seldom must read more at a time than passes from one look to the next.
+        return min(max(self._us, int(apart_s * _AHEAD_OF_CLOCK * 1e6)), self._longest_us)
+
+    def planned(self, now_s: float, batch: PlannedBatch | None) -> None:
+        """Note what begins now; None for nothing."""
+        self._planned = None if batch is None else (now_s, batch)
+
+    def done(self, now_s: float, apart_s: Callable[[PlannedBatch], float]) -> None:
+        """Note that what was planned last is done, if anything was; `apart_s` as of that."""
+        if self._planned is None:
+            return
+        planned_s, batch = self._planned
+        self._us = next_window_us(
+            self._us,
+            (now_s - planned_s) * 1000,
+            max(self._target_ms, int(500 * apart_s(batch))),
+            batch.longest_us >= self._us,
+            self._longest_us,
+        )
 
 
 def next_window_us(window_us: int, took_ms: float, target_ms: int, full: bool, longest_us: int) -> int:

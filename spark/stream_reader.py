@@ -36,7 +36,7 @@ from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.figures import LaneFigures, tally
 from bridge.monitoring.observed_pages import ObservedPages
 from bridge.pacing import LONGEST_PAUSE_S, PaceLimits, Pacer, load_interval_s
-from bridge.planning import GenerationStart
+from bridge.planning import GenerationStart, WindowLength
 from bridge.publishing import LaneTask, Plans, TableStart
 from bridge.server_time import ServerTime
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
@@ -48,7 +48,6 @@ _log = logging.getLogger(__name__)
 
 _GENERATIONS_EVERY_S = 2.0
 _FIRST_GENERATION_EVERY_S = 0.5
-_FIRST_WINDOW_US = 60_000_000
 _OFTEN_ENOUGH_S = 10.0
 _MOST_MISPLACED = 10
 _AHEAD_US = 1_000_000
@@ -87,8 +86,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._plans = Plans(start)
         self._control = control
         self._frozen_now_us: UnixMicros | None = None
-        self._window_us = min(_FIRST_WINDOW_US, config.reading.max_window_ms * 1000)
-        self._planned: tuple[float, PlannedBatch] | None = None
+        self._windows = WindowLength(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)
         self._generations: list[GenerationStart] = []
         self._generations_read_s = float("-inf")
         self._watch = TableWatch(config.table.keyspace, config.table.table)
@@ -128,14 +126,13 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         at = self._plans.go_on_from(offset)
         self._look_at_table(at.start if isinstance(at, PlannedBatch) else at)
         if not self._state.exists:
-            self._planned = None
+            self._windows.planned(_clock_s(), None)
             return start
-        self._adapt_window()
+        self._windows.done(_clock_s(), lambda done: self._interval_s(done.start.generation_ms))
         batch = at if isinstance(at, PlannedBatch) else self._plan_in_turn(at)
+        self._windows.planned(_clock_s(), batch)
         if batch is None:
-            self._planned = None
             return start
-        self._planned = (_clock_s(), batch)
         self._count_requests(batch)
         return _plain(self._plans.planned(batch, offset))
 
@@ -195,7 +192,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             planning.Limits(
                 self._config.reading.confidence_ms * 1000,
                 self._config.reading.leeway_ms * 1000,
-                self._longest_window_us(cursor.generation_ms),
+                self._windows.longest_us(self._interval_s(cursor.generation_ms)),
             ),
             Layout(self._config.lanes, cursor) if self._start is None else self._start.layout,
         )
@@ -228,25 +225,6 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """How far micro-batches in a generation lie apart, by what its streams cost."""
         return load_interval_s(
             self._stream_count(generation_ms), self._config.scylla.requests_per_second / self._config.sharing
-        )
-
-    def _longest_window_us(self, generation_ms: UnixMillis) -> int:
-        # What is looked at seldom must read more at a time than passes from one look to the next.
-        apart_us = int(1_250_000 * self._interval_s(generation_ms))
-        return min(max(self._window_us, apart_us), self._config.reading.max_window_ms * 1000)
-
-    def _adapt_window(self) -> None:
-        if self._planned is None:
-            return
-        planned_s, batch = self._planned
-        full = batch.longest_us >= self._window_us
-        target_ms = max(self._config.reading.target_batch_ms, int(500 * self._interval_s(batch.start.generation_ms)))
-        self._window_us = planning.next_window_us(
-            self._window_us,
-            (_clock_s() - planned_s) * 1000,
-            target_ms,
-            full,
-            self._config.reading.max_window_ms * 1000,
         )
 
     def _look_at_table(self, reached: Cursor) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.model.cursors import CatchUp, Cursor, Layout, Part, PlannedBatch, Role, Selection, Window
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
-from bridge.planning import GenerationStart, Limits, first_cursor, next_window_us, plan
+from bridge.planning import GenerationStart, Limits, WindowLength, first_cursor, next_window_us, plan
 
 SECOND = 1_000_000
 G1, G2, G3 = UnixMillis(1_000_000), UnixMillis(1_600_000), UnixMillis(1_700_000)
@@ -205,3 +205,25 @@ def test_windows_stay_longer_than_the_micro_batches_that_read_them() -> None:
         for _ in range(20):
             window_us = next_window_us(window_us, 10_000, 3000, full=True, longest_us=600 * SECOND)
         assert window_us == 12.5 * SECOND
+
+
+def test_what_is_looked_at_seldom_reads_more_at_a_time() -> None:
+    """Than passes from one look to the next, within the configured bound; only what was worked counts."""
+    windows = WindowLength(600 * SECOND, 3000)
+    assert windows.longest_us(0.1) == 60 * SECOND
+    assert windows.longest_us(100) == 125 * SECOND
+    assert windows.longest_us(3600) == 600 * SECOND
+    batch = PlannedBatch(at(G1, 0), at(G1, 60), LAYOUT)
+    windows.planned(10, batch)
+    windows.done(10.5, lambda _: 0.1)
+    assert windows.longest_us(0.1) == 240 * SECOND
+    windows.planned(20, None)
+    windows.done(99, lambda _: 0.1)
+    assert windows.longest_us(0.1) == 240 * SECOND
+    windows.planned(100, batch)
+    windows.done(140, lambda _: 100)  # within half of the time from look to look
+    assert windows.longest_us(0.1) == 240 * SECOND
+    windows.planned(200, batch)
+    windows.done(240, lambda _: 0.1)
+    assert windows.longest_us(0.1) == 60 * SECOND
+    assert WindowLength(SECOND, 3000).longest_us(0) == SECOND
