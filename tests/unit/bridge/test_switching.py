@@ -28,6 +28,7 @@ from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, lane_ran
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
 from bridge.planning import GenerationStart, Limits, first_cursor, plan
 from bridge.publishing import LaneTask, Plans, TableStart, decide_start, remainder
+from tests.unit.any_tables import examples
 
 SECOND = 1_000_000
 FIRST = UnixMillis(1_700_000_000_000)
@@ -125,11 +126,12 @@ class Job:
         self.start: TableStart | None = None
         self.limits = LIMITS
         self.clock_us = 0
+        self.begin_us: UnixMicros | None = None
 
     def restart(self, lanes: int) -> None:
         """A driver starts: it looks at Kafka, settles what is to be settled, and lays its lanes."""
         found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
-        start = decide_start(found, lanes, first_cursor(self.world.known(), None, LEEWAY_S * SECOND))
+        start = decide_start(found, lanes, first_cursor(self.world.known(), self.begin_us, LEEWAY_S * SECOND))
         assert TableStart.from_json(json.loads(json.dumps(start.to_json()))) == start
         if start.settle:
             assert start.interrupted is not None
@@ -215,12 +217,29 @@ class Switching(RuleBasedStateMachine):
         self.checked = 0
         self.last: dict[Token, tuple[int, GroupPosition]] = {}
 
-    @initialize(tablets=st.sampled_from([1, 2, 5]), lanes=LANES)
-    def begin(self, tablets: int, lanes: int) -> None:
+    @initialize(
+        tablets=st.sampled_from([1, 2, 5]),
+        lanes=LANES,
+        behind_s=st.sampled_from([None, None, None, -1, 0, 2, LEEWAY_S - 1, LEEWAY_S, 9]),
+        seed=st.integers(0, 2**32),
+    )
+    def begin(self, tablets: int, lanes: int, behind_s: int | None, seed: int) -> None:
+        """At the very beginning, or so long behind a first change of all streams, with late rows in the old ones."""
         span = MAX_TOKEN - MIN_TOKEN
         ends = [Token(MIN_TOKEN + span * (place + 1) // tablets) for place in range(tablets)]
         self.world.add(FIRST, self.world.streams(ends), replaces_all=True)
         self.world.generations[0].published = True
+        if behind_s is not None:
+            change_us = self.world.now_us + 60 * SECOND
+            self.world.add(UnixMillis(change_us // 1000), self.world.streams(ends), replaces_all=True)
+            self.world.generations[1].published = True
+            random = Random(seed)
+            for second in range(-4, 12):
+                self.world.now_us = change_us + second * SECOND
+                for _ in range(2):
+                    time_us = self.world.now_us + random.randint(-LAG_S * SECOND + 1, LEEWAY_S * SECOND)
+                    self.world.write(random.choice(KEYS), time_us, stray=random.random() < 0.5)
+            self.job.begin_us = UnixMicros(change_us + behind_s * SECOND)
         self.job.clock_us = self.world.now_us
         self.job.restart(lanes)
 
@@ -353,13 +372,17 @@ class Switching(RuleBasedStateMachine):
             if not self.job.step(None):
                 break
         self.once_and_in_order()
-        assert {position for _, position in self.job.published} == {
-            position for rows in self.world.rows.values() for position, _, _ in rows
-        }
+        rows = {position: time_us for found in self.world.rows.values() for position, _, time_us in found}
+        published = {position for _, position in self.job.published}
+        begin_us = self.job.begin_us
+        assert published <= rows.keys()
+        # Right behind a change the opened streams are read from the change on.
+        left_out = rows.keys() - published
+        assert all(begin_us is not None and rows[position] < begin_us for position in left_out)
 
 
 Switching.TestCase.settings = settings(
-    max_examples=70,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
