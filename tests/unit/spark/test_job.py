@@ -142,6 +142,9 @@ def run_job(
         def changes(self) -> str:
             return "column v int was dropped" if self.name.endswith("altered") else ""
 
+        def paced_for_s(self) -> float:
+            return 0.03 if self.name.endswith("paced") else 0.0
+
         def close(self) -> None:
             closed.append(self.name)
 
@@ -196,6 +199,23 @@ def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     queries = {"a.b": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]}
     assert run_job(monkeypatch, queries, once=True) == 0
     assert queries == {"a.b": []}
+
+
+def test_query_that_failed_waits_for_its_turn_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start asks all streams anew at once: no sooner than scylla.requests_per_second allows."""
+    waits: dict[str, float] = {}
+
+    class Told(Board):
+        def retrying(self, table: str, reason: str, after_s: float) -> None:
+            waits[table] = after_s
+
+    monkeypatch.setattr(job, "_LONGEST_BACKOFF_S", 0.01)
+    queries = {
+        name: [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]
+        for name in ("a.free", "a.paced")
+    }
+    assert run_job(monkeypatch, queries, once=True, board=Told(config_of(*queries), "0", lambda: 7.0)) == 0
+    assert waits == {"a.free": 0.01, "a.paced": 0.03}
 
 
 def test_board_is_told_what_becomes_of_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
