@@ -105,7 +105,7 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
     assert sum(one.keys_misplaced for one in counted) == 0
 
     file = ActivityFile()
-    looking = {"activity": file.path, "requests_per_second": REQUESTS_PER_S}
+    looking: dict[str, Any] = {"activity": file.path, "requests_per_second": REQUESTS_PER_S}
     reader = source(session, **looking)
     at, looks = work(reader, at)[0], 0
     before, begun_s = reads_of_the_log(session), time.monotonic()
