@@ -91,7 +91,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(worker, "stream_metadata", lambda *_: made)
     monkeypatch.setattr(worker, "change_log", lambda _: made)
     monkeypatch.setattr(worker, "server_time", lambda _: made.time())
-    monkeypatch.setattr(stream_reader, "_now_us", lambda: made.now_us)
+    monkeypatch.setattr(stream_reader, "_now_us", lambda: made.now_us + made.own_ahead_us)
     monkeypatch.setattr(stream_reader, "_GENERATIONS_EVERY_S", 0)
     monkeypatch.setattr(stream_reader, "LOOK_EVERY_S", 0)
     return made
