@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import RetriableError
 from bridge.model.times import UnixMicros
 from bridge.server_time import ASK_EVERY_S, ServerClock, ServerTime
+from tests.unit.any_tables import examples
 
 SECOND = 1_000_000
 T = 1_700_000_000 * SECOND
@@ -43,6 +44,7 @@ class World:
         return ServerTime(self.ask, lambda: UnixMicros(self.at(self.own_off_s)), lambda: self.now_s)
 
 
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.floats(-100, 100), st.floats(0, 12), st.floats(0, 60)), min_size=1, max_size=12),
     st.floats(-100, 100),
