@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -258,6 +259,22 @@ def test_windows_are_planned_by_the_earlier_of_two_clocks(cluster: Cluster, own_
         end = planner.latestOffset(planner.initialOffset(), LIMIT)
         assert StreamOffset.from_json(end).next == at(G1, reached_s)
     assert first_cursor(config(start="latest")) == at(G1, reached_s)
+
+
+def test_servers_are_asked_for_their_time_over_the_planners_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for all that wants to know within some seconds; over the session that there is by then."""
+    asked = []
+
+    def change_log(settings: ScyllaSettings) -> SimpleNamespace:
+        asked.append(settings)
+        return SimpleNamespace(node_time_us=lambda: UnixMicros(time.time_ns() // 1000 - 3600 * SECOND))
+
+    monkeypatch.setattr(worker, "change_log", change_log)
+    monkeypatch.setattr(worker, "_times", {})
+    settings = ScyllaSettings(contact_points=("a:1",))
+    for _ in range(3):
+        assert worker.server_time(settings).ahead_us() == pytest.approx(3600 * SECOND, abs=2 * SECOND)
+    assert asked == [settings]
 
 
 def test_cursor_ahead_of_the_servers_is_said_with_its_numbers(
