@@ -138,7 +138,12 @@ def _source() -> object:
         {"name": "db", "doc": "CQL name of the keyspace.", "type": "string"},
         {"name": "sequence", "type": ["null", "string"], "default": None},
         {"name": "ts_us", "type": ["null", "long"], "default": None},
-        {"name": "ts_ns", "doc": "Null from the year 2262 on, and before 1678.", "type": ["null", "long"], "default": None},
+        {
+            "name": "ts_ns",
+            "doc": "Null from the year 2262 on, and before 1678.",
+            "type": ["null", "long"],
+            "default": None,
+        },
         {"name": "keyspace", "doc": "CQL name of the keyspace.", "type": "string"},
         {"name": "table", "doc": "CQL name of the base table.", "type": "string"},
         {"name": "generation_ms", "doc": "Start of the CDC generation, ms since the Unix epoch.", "type": "long"},

@@ -78,7 +78,7 @@ def _range(found: object) -> Branch | None:
 
 
 def _plain(node: object) -> object:
-    """Values without the names of their union branches, bytes as hex; numbers that JSON lacks as Avro's JSON has them."""
+    """Values without the names of their union branches; bytes as hex, numbers that JSON lacks as text."""
     # A branch is a tuple, and nothing else is. No pattern of two items: a list of two texts would fit that as well.
     if isinstance(node, tuple):
         return _plain(node[1])

@@ -432,7 +432,7 @@ def test_malformed_removals_of_a_replaced_type_are_refused(shape: ShapeName, rem
 def test_what_a_later_delta_clears_is_gone() -> None:
     """Fields are laid over a pre-image as far as no delta clears them, whichever of the row's deltas does."""
     capture = orders(IMAGES["full"])
-    capture.run(f"INSERT INTO shop.orders (customer, line, home) VALUES (7, 1, {{street: 'x', zip: 1}})")
+    capture.run("INSERT INTO shop.orders (customer, line, home) VALUES (7, 1, {street: 'x', zip: 1})")
     statements = (
         f"UPDATE shop.orders SET home.zip = 2 {ROW}",
         f"UPDATE shop.orders USING TTL 5 SET home.zip = 3 {ROW}",
