@@ -26,7 +26,7 @@ from bridge.change_text import Position
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, GroupEncoder
-from bridge.errors import DataLossError, NoGenerationError, PoisonError, RetriableError, StartupError
+from bridge.errors import DataLossError, PoisonError, RetriableError
 from bridge.gaps import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.instants import iso_of_micros
 from bridge.integrity import SAMPLE_EVERY, KeyCheck, Misplaced
@@ -44,11 +44,11 @@ from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
 from bridge.value_text import json_value
 from schemas.errors import DecodeError
 from spark import rows, worker
+from spark.beginning import wait_for_first_cursor
 
 _log = logging.getLogger(__name__)
 
 _GENERATIONS_EVERY_S = 2.0
-_FIRST_GENERATION_EVERY_S = 0.5
 _OFTEN_ENOUGH_S = 10.0
 _MOST_MISPLACED = 10
 _AHEAD_US = 1_000_000
@@ -118,7 +118,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
         # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
         self._begins_at_edge = True
-        cursor = _wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
+        cursor = wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
         return _plain(StreamOffset(cursor, None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -452,63 +452,6 @@ def _as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator
 
 def _json_of(record: Mapping[str, object]) -> bytes:
     return json.dumps(json_value(record), ensure_ascii=False).encode()
-
-
-def first_cursor(config: SourceConfig) -> Cursor:
-    """Where a table without progress begins, by `reading.start`.
-
-    Raises:
-        NoGenerationError: there are no streams yet.
-        RetriableError, BridgeError: the cluster fails, or refuses.
-    """
-    log = worker.change_log(config.scylla)
-    metadata = worker.stream_metadata(config.scylla, config.table.keyspace, config.table.table)
-    cursor = planning.first_cursor(metadata.generations(), _start_us(config), config.reading.leeway_ms * 1000)
-    if cursor is None:
-        raise NoGenerationError(
-            f"{log.session.address} has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
-            '("could not find any CDC stream"). Waiting for it'
-        )
-    return cursor
-
-
-def _wait_for_first_cursor(config: SourceConfig) -> Cursor:
-    said = False
-    while True:
-        try:
-            return first_cursor(config)
-        except NoGenerationError as error:
-            if not said:
-                _log.warning("%s: %s", config.table.name, error)
-            said = True
-        time.sleep(_FIRST_GENERATION_EVERY_S)
-
-
-def oldest_us(config: SourceConfig) -> UnixMicros | None:
-    """Now minus the log's TTL: nothing older is sure to be there; None when changes do not expire."""
-    log = worker.change_log(config.scylla)
-    options = log.cdc_options(config.table.keyspace, config.table.table)
-    if options is None or options.ttl_s == 0:
-        return None
-    return UnixMicros(worker.server_time(config.scylla).servers_us() - options.ttl_s * 1_000_000)
-
-
-def _start_us(config: SourceConfig) -> UnixMicros | None:
-    start = config.table.start or config.reading.start
-    if not isinstance(start, str):
-        start_us = UnixMicros(round(start.timestamp() * 1_000_000))
-        servers_us = worker.server_time(config.scylla).servers_us()
-        if start_us > servers_us:
-            raise StartupError(
-                f"{config.table.name}: reading.start, {iso_of_micros(start_us)}, has not come yet: for the ScyllaDB "
-                f"servers it is {iso_of_micros(servers_us)}. Give an instant that has passed (is its UTC offset "
-                "right?), or `latest`"
-            )
-        return start_us
-    if start == "latest":
-        return UnixMicros(worker.server_time(config.scylla).earlier_us() - config.reading.confidence_ms * 1000)
-    # Generations are kept for ever, changes are not: nothing older than this is left.
-    return oldest_us(config)
 
 
 def _clock_s() -> float:

@@ -28,10 +28,10 @@ from bridge.table_watch import TableState, made_anew_in_words
 from schemas.table_changes import changes_between
 from schemas.table_schema import TableSchema
 from spark import sink, worker
+from spark.beginning import first_cursor, oldest_us
 from spark.checkpoint import Checkpoint
 from spark.session import cores_of
 from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, START_OPTION
-from spark.stream_reader import first_cursor, oldest_us
 
 _log = logging.getLogger(__name__)
 

@@ -35,7 +35,8 @@ from bridge.table_watch import CdcOptions, TableState
 from schemas.envelope import TableCodec
 from schemas.output import OutputOptions, ShapeName
 from spark import rows, stream_reader, worker
-from spark.stream_reader import LanePartition, ScyllaCdcStreamReader, first_cursor
+from spark.beginning import first_cursor
+from spark.stream_reader import LanePartition, ScyllaCdcStreamReader
 from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, table
 from tests.unit.schemas.example_tables import row as log_row
 
@@ -305,7 +306,7 @@ def test_expiry_goes_by_the_servers_clocks(cluster: Cluster) -> None:
 
 def test_start_that_has_not_come_yet_is_refused(cluster: Cluster) -> None:
     """It is a mistake more likely than a wish; one that has just passed is none."""
-    with pytest.raises(StartupError, match=r"ks\.t: reading.start, 1970-01-01T00:17:11.000000Z, has not come yet: for"):
+    with pytest.raises(StartupError, match=r"ks\.t: its start .*, 1970-01-01T00:17:11.000000Z, has not come yet"):
         first_cursor(config(start="1970-01-01T00:17:11Z"))
     assert first_cursor(config(start="1970-01-01T00:17:10Z")) == at(G1, 30)
 
