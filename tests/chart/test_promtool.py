@@ -39,7 +39,7 @@ def rules(full: Rendered, tmp_path: Path) -> Path:
 
 def test_rules_are_good(rules: Path) -> None:
     """Expressions, templates and durations are what Prometheus takes."""
-    assert "SUCCESS: 11 rules found" in promtool("check", "rules", "--lint-fatal", rules)
+    assert "SUCCESS: 12 rules found" in promtool("check", "rules", "--lint-fatal", rules)
 
 
 def test_queries_of_the_dashboard_are_good(tmp_path: Path) -> None:
@@ -65,6 +65,7 @@ _SERIES: list[tuple[str, str, str]] = [
     ("UnknownOperations", f"scylla_cdc_bridge_unknown_operations_total{{{_LABELS}}}", "0+1x60"),
     ("DeadLetters", f"scylla_cdc_bridge_dead_letters_total{{{_LABELS}}}", "0+1x60"),
     ("KeysMisplaced", f"scylla_cdc_bridge_keys_misplaced_total{{{_LABELS}}}", "0+1x60"),
+    ("ClocksDiffer", f"scylla_cdc_bridge_clock_ahead_seconds{{{_JOB}}}", "-2x60"),
 ]
 _CALM: list[tuple[str, str]] = [
     (f'scylla_cdc_bridge_build_info{{{_LABELS}, version="0.1.0"}}', "1x60"),
@@ -80,6 +81,7 @@ _CALM: list[tuple[str, str]] = [
     (f"scylla_cdc_bridge_unknown_operations_total{{{_LABELS}}}", "0x60"),
     (f"scylla_cdc_bridge_dead_letters_total{{{_LABELS}}}", "0x60"),
     (f"scylla_cdc_bridge_keys_misplaced_total{{{_LABELS}}}", "0x60"),
+    (f"scylla_cdc_bridge_clock_ahead_seconds{{{_JOB}}}", "0.2x60"),
 ]
 
 
