@@ -255,7 +255,7 @@ def test_claims(chart: Chart, full: Rendered) -> None:
 def test_alerts_are_of_this_release(full: Rendered) -> None:
     """Each alert looks at this release's service alone, and says what to do."""
     (group,) = full.find("PrometheusRule")["spec"]["groups"]
-    assert len(group["rules"]) == 8
+    assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"]) == 12
     for rule in group["rules"]:
         assert f'namespace="{NAMESPACE}", service="{NAME}"' in rule["expr"]
         assert rule["labels"]["team"] == "data"
