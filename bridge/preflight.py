@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeVar
 
@@ -63,7 +64,7 @@ def check(
         StartupError: one or more problems, a line each.
     """
     deadline_s = clock() + config.startup.patience_s
-    for words in _readable_secrets(config):
+    for words in (*_readable_secrets(config), *_starts_to_come(config, datetime.now(UTC))):
         report(words)
     problems: list[str] = []
 
@@ -103,6 +104,14 @@ def _readable_secrets(config: BridgeConfig) -> Iterator[str]:
     has_identity = config.registry.username is not None or config.registry.token is not None
     if has_identity and config.registry.url.scheme != "https":
         yield "registry: credentials are sent readable; an https address would encrypt them"
+
+
+def _starts_to_come(config: BridgeConfig, now: datetime) -> Iterator[str]:
+    """Tables that nothing will be read of for now."""
+    for table in config.tables:
+        start = table.start or config.reading.start
+        if isinstance(start, datetime) and start > now:
+            yield f"table {table.name}: its start, {start.isoformat()}, is still to come; nothing older is read"
 
 
 def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: Report, patience_s: float) -> Preflight:

@@ -7,6 +7,7 @@ timestamp beyond year 9999, for one) and rename columns. Decoded rows are given 
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -521,10 +522,20 @@ def _translate(error: BaseException, settings: ScyllaSettings, what: str) -> Bri
         return AccessError(f"ScyllaDB at {address}: {words}")
     if isinstance(cause, StartupError):  # a secret or a certificate that could not be read for a new connection
         return cause
+    if isinstance(cause, NoHostAvailable) and isinstance(cause.errors, dict) and cause.errors:
+        tried = "; ".join(f"{node}: {_node_words(found)}" for node, found in cause.errors.items())
+        return RetriableError(f"ScyllaDB at {address} can't be reached for {_short(what)}: {_short(tried)}")
     for kind, ours, failed in _MEANING:
         if isinstance(cause, kind):
             return ours(f"ScyllaDB at {address} {failed} {_short(what)}: {_short(str(cause))}")
     return BridgeError(f"ScyllaDB at {address}: unexpected {type(cause).__name__} at {_short(what)}: {cause}")
+
+
+def _node_words(error: object) -> str:
+    """What a node answered, without what Python adds to it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno).lower() or str(error)
+    return str(error) or type(error).__name__
 
 
 def _look_at_tls(settings: ScyllaSettings) -> None:

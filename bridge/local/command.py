@@ -97,7 +97,7 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
 
 def _port(text: str) -> int:
     highest = 65_535
-    port = int(text)
+    port = int(text) if text.isdecimal() else 0
     if not 0 < port <= highest:
         message = f"not a port number: {text}"
         raise argparse.ArgumentTypeError(message)
