@@ -107,9 +107,9 @@ class BridgeConfig(Model):
                 # Kafka's metrics tell `.` and `_` not apart, so that it refuses topics that differ in nothing else.
                 theirs = taken.setdefault(_PERIOD.sub("_", mine[0]), mine)
                 if theirs != mine:
-                    alike = "" if theirs[0] == mine[0] else f" as {theirs[0]}, which Kafka takes for the same name"
+                    alike = "" if theirs[0] == mine[0] else f" (and {theirs[0]}, which Kafka takes for the same name)"
                     words = "each table needs a change topic and a progress topic of its own"
-                    problems.append(Misplaced(place, f"{mine[0]} is one of {theirs[1]} too{alike}: {words}"))
+                    problems.append(Misplaced(place, f"{mine[0]}{alike} is a topic of {theirs[1]} too; {words}"))
         # Tables may share a dead-letter topic, but what reads changes or cursors can't read letters.
         letters = {self.dead_letter_topic_of(table) or "" for table in self.tables} - {""}
         mixed = sorted(topic for topic in letters if _PERIOD.sub("_", topic) in taken)
