@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -21,23 +21,27 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    ThrottleEvent,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported explicitly
     AdminClient,
+    ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourceType,
 )
 
 from bridge.adapters import kafka_errors
 from bridge.adapters.kafka_properties import client_properties, producer_properties
 from bridge.config import KafkaSettings
-from bridge.errors import AccessError, BridgeError, RetriableError, StartupError
+from bridge.errors import AccessError, BridgeError, PoisonError, RetriableError, StartupError, TooLargeError
 from bridge.tls_probe import what_is_wrong
 
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5
+_THROTTLED_EVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +118,81 @@ class _Client:
         return self._heard.access or meant
 
 
-class TransactionalProducer(_Client):
-    """The producer of one transactional id. One thread only. After any error it is good for nothing but `close`."""
+class _Refused:
+    """The first record that a broker refused for its size; as `_Heard`, it must not know the client."""
 
-    def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
+    def __init__(self) -> None:
+        self.words: str | None = None
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        """The client's `on_delivery`."""
+        if error is not None and kafka_errors.is_poison(error.name()) and self.words is None:
+            size = len(message.key() or b"") + len(message.value() or b"")
+            self.words = (
+                f"refused a batch of records for topic {message.topic()} ({error.name()}; its first has {size} bytes). "
+                "If the topic's max.message.bytes was lowered, the next start goes by it, provided that "
+                f"the bridge's user has the right DescribeConfigs on topic {message.topic()}; if "
+                "kafka.properties.message.max.bytes is set, lower it, or raise the topic's"
+            )
+
+
+class _Throttled:
+    """Adds up how long brokers had us wait, and says so now and then; as `_Heard`."""
+
+    def __init__(self, name: str, count: Callable[[float], None]) -> None:
+        self._name = name
+        self._count = count
+        self._said_s = float("-inf")
+
+    def __call__(self, event: ThrottleEvent) -> None:
+        """The client's `throttle_cb`."""
+        self._count(event.throttle_time)
+        now_s = time.monotonic()
+        if event.throttle_time > 0 and now_s - self._said_s >= _THROTTLED_EVERY_S:
+            self._said_s = now_s
+            _log.warning(
+                "%s: Kafka's broker %s has it wait %.1f s, for a quota; nothing is lost, it takes longer",
+                self._name,
+                event.broker_name,
+                event.throttle_time,
+            )
+
+
+class TransactionalProducer(_Client):
+    """The producer of one transactional id. One thread only. After any error it is good for nothing but `close`.
+
+    Args:
+        settings: how to reach Kafka.
+        transactional_id: the id.
+        topics_limit: the smallest `max.message.bytes` of the topics that are written to; None where it is not known.
+        throttled: told of each wait, in s, that a broker imposes for a quota.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        transactional_id: str,
+        *,
+        topics_limit: int | None = None,
+        throttled: Callable[[float], None] = lambda _s: None,
+    ) -> None:
         self.transactional_id = transactional_id
         super().__init__(settings)
+        self._refused = _Refused()
         self._timeout_s = settings.transaction_timeout_ms / 1000
         self._sasl = settings.sasl
         self._topics: set[str] = set()
         self._id_resource = f"transactional id {transactional_id}"
         with self._meaning("making a producer"):
-            properties = producer_properties(settings, transactional_id)
+            properties = producer_properties(settings, transactional_id, topics_limit)
             self._password: str | None = properties.get("sasl.password")
-            self._producer = Producer({**properties, "error_cb": self._heard})
+            self._most_bytes = properties["message.max.bytes"]
+            callbacks = {
+                "error_cb": self._heard,
+                "on_delivery": self._refused,
+                "throttle_cb": _Throttled(transactional_id, throttled),
+            }
+            self._producer = Producer({**properties, **callbacks})
 
     def _serve(self) -> None:
         self._producer.poll(0)
@@ -168,7 +233,8 @@ class TransactionalProducer(_Client):
         """Queue a record of the open transaction; waits while the queue is full.
 
         Raises:
-            PoisonError: the record is larger than the client or broker allows.
+            TooLargeError: the record is larger than the settings or the topics allow; the transaction can go on.
+            PoisonError: a broker has refused an earlier one.
             FencedError: a newer owner of the id exists.
             RetriableError: the queue did not drain within the transaction's timeout.
         """
@@ -191,9 +257,25 @@ class TransactionalProducer(_Client):
                     ) from None
                 self._producer.poll(0.05)
             except KafkaException as error:
+                if kafka_errors.is_poison(error.args[0].name()):
+                    raise TooLargeError(self._too_large(topic, key, value)) from error
                 raise self._translated(error, f"producing to {topic}", f"Write on topic {topic}") from error
             else:
                 return
+
+    def _too_large(self, topic: str, key: bytes | None, value: bytes | None) -> str:
+        size = len(key or b"") + len(value or b"")
+        return (
+            f"a record of {size} bytes for topic {topic} is over the limit of {self._most_bytes} bytes. "
+            "Raise the topic's max.message.bytes, or, if it is set, kafka.properties.message.max.bytes"
+        )
+
+    def _translated(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
+        meant = super()._translated(error, what, needs)
+        if isinstance(meant, RetriableError) and self._refused.words is not None:
+            # The transaction only says that something was not delivered.
+            return PoisonError(f"Kafka at {self._address} {self._refused.words}")
+        return meant
 
     def commit(self) -> None:
         """Commit the open transaction; everything in it becomes visible at once.
@@ -273,6 +355,23 @@ class KafkaAdmin(_Client):
             if found.error is not None:
                 raise KafkaException(found.error)
             return len(found.partitions)
+
+    def most_record_bytes(self, topics: Sequence[str]) -> int | None:
+        """The smallest `max.message.bytes` of some topics, as far as they exist and we may ask (DescribeConfigs).
+
+        Raises:
+            RetriableError: no broker answers.
+        """
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        found = []
+        for answer in self._client.describe_configs(asked, request_timeout=10).values():
+            with self._meaning("describing topics"):
+                try:
+                    found.append(int(answer.result(15)["max.message.bytes"].value))
+                except KafkaException as error:
+                    if not kafka_errors.is_unknown_or_hidden(error.args[0].name()):
+                        raise
+        return min(found, default=None)
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str], *, grow: bool = False) -> None:
         """Make a topic if it does not exist; with `grow`, add the partitions that it lacks.

@@ -19,6 +19,11 @@ from bridge.tls import client_context
 
 _log = logging.getLogger(__name__)
 
+CLIENTS_LIMIT_BYTES: Final = 1_000_000
+"""librdkafka's own `message.max.bytes`, and its largest batch."""
+_FEWEST_BYTES: Final = 1_000
+"""The least that librdkafka takes for either."""
+
 OPAQUE_TOKEN_LIFE_S: Final = 300.0
 """After how long a token that does not tell its end is read again."""
 
@@ -42,10 +47,31 @@ def client_properties(settings: KafkaSettings) -> dict[str, Any]:
     }
 
 
-def producer_properties(settings: KafkaSettings, transactional_id: str) -> dict[str, Any]:
-    """What the producer of a transactional id has; errors as `client_properties`."""
+def most_record_bytes(settings: KafkaSettings, topics_limit: int | None) -> int:
+    """The largest record that is tried, before compression: as the settings say, else as much as the topics take.
+
+    Args:
+        settings: may set `message.max.bytes`, trusting in compression.
+        topics_limit: the smallest `max.message.bytes` of the topics; None where it is not known.
+    """
+    own = settings.properties.get("message.max.bytes")
+    return int(own) if own is not None else max(_FEWEST_BYTES, topics_limit or CLIENTS_LIMIT_BYTES)
+
+
+def producer_properties(
+    settings: KafkaSettings, transactional_id: str, topics_limit: int | None = None
+) -> dict[str, Any]:
+    """What the producer of a transactional id has; `topics_limit` as above, errors as `client_properties`."""
     return {
+        # A topic holds its limit against whole batches, and librdkafka does not split one that was refused.
+        "batch.size": max(_FEWEST_BYTES, min(CLIENTS_LIMIT_BYTES, topics_limit or CLIENTS_LIMIT_BYTES)),
+        # What is queued is not sent yet, but has to be before the transaction times out: little, for slow brokers.
+        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 16 * 1024,
         **client_properties(settings),
+        "message.max.bytes": most_record_bytes(settings, topics_limit),
+        # Of delivered records nothing is to be told: a callback for each would cost more than its delivery.
+        "delivery.report.only.error": True,
         "transactional.id": transactional_id,
         "transaction.timeout.ms": settings.transaction_timeout_ms,
         "enable.idempotence": True,
@@ -54,8 +80,6 @@ def producer_properties(settings: KafkaSettings, transactional_id: str) -> dict[
         "partitioner": "murmur2_random",
         "compression.type": settings.compression,
         "linger.ms": settings.linger_ms,
-        "queue.buffering.max.messages": 200_000,
-        "queue.buffering.max.kbytes": 128 * 1024,
     }
 
 

@@ -23,6 +23,7 @@ from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from spark import rows, worker
 from spark.stream_reader import ScyllaCdcStreamReader
+from tests.integration.cql_proxy import CqlProxy
 
 pytestmark = pytest.mark.integration
 
@@ -110,6 +111,24 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
     assert asked == looks * streams
     # One may have been due just when this began.
     assert asked <= REQUESTS_PER_S / 2 * took_s + streams
+
+
+@pytest.mark.parametrize("allowed", [1, 4, 16])
+def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, written: int, allowed: int) -> None:
+    """As a proxy counts them; and that many there are, so that it would have seen more."""
+    with CqlProxy(session.address) as proxy:
+        reader = source(session, contact_points=proxy.address, requests_in_flight=allowed, page_rows=10)
+        try:
+            reader.prepareForTriggerAvailableNow()
+            at, found = reader.initialOffset(), 0
+            while (step := work(reader, at))[0] != at:
+                at = step[0]
+                found += sum(row["kind"] == rows.CHANGE for row in step[1])
+        finally:
+            reader.stop()
+    assert found == written
+    assert proxy.statements > CHANGES / 10
+    assert proxy.most == allowed
 
 
 def reads_of_the_log(session: CqlSession) -> int:
