@@ -113,7 +113,7 @@ def _missing(place: Place, catalog: Catalog) -> list[Problem]:
         return [Problem(place, f"required, but missing; it is {setting.expected}")]
     needed = [one for one in catalog.settings.values() if one.required and one.path.startswith(f"{path}.")]
     if not needed:
-        return [Problem(place, "required, but missing")]
+        return [Problem(place, "required, but missing; it is a list with at least one entry")]
     return [Problem(tuple(one.path.split(".")), f"required, but missing; it is {one.expected}") for one in needed]
 
 

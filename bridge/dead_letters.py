@@ -7,8 +7,8 @@ A dead letter is a JSON document::
      "rows": [{"cdc$operation": "01", "pk": "00000007", ...}]}
 
 Cells are hex of CQL's serialized values, as the log has them; null cells are left out. `batch_seq_no` is null where the
-whole group is at fault. A change whose schema the registry refuses, or whose record is too large for Kafka, has, instead
-of `generation_ms` and `rows`, its Avro bodies in hex and their schemas: `key`, `value` (null in a tombstone),
+whole group is at fault. A change whose schema the registry refuses, or whose record is too large for Kafka, has Avro
+bodies in hex and their schemas instead of `generation_ms` and `rows`: `key`, `value` (null in a tombstone),
 `key_schema`, `value_schema`. A letter that would be too large itself has none of its cells or bodies, but
 `omitted_bytes`, the size that it would have.
 """

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_actions(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="local_action", required=True)
+    actions = parser.add_subparsers(dest="local_action", required=True, metavar="ACTION")
     up = actions.add_parser("up", help="start the servers and wait until they are ready")
     down = actions.add_parser("down", help="stop the servers; their data stays for the next start")
     status = actions.add_parser("status", help="ask every server whether it is ready")

@@ -1,6 +1,6 @@
 """Stands between a client and a CQL server, and counts the statements that are under way at once.
 
-Knows just enough of the native protocol, versions 3 to 5, to find the frames: what a client says of itself is not asked.
+Knows just enough of the native protocol, versions 3 to 5, to find the frames.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Frames:
             if self._in_segments:
                 self._unpack()
             else:
-                self._payload, self._raw = self._raw, b""
+                self._payload, self._raw = self._payload + self._raw, b""
             if len(self._payload) < _HEADER_BYTES:
                 break
             size = _HEADER_BYTES + int.from_bytes(self._payload[5:9], "big")
@@ -46,8 +46,6 @@ class _Frames:
             if not self._in_segments and frame[0] & 0x7F >= _SEGMENTS_SINCE and frame[4] in self._last_bare:
                 self._in_segments = True
                 self._payload, self._raw = b"", self._payload
-        if not self._in_segments:
-            self._payload, self._raw = b"", self._payload
 
     def _unpack(self) -> None:
         # Header: 17 bits of length, a flag, and a CRC of 3 bytes; behind the payload a CRC of 4.
