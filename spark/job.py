@@ -275,6 +275,12 @@ def _failed(error: Exception) -> int:
     return EXIT_FAILED
 
 
+def _unexpected(error: Exception) -> int:
+    _log.error("%s: %s (please report this; --log-level debug shows where it comes from)", type(error).__name__, error)
+    _log.debug("where it comes from:", exc_info=error)
+    return EXIT_FAILED
+
+
 def _end_before_start(signum: int, _frame: FrameType | None) -> None:
     _log.info("%s: stopped before anything was started", signal.Signals(signum).name)
     raise SystemExit(0)
@@ -302,6 +308,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             _log.error("%s", line)
         return EXIT_REFUSED
+    except Exception as error:  # noqa: BLE001  # the one place where a person, not a program, gets the error
+        return _unexpected(error)
     stop = threading.Event()
 
     def asked_to_stop(signum: int, _frame: FrameType | None) -> None:
@@ -315,6 +323,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StartupError as error:
         _log.error("%s", error)
         return EXIT_REFUSED
+    except Exception as error:  # noqa: BLE001  # as above
+        return _unexpected(error)
 
 
 if __name__ == "__main__":
