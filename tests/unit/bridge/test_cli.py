@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -378,6 +379,16 @@ class TestPreflight:
         assert found.nodes == 3
         assert lines[0] == "ScyllaDB at a:1 answers (3 nodes known)"
         assert len(lines) == 3
+
+    def test_start_to_come(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A table of which nothing is read for now is named; `latest` and what is past are not."""
+        self._servers(monkeypatch)
+        lines: list[str] = []
+        reading = settings.reading.model_copy(update={"start": datetime(2999, 1, 1, tzinfo=UTC)})
+        preflight.check(settings.model_copy(update={"reading": reading}), report=lines.append)
+        assert [line for line in lines if "start" in line] == [
+            "table shop.orders: its start, 2999-01-01T00:00:00+00:00, is still to come; nothing older is read"
+        ]
 
     @pytest.mark.parametrize(
         ("shape", "preimage", "postimage", "delta", "words"),
