@@ -71,25 +71,32 @@ class Secret(Model):
             raise ValueError("name one place for the secret: either `env` or `file`")
         return self
 
-    def reveal(self) -> str:
+    def reveal(self, setting: str) -> str:
         """The secret itself.
 
+        Args:
+            setting: what it is the secret of, as in `scylla.password`.
+
         Raises:
-            AccessError: the variable is not set, or the file can't be read.
+            AccessError: the variable is not set, the file can't be read, or there is nothing in it.
         """
         if self.env is not None:
             value = os.environ.get(self.env)
-            if value is None:
-                raise AccessError(f"the environment variable {self.env} is not set; it should hold a secret")
+            if not value:
+                state = "not set" if value is None else "empty"
+                raise AccessError(f"{setting}: the environment variable {self.env} is {state}; it should hold a secret")
             return value
         assert self.file is not None
         try:
-            return self.file.read_text(encoding="utf-8").rstrip("\r\n")
+            value = self.file.read_text(encoding="utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
             # Not as the cause: its text has the bytes.
-            raise AccessError(f"the secret's file {self.file} is not UTF-8 text") from None
+            raise AccessError(f"{setting}: the secret's file {self.file} is not UTF-8 text") from None
         except OSError as error:
-            raise AccessError(f"the secret's file {self.file} can't be read: {error.strerror}") from error
+            raise AccessError(f"{setting}: the secret's file {self.file} can't be read: {error.strerror}") from error
+        if not value:
+            raise AccessError(f"{setting}: the secret's file {self.file} is empty")
+        return value
 
 
 def _refuse_plain_secret(value: object) -> object:

@@ -37,7 +37,7 @@ from bridge.adapters import kafka_errors
 from bridge.adapters.kafka_properties import client_properties, producer_properties
 from bridge.config import KafkaSettings
 from bridge.errors import AccessError, BridgeError, PoisonError, RetriableError, StartupError, TooLargeError
-from bridge.tls_probe import what_is_wrong
+from bridge.tls_probe import is_open, what_is_wrong
 
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5
@@ -73,7 +73,7 @@ class _Heard:
         """The client's `error_cb`."""
         if kafka_errors.is_access(error.name()):
             self.access = kafka_errors.access_error(self._settings, error.name(), error.str())
-        elif error.name() == "_TRANSPORT":
+        elif error.name() in ("_TRANSPORT", "_RESOLVE"):
             self.last = error.str()
 
     def forget(self) -> None:
@@ -216,7 +216,7 @@ class TransactionalProducer(_Client):
     def _renew_password(self) -> None:
         if self._password is None or self._sasl.username is None or self._sasl.password is None:
             return
-        password = self._sasl.password.reveal()
+        password = self._sasl.password.reveal("kafka.sasl.password")
         if password != self._password:
             self._producer.set_sasl_credentials(self._sasl.username, password)
             self._password = password
@@ -306,7 +306,7 @@ class KafkaAdmin(_Client):
 
     def __init__(self, settings: KafkaSettings) -> None:
         super().__init__(settings)
-        with self._meaning("making a client"):
+        with self._meaning("making a client (see kafka.properties)"):
             self._client = AdminClient(client_properties(settings) | {"error_cb": self._heard})
 
     def _serve(self) -> None:
@@ -333,6 +333,8 @@ class KafkaAdmin(_Client):
                     if turn_s == _FIRST_TURN_S:
                         self._look_at_tls()
                     if left_s <= turn_s or self._heard.access is not None:
+                        if self._heard.access is None and self._heard.last is None:
+                            self._look_who_is_there()
                         raise
                     turn_s *= 2
                 else:
@@ -344,6 +346,15 @@ class KafkaAdmin(_Client):
             wrong = what_is_wrong(address, self._settings.tls, "kafka.tls")
             if wrong is not None:
                 raise AccessError(f"Kafka at {address}: {wrong}")
+
+    def _look_who_is_there(self) -> None:
+        """Tell a port that is open, but does not answer as Kafka does, from one that is not there."""
+        for address in self._settings.bootstrap_servers:
+            if is_open(address):
+                raise RetriableError(
+                    f"Kafka at {address}: something takes connections there, but does not answer as Kafka does; is it "
+                    "the port of another server?"
+                )
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 when it does not exist."""

@@ -98,7 +98,7 @@ def _tls(tls: TlsSettings) -> dict[str, Any]:
         found["ssl.certificate.location"] = str(tls.client_certificate_file)
         found["ssl.key.location"] = str(tls.client_key_file or tls.client_certificate_file)
         if tls.client_key_password is not None:
-            found["ssl.key.password"] = tls.client_key_password.reveal()
+            found["ssl.key.password"] = tls.client_key_password.reveal("kafka.tls.client_key_password")
     return found
 
 
@@ -115,7 +115,7 @@ def _sasl(sasl: SaslSettings) -> dict[str, Any]:
             "sasl.oauthbearer.method": "oidc",
             "sasl.oauthbearer.token.endpoint.url": str(sasl.token_endpoint_url),
             "sasl.oauthbearer.client.id": sasl.client_id,
-            "sasl.oauthbearer.client.secret": sasl.client_secret.reveal(),
+            "sasl.oauthbearer.client.secret": sasl.client_secret.reveal("kafka.sasl.client_secret"),
         }
         if sasl.scope is not None:
             found["sasl.oauthbearer.scope"] = sasl.scope
@@ -125,7 +125,7 @@ def _sasl(sasl: SaslSettings) -> dict[str, Any]:
             found["https.ca.location"] = str(sasl.token_endpoint_ca_file)
     else:
         assert sasl.password is not None
-        found |= {"sasl.username": sasl.username, "sasl.password": sasl.password.reveal()}
+        found |= {"sasl.username": sasl.username, "sasl.password": sasl.password.reveal("kafka.sasl.password")}
     return found
 
 
@@ -151,7 +151,7 @@ def read_token(token: Secret, clock: Callable[[], float] = time.time) -> tuple[s
         AccessError: it is empty, can't be sent, or has ended.
         StartupError: it can't be read.
     """
-    text = token.reveal().strip()
+    text = token.reveal("kafka.sasl.token").strip()
     if not text or not all("!" <= character <= "~" for character in text):
         raise AccessError("kafka.sasl.token: a token is one or more visible ASCII characters")
     end_s = _end_of(text)
