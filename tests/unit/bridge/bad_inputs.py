@@ -312,6 +312,12 @@ Every problem of a file is told at once, each on a line of its own. The tables a
 """
 
 
+_ABOUT_SERVERS: Final = """\
+Shortened by `...`. At a start all servers and tables are looked at, and all that is wrong is told together; servers
+that do not answer are tried again for `startup.patience_s`. While a job runs, what may pass is tried again.
+"""
+
+
 def document(found: dict[str, list[Seen]]) -> str:
     """The whole of `docs/errors.md`, with what each section's cases gave."""
     lines = [_HEAD, "# Without servers\n", "What is tried with `validate -c bridge.yaml` is refused by every other"]
@@ -321,10 +327,15 @@ def document(found: dict[str, list[Seen]]) -> str:
         for case, one in zip(cases, found[title], strict=True):
             lines.append(_row(case.tried, "<br>".join(map(_literal, one.told)), str(one.status)))
         lines.append("")
-    lines += ["# With servers\n"]
+    lines += ["# With servers\n", _ABOUT_SERVERS]
     for title, entries in SERVER_CASES.items():
-        lines += [f"## {title}\n", "| tried | what you see | exit |", "|---|---|---:|"]
-        lines += [_row(entry.tried, "<br>".join(map(_literal, entry.told)), entry.status) for entry in entries]
+        lines += [f"## {title}\n", "| tried | what you see | exit | test |", "|---|---|---:|---|"]
+        lines += [
+            _row(
+                one.tried, "<br>".join(map(_literal, one.told)), one.status, f"`{one.test}`" if one.test else "by hand"
+            )
+            for one in entries
+        ]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 

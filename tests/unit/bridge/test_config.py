@@ -188,7 +188,7 @@ class TestSecret:
     def test_absent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A secret that is not there is named by its place."""
         monkeypatch.delenv("PASSWORD_OF_TEST", raising=False)
-        with pytest.raises(StartupError, match="a.password: the environment variable PASSWORD_OF_TEST is not set"):
+        with pytest.raises(StartupError, match=r"a\.password: the environment variable PASSWORD_OF_TEST is not set"):
             Secret(env="PASSWORD_OF_TEST").reveal("a.password")
         with pytest.raises(StartupError, match="can't be read: No such file"):
             Secret(file=tmp_path / "nothing").reveal("a.password")
