@@ -255,11 +255,13 @@ def _run(config: BridgeConfig, stop: threading.Event, monitor: Monitor, *, once:
         session = build_session(config.name, config.spark)
         status = Job(session, config, stop, once=once, board=monitor.board, mailbox=monitor.mailbox).run()
         session.stop()
-    except (Py4JError, ConnectionError, PySparkException) as error:
+    except (Py4JError, ConnectionError, PySparkException, StartupError) as error:
         if stop.is_set():
             # Stopped as asked all the same: a transaction that was open is aborted, by Kafka or by the next start.
             _log.warning("stopped; Spark's JVM had ended before (%s); what was committed stays", type(error).__name__)
             return 0
+        if isinstance(error, StartupError):
+            raise
         return _failed(error)
     _log.info("stopped")
     return status
