@@ -12,7 +12,7 @@ from bench.errors import BenchError
 from bench.figures import Figures, memory_figures
 from bench.tables import KEYSPACE
 
-_READ_BACK_S: Final = 300.0
+_READ_BACK_S: Final = 900.0
 _MILLION: Final = 1_000_000
 
 
