@@ -294,6 +294,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-c", "--config", required=True, help="the configuration file")
     parser.add_argument("--once", action="store_true", help="publish what can be read now, then stop")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    logs.open_streams()
     arguments = parser.parse_args(argv)
     logs.setup(arguments.log_level)
     # A container's first process ignores signals that it does not handle, and a start may wait long for its servers.

@@ -253,4 +253,46 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "goes on",
         ),
     ],
+    "Streams and places": [
+        _one("output to `head`", "(nothing)", "0", "test_closed_pipe"),
+        _one(
+            "output to a full disk",
+            "standard output can't be written: No space left on device",
+            "1",
+            "test_full_disk_behind_standard_output",
+        ),
+        _one("standard output or error closed", "(nothing)", "as otherwise", "test_no_streams"),
+        _one("standard input closed, no terminal, `TERM=dumb`", "(as otherwise)", "as otherwise"),
+        _one(
+            "`LC_ALL=C` without UTF-8, names that are not ASCII",
+            "b.yaml:5: tables[0].name: 'shop.Auf\"tr\\xe4ge' is not keyspace.table (...)",
+            "2",
+        ),
+        _one("a working folder that was deleted", "x.yaml: can't be read: No such file or directory", "2"),
+        _one(
+            "a file of 3 MB in one line",
+            "big.yaml:1: must be a mapping with sections such as scylla, kafka and tables, not a single value",
+            "2",
+        ),
+    ],
+    "Java": [
+        _one(
+            "no Java",
+            "Spark's JVM does not start. No Java found: install a Java 17 runtime, and put it on the PATH or set "
+            "JAVA_HOME.",
+            test="test_missing_java_is_told",
+        ),
+        _one(
+            "`JAVA_HOME` of nothing",
+            "Spark's JVM does not start. JAVA_HOME is /nowhere, but there is no bin/java in it. "
+            "Correct it, or unset it to use the PATH.",
+            test="test_missing_java_is_told",
+        ),
+        _one(
+            "JDK 8",
+            "Spark's JVM does not start. /usr/lib/jvm/8/bin/java is Java 8, but 17 or newer is needed. Set JAVA_HOME "
+            "to a newer one.",
+            test="test_missing_java_is_told",
+        ),
+    ],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -128,6 +129,23 @@ class TestErrors:
             os.dup2(saved, 1)
             os.close(saved)
         assert code == 0
+
+    def test_full_disk_behind_standard_output(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """It is told as what it is."""
+        monkeypatch.setattr(cli, "_example", _raising(OSError(errno.ENOSPC, "No space left on device")))
+        assert _main("example") == 1
+        assert capsys.readouterr().err == (
+            "scylla-cdc-bridge: error: standard output can't be written: No space left on device\n"
+        )
+
+    def test_no_streams(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever closes standard output and error gets the exit status alone."""
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, name, None)
+        assert _main("example") == 0
+        assert _main("validate", "-c", str(tmp_path / "nothing.yaml")) == 2
 
 
 def _raising(error: BaseException) -> Any:
