@@ -6,7 +6,7 @@ Used by the job at its start and by `scylla-cdc-bridge validate --online`; write
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -183,7 +183,32 @@ def shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[
 def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> KafkaAdmin:
     admin = open_kafka(config, report=report, patience_s=patience_s)
     report(f"Kafka at {', '.join(config.kafka.bootstrap_servers)} answers")
+    topics = {topic for table in config.tables for topic in (config.topic_of(table), config.progress_topic_of(table))}
+    try:
+        settings = admin.topic_settings(sorted(topics))
+    except RetriableError as error:
+        raise StartupError(str(error)) from error
+    for table in config.tables:
+        for words in ill_kept(config, table, settings):
+            report(words)
     return admin
+
+
+def ill_kept(config: BridgeConfig, table: TableSettings, settings: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Topics, made by others, in which Kafka would not keep what is written there; `settings` by topic."""
+    progress, change = config.progress_topic_of(table), config.topic_of(table)
+    policy = settings.get(progress, {}).get("cleanup.policy", "compact")
+    if "compact" not in policy:
+        yield (
+            f"progress topic {progress}: its cleanup.policy is {policy}: Kafka deletes the cursors of a table which "
+            "stands still for longer than its retention; set it to compact"
+        )
+    policy, shape = settings.get(change, {}).get("cleanup.policy", "delete"), config.output_of(table).shape
+    if "compact" in policy and shape in ("delta", "full"):
+        yield (
+            f"change topic {change}: its cleanup.policy is {policy}, so that Kafka keeps each key's last change alone; "
+            f"with the shape {shape} the others are needed as well: set it to delete, or take another shape"
+        )
 
 
 def _has_progress(config: BridgeConfig, admin: KafkaAdmin, table: TableSettings) -> bool:

@@ -368,21 +368,28 @@ class KafkaAdmin(_Client):
             return len(found.partitions)
 
     def most_record_bytes(self, topics: Sequence[str]) -> int | None:
-        """The smallest `max.message.bytes` of some topics, as far as they exist and we may ask (DescribeConfigs).
+        """The smallest `max.message.bytes` of some topics, as far as they exist and we may ask; errors as below."""
+        limits = [found.get("max.message.bytes") for found in self.topic_settings(topics).values()]
+        return min((int(limit) for limit in limits if limit is not None), default=None)
+
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """What is configured of topics; without those that do not exist, or that we may not ask of (DescribeConfigs).
 
         Raises:
             RetriableError: no broker answers.
         """
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-        found = []
-        for answer in self._client.describe_configs(asked, request_timeout=10).values():
+        found = {}
+        for resource, answer in self._client.describe_configs(asked, request_timeout=10).items():
             with self._meaning("describing topics"):
                 try:
-                    found.append(int(answer.result(15)["max.message.bytes"].value))
+                    entries = answer.result(15).values()
                 except KafkaException as error:
                     if not kafka_errors.is_unknown_or_hidden(error.args[0].name()):
                         raise
-        return min(found, default=None)
+                else:
+                    found[resource.name] = {entry.name: entry.value for entry in entries if entry.value is not None}
+        return found
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str], *, grow: bool = False) -> None:
         """Make a topic if it does not exist; with `grow`, add the partitions that it lacks.

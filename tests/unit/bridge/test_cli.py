@@ -368,7 +368,9 @@ class TestPreflight:
         session = SimpleNamespace(node_count=3, address="a:1", close=lambda: None)
         registry = Registry("mock://preflight")
         monkeypatch.setattr(preflight, "open_scylla", opening(answers.get("scylla", session)))
-        monkeypatch.setattr(preflight, "open_kafka", opening(answers.get("kafka", object())))
+        monkeypatch.setattr(
+            preflight, "open_kafka", opening(answers.get("kafka", SimpleNamespace(topic_settings=lambda _: {})))
+        )
         monkeypatch.setattr(preflight, "open_registry", opening(answers.get("registry", registry)))
         captured = answers.get("captured", {})
 
@@ -397,6 +399,25 @@ class TestPreflight:
         assert found.nodes == 3
         assert lines[0] == "ScyllaDB at a:1 answers (3 nodes known)"
         assert len(lines) == 3
+
+    def test_ill_kept_topics(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A progress topic that is not compacted is named, and a change topic that is, where all changes count."""
+        kept = {
+            "job.progress.shop.orders": {"cleanup.policy": "delete"},
+            "shop.orders": {"cleanup.policy": "compact,delete"},
+            "job.progress.shop.lines": {"cleanup.policy": "compact"},
+            "lines": {"cleanup.policy": "delete"},
+        }
+        self._servers(monkeypatch, kafka=SimpleNamespace(topic_settings=lambda _: kept))
+        lines: list[str] = []
+        preflight.check(settings, report=lines.append)
+        told = [line for line in lines if "cleanup.policy" in line]
+        assert [line.partition(":")[0] for line in told] == [
+            "progress topic job.progress.shop.orders",
+            "change topic shop.orders",
+        ]
+        flat = settings.model_copy(update={"output": settings.output.model_copy(update={"shape": "flat"})})
+        assert len(list(preflight.ill_kept(flat, flat.tables[0], kept))) == 1
 
     def test_start_to_come(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
         """A table of which nothing is read for now is named; `latest` and what is past are not."""
