@@ -253,6 +253,47 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "goes on",
         ),
     ],
+    "Topics at a start": [
+        _one(
+            "a progress topic that is not compacted",
+            "progress topic orders.progress.shop.orders: its cleanup.policy is "
+            "delete: Kafka deletes the cursors of a table which stands still for longer than its retention; set it to "
+            "compact",
+            "goes on",
+            "test_ill_kept_topics",
+        ),
+        _one(
+            "a change topic that is compacted",
+            "change topic shop.orders: its cleanup.policy is compact, so that Kafka keeps "
+            "each key's last change alone; ...",
+            "goes on",
+            "test_ill_kept_topics",
+        ),
+        _one(
+            "a record of somebody else's in the progress topic",
+            "a progress record is no JSON: ...; or is not of version 1; or contradicts itself: ...",
+            "stops the table: 1",
+            "test_foreign_progress_is_told",
+        ),
+        _one(
+            "the progress topic was deleted",
+            "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... says "
+            "that changes were published. Was the topic deleted? If so, delete the checkpoint too: ...",
+            "stops the table: 1",
+        ),
+        _one(
+            "`consume` of a topic that does not exist",
+            "topic shop.orders does not exist at ...; has the job run yet?",
+            "2",
+            "test_refused",
+        ),
+        _one(
+            "`start` in the future",
+            "table shop.orders: its start, 2999-01-01T00:00:00+00:00, is still to come; nothing older is read",
+            "goes on",
+            "test_start_to_come",
+        ),
+    ],
     "Streams and places": [
         _one("output to `head`", "(nothing)", "0", "test_closed_pipe"),
         _one(
