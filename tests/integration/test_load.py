@@ -68,9 +68,9 @@ def written(session: CqlSession) -> int:
     return len(simulator.oracle)
 
 
-def source(session: CqlSession, **scylla: Any) -> ScyllaCdcStreamReader:
+def source(session: CqlSession, integrity: str = "always", **scylla: Any) -> ScyllaCdcStreamReader:
     settings = {"contact_points": session.address, "consistency": "ONE"} | scylla
-    reading = {"confidence_ms": 0, "leeway_ms": 0, "integrity": "always"}
+    reading = {"confidence_ms": 0, "leeway_ms": 0, "integrity": integrity}
     config = SourceConfig.model_validate(
         {"scylla": settings, "table": "load.t", "lanes": LANES, "reading": reading, "sharing": 2}
     )
@@ -113,11 +113,12 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
     assert asked <= REQUESTS_PER_S / 2 * took_s + streams
 
 
-@pytest.mark.parametrize("allowed", [1, 4, 16])
+@pytest.mark.parametrize("allowed", [4, 16])
 def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, written: int, allowed: int) -> None:
     """As a proxy counts them; and that many there are, so that it would have seen more."""
     with CqlProxy(session.address) as proxy:
-        reader = source(session, contact_points=proxy.address, requests_in_flight=allowed, page_rows=10)
+        # Whose keys the streams hold is asked besides.
+        reader = source(session, "off", contact_points=proxy.address, requests_in_flight=allowed, page_rows=10)
         try:
             reader.prepareForTriggerAvailableNow()
             at, found = reader.initialOffset(), 0
