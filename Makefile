@@ -10,7 +10,7 @@ export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
-	screenshots bench format constraints licences audit wheel clean
+	screenshots bench backlog format constraints licences audit wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,11 @@ switches: $(STAMP) ## Follow 20 generation changes and 20 splits and merges in r
 
 bench: $(STAMP) ## Measure speed, cost and latency on this machine
 	$(BIN)/python -m bench
+
+CHANGES ?= 10000000
+
+backlog: $(STAMP) ## Memory while a backlog is drained with 4 lanes: make backlog CHANGES=3000000 (10 million: a quarter of an hour)
+	$(BIN)/python -m bench --tables narrow --changes $(CHANGES) --lanes 4 --seconds 0
 
 format: $(STAMP) ## Put the code into its form
 	$(BIN)/ruff check --fix .

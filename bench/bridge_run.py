@@ -46,12 +46,14 @@ class Measured:
     began_s: float
     ended_s: float
     samples: list[tuple[float, float]]
+    memory: list[tuple[float, dict[str, float]]]
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """The meter's report."""
         form = json.loads(path.read_text(encoding="utf-8"))
-        form["samples"] = [(at, value) for at, value in form["samples"]]
+        for name in ("samples", "memory"):
+            form[name] = [(at, value) for at, value in form[name]]
         return cls(**form)
 
     def cpu_s_between(self, start_s: float, end_s: float) -> float:

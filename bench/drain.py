@@ -9,10 +9,10 @@ from typing import Any, Final
 from bench import topics
 from bench.bridge_run import BridgeRun, Measured, Servers, new_name
 from bench.errors import BenchError
-from bench.figures import Figures
+from bench.figures import Figures, memory_figures
 from bench.tables import KEYSPACE
 
-_READ_BACK_S: Final = 300.0
+_READ_BACK_S: Final = 900.0
 _MILLION: Final = 1_000_000
 
 
@@ -87,4 +87,5 @@ def _figures(changes: int, size_bytes: int, first_s: float, last_s: float, measu
         "processes": measured.processes,
         "peak_rss_mib": measured.peak_rss_mib,
         "peak_pss_mib": measured.peak_pss_mib,
+        **memory_figures(measured.memory, first_s, last_s, changes),
     }

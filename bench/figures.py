@@ -6,11 +6,14 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from statistics import fmean, linear_regression
 from typing import Any, Final
 
 Figures = dict[str, Any]
 """One table's figures: what a JSON line holds."""
 
+_MILLION: Final = 1_000_000
+_TENTHS: Final = 10
 _HEADINGS: Final[tuple[tuple[str, str], ...]] = (
     ("table", "table"),
     ("changes_per_s", "changes/s"),
@@ -55,6 +58,40 @@ def value_at(points: Sequence[tuple[float, float]], at: float) -> float:
         return points[-1][1]
     (left, low), (right, high) = points[after - 1], points[after]
     return low + (high - low) * (at - left) / (right - left)
+
+
+def memory_figures(
+    memory: Sequence[tuple[float, Mapping[str, float]]], first_s: float, last_s: float, changes: int
+) -> Figures:
+    """How memory went while a backlog was drained: at the peak by role, and whether it grows with what was drained.
+
+    Args:
+        memory: instants (s since the epoch) and the MiB of each role.
+        first_s: when the first change was published.
+        last_s: when the last one was.
+        changes: how many there were.
+
+    Returns:
+        `peak_pss_mib_by_role`; `pss_mib_over_time`, the mean of each tenth of the drain; and
+        `pss_mib_growth_per_million`, the straight line's through its second half, by when everything is warm. The
+        latter two are left out when the drain was too short to have a value in each tenth.
+    """
+    found: Figures = {
+        "peak_pss_mib_by_role": dict(max((roles for _, roles in memory), key=lambda one: sum(one.values())))
+    }
+    tenths: list[list[float]] = [[] for _ in range(_TENTHS)]
+    for at, roles in memory:
+        if first_s <= at < last_s:
+            tenths[int((at - first_s) / (last_s - first_s) * _TENTHS)].append(sum(roles.values()))
+    if not all(tenths):
+        return found
+    means = [fmean(tenth) for tenth in tenths]
+    warm = [(at, sum(roles.values())) for at, roles in memory if (first_s + last_s) / 2 <= at < last_s]
+    mib_per_s = linear_regression(*zip(*warm, strict=True)).slope
+    return found | {
+        "pss_mib_over_time": means,
+        "pss_mib_growth_per_million": mib_per_s * (last_s - first_s) / (changes / _MILLION),
+    }
 
 
 def rounded(value: Any) -> Any:

@@ -6,10 +6,12 @@ when the last process of the tree has ended:
 ```
 {"exit": 0, "cpu_s": 61.2, "cpu_s_by_role": {"driver": 3.1, "jvm": 20.0, "workers": 36.5, "planner": 1.2, "other": 0.4},
  "processes": {"driver": 1, "jvm": 1, "workers": 9}, "peak_rss_mib": 1500.0, "peak_pss_mib": 1100.0,
- "began_s": 1700000000.0, "ended_s": 1700000040.0, "samples": [[1700000000.2, 0.1], ...]}
+ "began_s": 1700000000.0, "ended_s": 1700000040.0, "samples": [[1700000000.2, 0.1], ...],
+ "memory": [[1700000000.2, {"driver": 80.1, "jvm": 400.0, "workers": 610.5, "planner": 90.2}], ...]}
 ```
 
-`samples` holds instants (s since the epoch) and the CPU seconds used until then.
+`samples` holds instants (s since the epoch) and the CPU seconds used until then, `memory` instants and the PSS of each
+role in MiB.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Meter:
         self._cpu = CpuTotal()
         self._roles = RoleTimes()
         self._samples: list[tuple[float, float]] = []
-        self._peak_rss = self._peak_pss = 0
+        self._memory: list[tuple[float, dict[str, float]]] = []
+        self._peak_rss = 0
         self._looks = 0
 
     def stop(self, _signum: int, _frame: FrameType | None) -> None:
@@ -86,10 +89,11 @@ class Meter:
             "cpu_s_by_role": self._roles.shares(total_s),
             "processes": self._roles.counts(),
             "peak_rss_mib": self._peak_rss / _MIB,
-            "peak_pss_mib": self._peak_pss / _MIB,
+            "peak_pss_mib": max((sum(roles.values()) for _, roles in self._memory), default=0.0),
             "began_s": began_s,
             "ended_s": ended_s,
             "samples": self._samples,
+            "memory": self._memory,
         }
 
     def _reap(self, main: subprocess.Popen[bytes]) -> None:
@@ -110,8 +114,15 @@ class Meter:
         self._roles.look(tree, main)
         self._peak_rss = max(self._peak_rss, sum(one.rss_bytes for one in tree))
         if self._looks % _PSS_EVERY_LOOKS == 0:
-            self._peak_pss = max(self._peak_pss, pss_bytes(tree))
+            self._weigh(tree)
         self._looks += 1
+
+    def _weigh(self, tree: list[ProcessStat]) -> None:
+        weights: dict[str, float] = {}
+        for one in tree:
+            role = self._roles.role(one)
+            weights[role] = weights.get(role, 0.0) + pss_bytes(one) / _MIB
+        self._memory.append((time.time(), weights))
 
     def _kill(self, tree: list[ProcessStat]) -> None:
         for one in tree:

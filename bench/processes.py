@@ -125,14 +125,12 @@ class CpuTotal:
         return counted_s + self._lost_s
 
 
-def pss_bytes(tree: Iterable[ProcessStat]) -> int:
-    """Memory of a tree with shared pages counted once; reading it takes the kernel some ms for each GiB."""
-    total = 0
-    for one in tree:
-        for line in _read(_PROC / str(one.pid) / "smaps_rollup").splitlines():
-            if line.startswith("Pss:"):
-                total += int(line.split()[1]) * 1024
-    return total
+def pss_bytes(one: ProcessStat) -> int:
+    """A process's memory, with pages that n processes share counted as an n-th; takes the kernel some ms a GiB."""
+    for line in _read(_PROC / str(one.pid) / "smaps_rollup").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def role(one: ProcessStat, main: int) -> str:
@@ -162,6 +160,10 @@ class RoleTimes:
             name = (one.pid, one.start_ticks)
             former = self._seen.get(name, ("other", 0.0))[0]
             self._seen[name] = (role(one, main) or former, one.own_s)
+
+    def role(self, one: ProcessStat) -> str:
+        """What a process was when it was last seen."""
+        return self._seen[one.pid, one.start_ticks][0]
 
     def counts(self) -> dict[str, int]:
         """How many processes were seen of each role."""

@@ -7,6 +7,7 @@ reached, wrong credentials, a table that is not captured, a command line that is
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import sys
@@ -25,6 +26,7 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 EXIT_INTERRUPTED: Final = 130
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 _DELEGATED: Final = {
     "local": ("bridge.local.command", "run the local stack: Kafka, a CQL server and a schema registry"),
@@ -35,6 +37,7 @@ _DELEGATED: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit status."""
+    logs.open_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     # Looked for by hand, because errors may come before the options are read.
     debug = not {"debug", "--log-level=debug"}.isdisjoint(words)
@@ -50,6 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_OK
     except (ConfigError, StartupError) as error:
         return _failed(error, EXIT_REFUSED, debug=debug)
+    except OSError as error:
+        if error.errno not in _UNWRITABLE or error.filename is not None:
+            return _failed(error, EXIT_FAILED, debug=debug)
+        return _failed(BridgeError(f"standard output can't be written: {error.strerror}"), EXIT_FAILED, debug=debug)
     except Exception as error:  # noqa: BLE001  # the one place where a person, not a program, gets the error
         return _failed(error, EXIT_FAILED, debug=debug)
 
@@ -175,10 +182,9 @@ def _example(_arguments: argparse.Namespace) -> int:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not a number of at least 1")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
 
 
 if __name__ == "__main__":

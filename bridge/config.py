@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from bridge.config_running import LoggingSettings, MonitoringSettings, SparkSettings, StartupSettings
 from bridge.config_servers import KafkaSettings, RegistrySettings, ScyllaSettings
 from bridge.config_tables import OutputSettings, PublishingSettings, ReadingSettings, TableEntry, TableSettings
-from bridge.config_values import Misplaced, Model, Place, Secret, misplaced
+from bridge.config_values import InWords, Misplaced, Model, Place, Secret, misplaced
 from schemas.output import OutputOptions
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -24,13 +24,16 @@ _PLACEHOLDER: Final = re.compile(r"\{(name|keyspace|table)\}")
 _BRACES: Final = re.compile(r"\{[^{}]*\}|[{}]")
 _PERIOD: Final = re.compile(r"\.")
 _LONGEST_TOPIC: Final = 249
+_LONGEST_SHOWN: Final = 60
 _TOPIC: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{_LONGEST_TOPIC}}}", re.ASCII)
 
 
 class BridgeConfig(Model):
     """One job: which tables, from where, to where."""
 
-    name: str = Field(
+    name: Annotated[
+        str, InWords("1 to 100 letters, digits, '.', '_' and '-', of which the first is a letter or a digit")
+    ] = Field(
         pattern=_NAME,
         description="The job's name: first part of its transactional ids, progress topics and Spark application.",
     )
@@ -87,7 +90,7 @@ class BridgeConfig(Model):
         return [
             Misplaced(
                 place,
-                f"the topic of table {table.keyspace}.{table.table} would be {self._filled(template, table)!r}, but "
+                f"the topic of table {_cut(table.name)} would be {_cut(self._filled(template, table))!r}, but "
                 f"Kafka takes names of 1 to {_LONGEST_TOPIC} letters, digits, '.', '_' and '-', not '.' or '..' alone",
             )
             for number, table in enumerate(self.tables)
@@ -97,16 +100,16 @@ class BridgeConfig(Model):
 
     def _shared_names(self) -> list[Misplaced]:
         problems: list[Misplaced] = []
-        taken: dict[str, str] = {}
+        taken: dict[str, tuple[str, str, Place]] = {}
         for number, table in enumerate(self.tables):
             for place, template in self._templates(number)[:2]:
-                topic = self._filled(template, table)
+                mine = self._filled(template, table), table.name, place
                 # Kafka's metrics tell `.` and `_` not apart, so that it refuses topics that differ in nothing else.
-                other = taken.setdefault(_PERIOD.sub("_", topic), topic)
-                if other is not topic:
+                theirs = taken.setdefault(_PERIOD.sub("_", mine[0]), mine)
+                if theirs != mine:
+                    alike = "" if theirs[0] == mine[0] else f" (and {theirs[0]}, which Kafka takes for the same name)"
                     words = "each table needs a change topic and a progress topic of its own"
-                    aside = "" if other == topic else f" (and {other}, which Kafka takes for the same name)"
-                    problems.append(Misplaced(place, f"{topic}{aside}: {words}"))
+                    problems.append(Misplaced(place, f"{mine[0]}{alike} is a topic of {theirs[1]} too; {words}"))
         # Tables may share a dead-letter topic, but what reads changes or cursors can't read letters.
         letters = {self.dead_letter_topic_of(table) or "" for table in self.tables} - {""}
         mixed = sorted(topic for topic in letters if _PERIOD.sub("_", topic) in taken)
@@ -146,6 +149,10 @@ class BridgeConfig(Model):
             if (settings.keyspace, settings.table) == (keyspace, table):
                 return settings
         raise KeyError(f"{keyspace}.{table}")
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}... ({len(name)} characters)"
 
 
 def _is_topic(name: str) -> bool:

@@ -19,6 +19,7 @@ from pydantic import AnyUrl, BaseModel
 from pydantic.fields import FieldInfo
 
 from bridge.config import BridgeConfig, Secret
+from bridge.config_values import InWords
 
 _WIDTH: Final = 100
 
@@ -267,11 +268,9 @@ def _expected_part(part: Any, field: FieldInfo) -> str:
     if part is int:
         return _range(field)
     if isinstance(part, type) and issubclass(part, AnyUrl):
-        return "an http or https address"
-    pattern = next((found for one in field.metadata if (found := getattr(one, "pattern", None))), None)
-    if part is str and pattern is not None:
-        return f"text like `{pattern}`"
-    return _WORDS[part]
+        return "an http or https address such as http://host:8081"
+    own = next((one.text for one in field.metadata if isinstance(one, InWords)), None)
+    return _WORDS[part] if own is None or part is not str else own
 
 
 _WORDS: Final[Mapping[object, str]] = {

@@ -29,6 +29,8 @@ def load(path: str | Path) -> BridgeConfig:
         ConfigError: with every problem of the file, each as `bridge.yaml:12: reading.confidence: unknown key; ...`.
     """
     name = str(path)
+    if not name or "\0" in name:
+        raise ConfigError(["the configuration file's name is empty, or none that a file can have"])
     text = _read(Path(path), name)
     document = parse(text, name)
     problems = [(line, _with_place(place, words)) for place, words, line in document.problems()]

@@ -113,7 +113,7 @@ def _missing(place: Place, catalog: Catalog) -> list[Problem]:
         return [Problem(place, f"required, but missing; it is {setting.expected}")]
     needed = [one for one in catalog.settings.values() if one.required and one.path.startswith(f"{path}.")]
     if not needed:
-        return [Problem(place, "required, but missing")]
+        return [Problem(place, "required, but missing; it is a list with at least one entry")]
     return [Problem(tuple(one.path.split(".")), f"required, but missing; it is {one.expected}") for one in needed]
 
 
@@ -124,13 +124,16 @@ def _text(place: Place, group: Sequence[ErrorDetails], catalog: Catalog) -> str:
     if own is not None:
         return _without_credentials(own["msg"].removeprefix("Value error, "))
     if kind == "extra_forbidden":
+        if "." in str(place[-1]) and catalog.knows(_path(place)):
+            section, _, name = str(place[-1]).rpartition(".")
+            return f"unknown key; write `{name}:` below `{section}:`, not in one with it"
         return f"unknown key; {hint(place, catalog)}" if setting is None else f"must be {setting.expected}"
     if kind == "invalid_key":
         return "a key must be text; put it in quotes"
     if kind == "too_short":
         return "needs at least one entry"
     if (holder := catalog.settings.get(_path(place[:-1]))) is not None:
-        expected = "text, a number or a boolean" if holder.kind == "mapping" else "host:port"
+        expected = "text, a number or a boolean" if holder.kind == "mapping" else _one_of(holder.expected)
     elif setting is not None:
         expected = setting.expected
     elif catalog.knows(_path(place)):
@@ -139,6 +142,12 @@ def _text(place: Place, group: Sequence[ErrorDetails], catalog: Catalog) -> str:
         return group[0]["msg"]
     value = group[0]["input"]
     return f"must be {expected}" + (", but is empty" if value is None else f", not {_value(place, value)}")
+
+
+def _one_of(listed: str) -> str:
+    """What an item of a list must be, by what the list is expected to be."""
+    items = listed.removeprefix("a list of ")
+    return f"one of {items}" if "," in items else items
 
 
 def _value(place: Place, value: object) -> str:

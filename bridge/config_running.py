@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
-from bridge.config_values import Address, Model
+from bridge.config_values import DAY_S, HOUR_MS, Address, InWords, Model
 
 _SECRET: Final = re.compile(r"secret|password|passphrase|token|credential|access\.key", re.IGNORECASE)
+_MASTER: Final = (
+    r"^(local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?|local-cluster\[[0-9]+,[0-9]+,[0-9]+\]|yarn|(spark|k8s)://\S+)$"
+)
+_SETTINGS: Final = {
+    "spark.master": "spark.master",
+    "spark.app.name": "name",
+    "spark.sql.streaming.checkpointLocation": "spark.checkpoint",
+}
+"""Spark's properties that have a setting of their own."""
 _NO_SECRET: Final = frozenset({"spark.kubernetes.authenticate.oauthTokenFile"})
 _WITH_LOGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://[^/]*@", re.IGNORECASE)
 
@@ -17,15 +26,20 @@ _WITH_LOGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://[^/]*@", re.IGNORECASE)
 class SparkSettings(Model):
     """Where the work runs."""
 
-    master: str = Field("local[*]", description="Spark master; `local[*]` is this machine alone.")
+    master: Annotated[str, InWords("local, local[N], local[*], spark://host:port, k8s://address or yarn")] = Field(
+        "local[*]", pattern=_MASTER, description="Spark master; `local[*]` is this machine alone."
+    )
     checkpoint: str = Field(
         "checkpoint",
+        min_length=1,
         description="Folder (any Hadoop-compatible path) for Spark's plan; a lost one loses and doubles nothing.",
     )
     lanes: int | None = Field(
         None, ge=1, le=1024, description="Lanes of each table; unset, as many as there are cores to work them."
     )
-    trigger_interval_ms: int = Field(500, ge=0, description="Shortest time from one micro-batch to the next, in ms.")
+    trigger_interval_ms: int = Field(
+        500, ge=0, le=HOUR_MS, description="Shortest time from one micro-batch to the next, in ms."
+    )
     properties: dict[str, str | int | bool] = Field(
         default_factory=dict,
         description="Further Spark properties. They stand in command lines, so secrets have no place among them: "
@@ -37,6 +51,17 @@ class SparkSettings(Model):
     def _no_login(cls, value: str) -> str:
         if _WITH_LOGIN.match(value) and not value.startswith(("abfs", "wasb")):
             raise ValueError("a login can't stand in the path: give it by the environment or the pod's identity")
+        return value
+
+    @field_validator("properties")
+    @classmethod
+    def _sparks(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        strange = sorted(name for name in value if not name.startswith("spark."))
+        if strange:
+            raise ValueError(f"{', '.join(strange)}: Spark's properties begin with `spark.`, and it ignores all others")
+        elsewhere = sorted(_SETTINGS.keys() & value.keys())
+        if elsewhere:
+            raise ValueError("; ".join(f"{name}: set {_SETTINGS[name]} instead" for name in elsewhere))
         return value
 
     @field_validator("properties")
@@ -54,7 +79,9 @@ class SparkSettings(Model):
 class StartupSettings(Model):
     """How patient the start is with servers that are not there yet."""
 
-    patience_s: int = Field(60, ge=0, description="How long in s an unreachable server is tried again at start.")
+    patience_s: int = Field(
+        60, ge=0, le=DAY_S, description="How long in s an unreachable server is tried again at start."
+    )
 
 
 class MonitoringSettings(Model):
@@ -69,12 +96,14 @@ class MonitoringSettings(Model):
     stalled_after_s: int = Field(
         60,
         ge=1,
+        le=DAY_S,
         description="A table is not ready once its cursors have stood for this long, in s, although there is something "
         "to read.",
     )
     dead_after_s: int = Field(
         300,
         ge=10,
+        le=DAY_S,
         description="The job counts as dead once its supervisor has not looked at its queries for this long, in s.",
     )
 

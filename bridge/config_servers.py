@@ -9,9 +9,10 @@ from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
 from bridge.config_sasl import SaslSettings
 from bridge.config_tls import TlsFiles, TlsSettings
-from bridge.config_values import Addresses, Model, SecretSetting
+from bridge.config_values import HOUR_MS, Addresses, Model, SecretSetting
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
+_PROPERTY = re.compile(r"^[a-z][a-z0-9.]*$")
 _SECRET = re.compile(r"password|passphrase|secret|oauthbearer\.config|\.pem$")
 
 Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]
@@ -44,11 +45,12 @@ class ScyllaSettings(Model):
     requests_per_second: int = Field(
         10_000,
         ge=1,
+        le=10_000_000,
         description="Most log requests a second that looking for changes may cost, over all tables (in equal shares) "
         "and lanes. Each micro-batch asks each stream once, so it bounds how often a table with many streams is "
         "looked at, also after a failure; further pages, which come with changes, are not held back.",
     )
-    request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
+    request_timeout_ms: int = Field(10_000, ge=100, le=HOUR_MS, description="How long one request may take, in ms.")
     tls: TlsSettings = TlsSettings()
 
     @model_validator(mode="after")
@@ -69,10 +71,17 @@ _OURS = frozenset(
         "group.id",
         "transaction.timeout.ms",
         "partitioner",
+        # What librdkafka calls the same besides.
+        "metadata.broker.list",
+        "request.required.acks",
     }
 )
 
 _SECTIONS = {
+    "linger.ms": "kafka.linger_ms",
+    "queue.buffering.max.ms": "kafka.linger_ms",
+    "compression.type": "kafka.compression",
+    "compression.codec": "kafka.compression",
     "security.protocol": "kafka.tls.enabled and kafka.sasl.mechanism",
     "ssl.ca.location": "kafka.tls.ca_file",
     "ssl.certificate.location": "kafka.tls.client_certificate_file",
@@ -100,7 +109,7 @@ class KafkaSettings(Model):
     bootstrap_servers: Addresses = Field(description="Brokers to connect to first, `host:port`.")
     partitions: int = Field(12, ge=1, le=10_000, description="Partitions of a change topic that does not exist yet.")
     replication_factor: int | None = Field(
-        None, ge=1, description="Replicas of topics that do not exist yet; unset, the broker's default."
+        None, ge=1, le=32_767, description="Replicas of topics that do not exist yet; unset, the broker's default."
     )
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
         "lz4", description="Compression of record batches."
@@ -123,6 +132,9 @@ class KafkaSettings(Model):
     @field_validator("properties")
     @classmethod
     def _leave_ours_alone(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        strange = sorted(name for name in value if not _PROPERTY.match(name) or name == "logger")
+        if strange:
+            raise ValueError(f"{', '.join(strange)}: librdkafka has no property of that name")
         taken = sorted(_OURS & value.keys())
         if taken:
             raise ValueError(f"{', '.join(taken)}: set by the bridge itself, exactly-once depends on it")
@@ -162,7 +174,7 @@ class _RegistryAccess(Model):
 class RegistrySettings(TlsFiles, _RegistryAccess):
     """How to reach the schema registry (Confluent's REST interface), and how schemas are registered."""
 
-    request_timeout_ms: int = Field(10_000, ge=100, description="How long one request may take, in ms.")
+    request_timeout_ms: int = Field(10_000, ge=100, le=HOUR_MS, description="How long one request may take, in ms.")
     auto_register: bool = Field(
         True,
         description="Register schemas that their subjects do not hold yet; otherwise they must be there, and "
@@ -182,9 +194,11 @@ class RegistrySettings(TlsFiles, _RegistryAccess):
 
     @field_validator("url")
     @classmethod
-    def _no_credentials(cls, value: AnyHttpUrl) -> AnyHttpUrl:
+    def _bare(cls, value: AnyHttpUrl) -> AnyHttpUrl:
         if value.username or value.password:
             raise ValueError("no user or password in the address: use `username` and `password`")
+        if value.query is not None or value.fragment is not None:
+            raise ValueError("a base address ends before `?` and `#`")
         return value
 
     @model_validator(mode="after")

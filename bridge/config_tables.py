@@ -7,13 +7,17 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from bridge.config_values import Model, Start
+from bridge.config_values import DAY_MS, HOUR_MS, InWords, Model, Start
 from bridge.encoding import RecordForm
 from schemas.output import OutputOptions
 
 _TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)
 _TABLE_TEXT = re.sub(r"\?P<\w+>", "", _TABLE.pattern)
 _TOPIC = r"^[A-Za-z0-9._{}-]+$"
+_TOPIC_IN_WORDS = InWords("letters, digits, '.', '_' and '-', with {name}, {keyspace} and {table} for what is replaced")
+
+
+_Integrity = Literal["off", "sample", "always", False]
 
 
 class ReadingSettings(Model):
@@ -28,25 +32,29 @@ class ReadingSettings(Model):
     confidence_ms: int = Field(
         10_000,
         ge=0,
+        le=DAY_MS,
         description="Age in ms that a change must reach before it is read (the confidence window). Below write "
         "timeout plus clock skew, changes that become visible late are missed; 0 is for tests.",
     )
     leeway_ms: int = Field(
         5_000,
         ge=0,
+        le=DAY_MS,
         description="How long in ms after its end a generation may still get rows; ScyllaDB's own bound is 5 s.",
     )
     max_window_ms: int = Field(
-        3_600_000, ge=100, description="Longest window of `cdc$time`, in ms, that one micro-batch reads."
+        HOUR_MS, ge=100, le=30 * DAY_MS, description="Longest window of `cdc$time`, in ms, that one micro-batch reads."
     )
     target_batch_ms: int = Field(
         3_000,
         ge=50,
+        le=HOUR_MS,
         description="Duration in ms that a micro-batch of a backlog should take: windows shrink and grow towards it.",
     )
     idle_interval_ms: int = Field(
         10_000,
         ge=0,
+        le=HOUR_MS,
         description="Longest time in ms from one micro-batch to the next of a table to which nothing is written. It "
         "grows with the silence, to half of its length: a change that ends it is late by no more than that.",
     )
@@ -60,7 +68,11 @@ class ReadingSettings(Model):
         description="What to do with a group whose last row is missing (which ScyllaDB never writes): stop, or "
         "deliver what is there.",
     )
-    integrity: Literal["off", "sample", "always"] = Field(
+    integrity: Annotated[
+        Literal["off", "sample", "always"],
+        # YAML reads a bare `off` as false.
+        BeforeValidator(lambda value: "off" if value is False else value, json_schema_input_type=_Integrity),
+    ] = Field(
         "sample",
         description="Whether the key of a change is held against the stream that it came in: of every change, of one "
         "in 64, or of none. A mismatch is counted and logged with its position, and stops nothing.",
@@ -111,6 +123,14 @@ class OutputSettings(Model):
         "table as text.",
     )
 
+    @field_validator("headers")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        doubled = sorted({name for name in value if value.count(name) > 1})
+        if doubled:
+            raise ValueError(f"{', '.join(doubled)}: named twice")
+        return value
+
     def options(self, name: str) -> OutputOptions:
         """What the encoder takes; `name` is the job's."""
         return OutputOptions(self.shape, self.decimals, self.timestamps, self.times, self.record_key, name)
@@ -137,22 +157,25 @@ class OutputSettings(Model):
 class PublishingSettings(Model):
     """What is written to Kafka, and in transactions of which size."""
 
-    topic: str = Field(
+    topic: Annotated[str, _TOPIC_IN_WORDS] = Field(
         "{keyspace}.{table}", pattern=_TOPIC, description="Change topic's name; {keyspace} and {table} are replaced."
     )
-    progress_topic: str = Field(
+    progress_topic: Annotated[str, _TOPIC_IN_WORDS] = Field(
         "{name}.progress.{keyspace}.{table}",
         pattern=_TOPIC,
         description="Name of the compacted topic that holds the lanes' cursors; {name} is the job's.",
     )
     max_transaction_records: int = Field(
-        50_000, ge=1, description="A transaction is committed at the next end of a group once it holds this many."
+        50_000,
+        ge=1,
+        le=10_000_000,
+        description="A transaction is committed at the next end of a group once it holds this many.",
     )
     max_transaction_bytes: int = Field(
-        64 * 1024 * 1024, ge=1024, description="The same for its bytes of keys and values."
+        64 * 1024 * 1024, ge=1024, le=2**31 - 1, description="The same for its bytes of keys and values."
     )
 
-    dead_letter_topic: str | None = Field(
+    dead_letter_topic: Annotated[str | None, _TOPIC_IN_WORDS] = Field(
         None,
         pattern=_TOPIC,
         description="Where changes go that can't be carried, as JSON with the reason and the raw cells, in the same "
@@ -171,11 +194,13 @@ class PublishingSettings(Model):
 class TableSettings(Model):
     """One captured table; what is unset here comes from `reading` and `publishing`."""
 
-    name: str = Field(
+    name: Annotated[str, InWords("keyspace.table")] = Field(
         description="`keyspace.table`, quoted as in CQL where a name is not all lower case.",
         json_schema_extra={"pattern": _TABLE_TEXT},
     )
-    topic: str | None = Field(None, pattern=_TOPIC, description="This table's change topic.")
+    topic: Annotated[str | None, _TOPIC_IN_WORDS] = Field(
+        None, pattern=_TOPIC, description="This table's change topic."
+    )
     start: Start | None = Field(None, description="As `reading.start`.")
     lanes: int | None = Field(None, ge=1, le=1024, description="As `spark.lanes`.")
     shape: Shape | None = Field(None, description="As `output.shape`.")

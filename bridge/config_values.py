@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple, Self
@@ -22,7 +23,11 @@ MISPLACED: Final = "misplaced"
 """Type of the errors of `misplaced`, whose context holds the `problems`."""
 
 _ADDRESS = re.compile(r"^(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):\d{1,5}$")
+_PORTS: Final = range(1, 65536)
 
+DAY_S: Final = 86_400
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
 
 Place = tuple[str | int, ...]
 """Where in the configuration: keys, and the numbers of list items."""
@@ -47,6 +52,13 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True)
 
 
+@dataclass(frozen=True, slots=True)
+class InWords:
+    """Among a field's annotations: what its text must be, where a regular expression would say it to nobody."""
+
+    text: str
+
+
 class Secret(Model):
     """Where a secret lies: an environment variable or a file (whose trailing newline is dropped)."""
 
@@ -59,25 +71,32 @@ class Secret(Model):
             raise ValueError("name one place for the secret: either `env` or `file`")
         return self
 
-    def reveal(self) -> str:
+    def reveal(self, setting: str) -> str:
         """The secret itself.
 
+        Args:
+            setting: what it is the secret of, as in `scylla.password`.
+
         Raises:
-            AccessError: the variable is not set, or the file can't be read.
+            AccessError: the variable is not set, the file can't be read, or there is nothing in it.
         """
         if self.env is not None:
             value = os.environ.get(self.env)
-            if value is None:
-                raise AccessError(f"the environment variable {self.env} is not set; it should hold a secret")
+            if not value:
+                state = "not set" if value is None else "empty"
+                raise AccessError(f"{setting}: the environment variable {self.env} is {state}; it should hold a secret")
             return value
         assert self.file is not None
         try:
-            return self.file.read_text(encoding="utf-8").rstrip("\r\n")
+            value = self.file.read_text(encoding="utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
             # Not as the cause: its text has the bytes.
-            raise AccessError(f"the secret's file {self.file} is not UTF-8 text") from None
+            raise AccessError(f"{setting}: the secret's file {self.file} is not UTF-8 text") from None
         except OSError as error:
-            raise AccessError(f"the secret's file {self.file} can't be read: {error.strerror}") from error
+            raise AccessError(f"{setting}: the secret's file {self.file} can't be read: {error.strerror}") from error
+        if not value:
+            raise AccessError(f"{setting}: the secret's file {self.file} is empty")
+        return value
 
 
 def _refuse_plain_secret(value: object) -> object:
@@ -97,8 +116,14 @@ def _addresses(value: object) -> object:
 def _address(value: str) -> str:
     if "@" in value:
         raise ValueError("an address is host:port, without user or password")
-    if not _ADDRESS.match(value) or not 0 < int(value.rpartition(":")[2]) < 65536:
-        raise ValueError(f"{value!r} is not host:port")
+    if "://" in value:
+        raise ValueError(f"{value!r} begins with a scheme; an address is host:port alone")
+    if not _ADDRESS.match(value):
+        bracketed = ", and an IPv6 host stands in brackets, as in [::1]:9042" if value.count(":") > 1 else ""
+        raise ValueError(f"{value!r} is not host:port{bracketed}")
+    port = int(value.rpartition(":")[2])
+    if port not in _PORTS:
+        raise ValueError(f"{value!r}: {port} is no port; ports are 1 to 65535")
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from bridge import logs
@@ -84,7 +85,7 @@ def make_registry(settings: RegistrySettings, known: SchemaIds | None = None) ->
         ca_file=settings.ca_file,
         certificate_file=settings.client_certificate_file,
         key_file=settings.client_key_file,
-        key_password=None if key_password is None else key_password.reveal,
+        key_password=None if key_password is None else partial(key_password.reveal, "registry.client_key_password"),
     )
     timeout_s = settings.request_timeout_ms / 1000
     return Registry(str(settings.url), auth=_auth(settings), tls=tls, timeout_s=timeout_s, known=known)
@@ -94,9 +95,9 @@ def _auth(settings: RegistrySettings) -> Callable[[], Identity] | None:
     token, username, password = settings.token, settings.username, settings.password
     if token is not None:
         cluster = settings.logical_cluster or ""
-        return lambda: BearerToken(token.reveal().strip(), cluster, settings.identity_pool)
+        return lambda: BearerToken(token.reveal("registry.token").strip(), cluster, settings.identity_pool)
     if username is not None and password is not None:
-        return lambda: Credentials(username, password.reveal())
+        return lambda: Credentials(username, password.reveal("registry.password"))
     return None
 
 

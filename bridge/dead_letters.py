@@ -7,8 +7,10 @@ A dead letter is a JSON document::
      "rows": [{"cdc$operation": "01", "pk": "00000007", ...}]}
 
 Cells are hex of CQL's serialized values, as the log has them; null cells are left out. `batch_seq_no` is null where the
-whole group is at fault. A change whose schema the registry refuses has, instead of `generation_ms` and `rows`, its Avro
-bodies in hex and their schemas: `key`, `value` (null in a tombstone), `key_schema`, `value_schema`.
+whole group is at fault. A change whose schema the registry refuses, or whose record is too large for Kafka, has Avro
+bodies in hex and their schemas instead of `generation_ms` and `rows`: `key`, `value` (null in a tombstone),
+`key_schema`, `value_schema`. A letter that would be too large itself has none of its cells or bodies, but
+`omitted_bytes`, the size that it would have.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from bridge.model.changes import Cells, LogLayout
 from bridge.model.times import UnixMillis
 
 FORMAT_VERSION: Final = 1
+_BODIES: Final = frozenset({"rows", "key", "value", "key_schema", "value_schema"})
 
 
 def dead_letter(
@@ -65,7 +68,7 @@ def dead_letter(
 def refused_change(
     table: tuple[str, str], position: bytes, key: bytes, value: bytes | None, schemas: tuple[str, str], error: str
 ) -> bytes:
-    """The document of a change whose schema is refused, as UTF-8.
+    """The document of a change whose schema or record is refused, as UTF-8.
 
     Args:
         table: keyspace and name of the base table.
@@ -73,7 +76,7 @@ def refused_change(
         key: Avro body of the record's key.
         value: Avro body of its value; None for a tombstone.
         schemas: of key and value, as JSON text.
-        error: why the registry refuses one of them.
+        error: why the registry refuses one of them, or Kafka the record.
     """
     keyspace, name = table
     key_schema, value_schema = schemas
@@ -93,6 +96,13 @@ def refused_change(
         },
         ensure_ascii=False,
     ).encode()
+
+
+def without_bodies(letter: bytes) -> bytes:
+    """A dead letter that says why and where alone: what it is about lies in the log for as long as that keeps it."""
+    document = json.loads(letter)
+    left = {name: value for name, value in document.items() if name not in _BODIES}
+    return json.dumps(left | {"omitted_bytes": len(letter)}, ensure_ascii=False).encode()
 
 
 def _cells(row: Cells, layout: LogLayout) -> dict[str, str]:

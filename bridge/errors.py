@@ -69,6 +69,10 @@ class PoisonError(BridgeError):
     """A record that can't be encoded, or that Kafka refuses."""
 
 
+class TooLargeError(PoisonError):
+    """A record over the limit, refused before it became part of the transaction: that goes on without it."""
+
+
 class DataLossError(BridgeError):
     """Progress and log no longer meet: going on would skip changes in silence."""
 

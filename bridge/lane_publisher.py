@@ -5,6 +5,7 @@ One instance a process and lane, kept over micro-batches. Single-threaded.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
@@ -68,6 +69,9 @@ class LanePublisher:
         owner: whose plans are carried out; goes into each progress record, and `start` wants to find it there.
         most_records: a transaction is committed at the end of the group in which it reaches this many.
         most_bytes: the same for bytes of keys and values.
+        most_s: the same for how long it has been open, in s: Kafka aborts what is open for too long, and a broker that
+            holds us back makes it long.
+        clock: monotonic seconds.
         count: told what each transaction came to.
     """
 
@@ -80,6 +84,8 @@ class LanePublisher:
         owner: str,
         most_records: int,
         most_bytes: int,
+        most_s: float = float("inf"),
+        clock: Callable[[], float] = time.monotonic,
         count: Callable[[LaneFigures], None] = lambda _figures: None,
     ) -> None:
         self._make_producer = producer
@@ -88,7 +94,10 @@ class LanePublisher:
         self._owner = owner
         self._most_records = most_records
         self._most_bytes = most_bytes
+        self._most_s = most_s
+        self._clock = clock
         self._count = count
+        self._began_s = 0.0
         self._producer: Transactions | None = None
         self._known: LaneProgress | None = None
         self._left: Remainder | None = None
@@ -166,6 +175,9 @@ class LanePublisher:
             position: stream id (16 bytes), timeuuid (16 bytes), batch_seq_no (4 bytes).
             headers: the record's headers.
             partition: where the record belongs; None leaves it to its key.
+
+        Raises:
+            TooLargeError: it is over the limit, and not part of the transaction; another may take its place.
         """
         left, producer = self._working()
         place = position[:TIMEUUID_END]
@@ -236,7 +248,11 @@ class LanePublisher:
 
     @property
     def _full(self) -> bool:
-        return self._records >= self._most_records or self._bytes >= self._most_bytes
+        return (
+            self._records >= self._most_records
+            or self._bytes >= self._most_bytes
+            or self._clock() - self._began_s >= self._most_s
+        )
 
     def _group(self) -> LanePosition:
         group = GroupPosition.of(self._place[:STREAM_ID_END], self._place[STREAM_ID_END:])
@@ -254,6 +270,7 @@ class LanePublisher:
     def _begin(self) -> None:
         assert self._producer is not None
         self._producer.begin()
+        self._began_s = self._clock()
         self._open = True
         self._records = self._tombstones = self._dead_letters = self._bytes = 0
 

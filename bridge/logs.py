@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, Literal, TextIO
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -56,6 +58,13 @@ class JsonFormatter(LineFormatter):
         }
         trace = self.trace(record)
         return json.dumps(fields if trace is None else {**fields, "traceback": trace}, ensure_ascii=False)
+
+
+def open_streams() -> None:
+    """Have standard output and error be there, though whoever started us has closed them: then they lead nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # for as long as we live
 
 
 def ensure() -> None:

@@ -6,8 +6,9 @@ Used by the job at its start and by `scylla-cdc-bridge validate --online`; write
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeVar
 
@@ -64,7 +65,7 @@ def check(
         StartupError: one or more problems, a line each.
     """
     deadline_s = clock() + config.startup.patience_s
-    for words in _readable_secrets(config):
+    for words in (*_readable_secrets(config), *_starts_to_come(config, datetime.now(UTC))):
         report(words)
     problems: list[str] = []
 
@@ -104,6 +105,14 @@ def _readable_secrets(config: BridgeConfig) -> Iterator[str]:
     has_identity = config.registry.username is not None or config.registry.token is not None
     if has_identity and config.registry.url.scheme != "https":
         yield "registry: credentials are sent readable; an https address would encrypt them"
+
+
+def _starts_to_come(config: BridgeConfig, now: datetime) -> Iterator[str]:
+    """Tables that would be refused when they have no progress yet: by the servers' time, later on."""
+    for table in config.tables:
+        start = table.start or config.reading.start
+        if isinstance(start, datetime) and start > now:
+            yield f"table {table.name}: its start, {start.isoformat()}, is still to come: without progress it is refused"
 
 
 def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: Report, patience_s: float) -> Preflight:
@@ -180,7 +189,32 @@ def shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[
 def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> KafkaAdmin:
     admin = open_kafka(config, report=report, patience_s=patience_s)
     report(f"Kafka at {', '.join(config.kafka.bootstrap_servers)} answers")
+    topics = {topic for table in config.tables for topic in (config.topic_of(table), config.progress_topic_of(table))}
+    try:
+        settings = admin.topic_settings(sorted(topics))
+    except RetriableError as error:
+        raise StartupError(str(error)) from error
+    for table in config.tables:
+        for words in ill_kept(config, table, settings):
+            report(words)
     return admin
+
+
+def ill_kept(config: BridgeConfig, table: TableSettings, settings: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Topics, made by others, in which Kafka would not keep what is written there; `settings` by topic."""
+    progress, change = config.progress_topic_of(table), config.topic_of(table)
+    policy = settings.get(progress, {}).get("cleanup.policy", "compact")
+    if "compact" not in policy:
+        yield (
+            f"progress topic {progress}: its cleanup.policy is {policy}: Kafka deletes the cursors of a table which "
+            "stands still for longer than its retention; set it to compact"
+        )
+    policy, shape = settings.get(change, {}).get("cleanup.policy", "delete"), config.output_of(table).shape
+    if "compact" in policy and shape in ("delta", "full"):
+        yield (
+            f"change topic {change}: its cleanup.policy is {policy}, so that Kafka keeps each key's last change alone; "
+            f"with the shape {shape} the others are needed as well: set it to delete, or take another shape"
+        )
 
 
 def _has_progress(config: BridgeConfig, admin: KafkaAdmin, table: TableSettings) -> bool:

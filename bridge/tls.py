@@ -121,7 +121,11 @@ def _load(context: ssl.SSLContext, files: TlsFiles, section: str) -> None:
     if files.client_certificate_file is not None:
         key_file = files.client_key_file or files.client_certificate_file
         # Never None: OpenSSL would then ask for the password of an encrypted key on the terminal.
-        password = "" if files.client_key_password is None else files.client_key_password.reveal()
+        password = (
+            ""
+            if files.client_key_password is None
+            else files.client_key_password.reveal(f"{section}.client_key_password")
+        )
         try:
             context.load_cert_chain(files.client_certificate_file, key_file, password)
         except (OSError, ValueError) as error:

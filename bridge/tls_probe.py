@@ -39,6 +39,15 @@ def what_is_wrong(address: str, settings: TlsSettings, section: str) -> str | No
     return None
 
 
+def is_open(address: str) -> bool:
+    """Whether anything takes connections at `host:port`."""
+    try:
+        with _connected(address):
+            return True
+    except OSError:
+        return False
+
+
 def _speaks_tls(address: str) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # Only whether there is TLS at all is asked; nothing is sent.

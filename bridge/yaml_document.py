@@ -16,6 +16,8 @@ from bridge.config_problems import is_sensitive
 from bridge.config_values import Place
 from bridge.errors import ConfigError
 
+_TEXT: Final = "tag:yaml.org,2002:str"
+_MERGE: Final = "tag:yaml.org,2002:merge"
 _EMPTY: Final = "is empty; `scylla-cdc-bridge example` prints a configuration to begin with"
 
 
@@ -70,9 +72,9 @@ def parse(text: str, name: str) -> Document:
         if node is None:
             raise ConfigError([f"{name}: {_EMPTY}"])
         doubled = list(_doubled(node, (), set()))
-        bad = next(_unreadable(node, set()), None)
+        bad = next(_unreadable(node, set(), ()), None)
         if bad is not None:
-            raise ConfigError([with_line(name, bad, "looks like a date or a number but is none; put it in quotes")])
+            raise ConfigError([with_line(name, *bad)])
         return Document(node, loader.construct_document(node), doubled)
     except yaml.MarkedYAMLError as error:
         # Not str(error): it quotes the lines, with whatever they hold.
@@ -94,6 +96,8 @@ def _syntax_words(error: yaml.MarkedYAMLError) -> str:
     words = ", ".join(part for part in (error.context, error.problem) if part)
     # An alias or a tag may be a password that begins with `*` or `!`: only single characters and <tokens> are shown.
     words = re.sub(r" ?'(?!<)[^']{2,}'", "", words)
+    if re.search(r" ?'\\t'", f"{error.problem}"):
+        words += " (a tab; YAML takes blanks alone for indentation)"
     return words.replace("could not determine a constructor for the tag", "unknown tag")
 
 
@@ -116,16 +120,25 @@ def _doubled(node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Pl
             yield from _doubled(item, (*place, number), seen)
 
 
-def _unreadable(node: yaml.Node, seen: set[int]) -> Iterator[int]:
-    """Lines of single values that YAML takes for what they can't be, such as the date 2026-02-31."""
+def _unreadable(node: yaml.Node, seen: set[int], above: tuple[int, ...]) -> Iterator[tuple[int, str]]:
+    """Lines, with words, of what is YAML but can't be meant: the date 2026-02-31, keys that are no text, circles."""
+    line = node.start_mark.line + 1
+    if id(node) in above:
+        yield line, "an alias (`*...`) stands inside of what it names"
     if id(node) in seen:
         return
     seen.add(id(node))
-    if isinstance(node, yaml.ScalarNode):
+    if isinstance(node, yaml.ScalarNode) and node.tag != _MERGE:
         try:
             yaml.SafeLoader("").construct_object(node)
         except ValueError:
-            yield node.start_mark.line + 1
+            yield line, "looks like a date or a number but is none; put it in quotes"
     for child in node.value if isinstance(node, yaml.CollectionNode) else ():
+        if isinstance(child, tuple):
+            key = child[0]
+            if not isinstance(key, yaml.ScalarNode):
+                yield key.start_mark.line + 1, "a key must be text; was a template (`{{ }}`) left unfilled?"
+            elif key.tag not in (_TEXT, _MERGE):
+                yield key.start_mark.line + 1, "a key must be text; put it in quotes"
         for one in child if isinstance(child, tuple) else (child,):
-            yield from _unreadable(one, seen)
+            yield from _unreadable(one, seen, (*above, id(node)))

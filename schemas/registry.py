@@ -34,6 +34,7 @@ _STRANGE_ANSWERS: Final = (ValueError, TypeError, KeyError, AttributeError)
 """What the library raises when an answer is no JSON or JSON of another shape."""
 
 _UNAUTHORIZED: Final = 401
+_IS_IT_ONE: Final = "is that the base address of a schema registry?"
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _RETRIABLE_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -219,9 +220,8 @@ class Registry:
         try:
             answer = self._try(lambda client: client.lookup_schema(subject, schema).schema_id)
         except SchemaRegistryError as error:
-            # A registry's own "not found" has its code; one without comes from some other server.
             code: object = error.error_code
-            if error.http_status_code == _NOT_FOUND and isinstance(code, int) and code > 0:
+            if error.http_status_code == _NOT_FOUND and _is_its_own(code):
                 return None, code != _UNKNOWN_SUBJECT
             raise _registry_error(error, self.address, what) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, *_STRANGE_ANSWERS) as error:
@@ -287,7 +287,9 @@ class Registry:
 
     def _strange(self, what: str, answer: object) -> RegistryError:
         # The library hands on what is missing in an answer as None.
-        message = f"schema registry {self.address}: {what}: unintelligible answer ({type(answer).__name__})"
+        message = (
+            f"schema registry {self.address}: {what}: unintelligible answer ({type(answer).__name__}); {_IS_IT_ONE}"
+        )
         return RegistryError(message, retriable=False)
 
     def _ask(self, what: str, request: Callable[[SchemaRegistryClient], T]) -> T:
@@ -354,7 +356,9 @@ def _registry_error(error: Exception, address: str, what: str) -> RegistryError:
         said = f"(HTTP {status}, code {error.error_code}): {error.error_message}"
         if status in _REFUSALS:
             return RegistryAccessError(f"{at}: {_REFUSALS[status]} {said}")
-        return RegistryError(f"{at}: {_MEANINGS.get(status, 'failed')} {said}", retriable=status in _RETRIABLE_STATUS)
+        foreign = "" if _is_its_own(error.error_code) or status in _RETRIABLE_STATUS else f"; {_IS_IT_ONE}"
+        meaning = _MEANINGS.get(status, "failed")
+        return RegistryError(f"{at}: {meaning} {said}{foreign}", retriable=status in _RETRIABLE_STATUS)
     if isinstance(error, httpx2.TimeoutException):
         return RegistryError(f"{at}: no answer in time", retriable=True)
     if isinstance(error, httpx2.TransportError):
@@ -362,7 +366,12 @@ def _registry_error(error: Exception, address: str, what: str) -> RegistryError:
         if problem is not None:
             return RegistryAccessError(f"{at}: {problem}")
         return RegistryError(f"{at}: no connection ({type(error).__name__})", retriable=True)
-    return RegistryError(f"{at}: unintelligible answer ({type(error).__name__})", retriable=False)
+    return RegistryError(f"{at}: unintelligible answer ({type(error).__name__}); {_IS_IT_ONE}", retriable=False)
+
+
+def _is_its_own(code: object) -> bool:
+    """Whether an error's code is a registry's; what comes from some other server has none."""
+    return isinstance(code, int) and code > 0
 
 
 def _tls_problem(error: BaseException) -> str | None:

@@ -94,7 +94,7 @@ def _unusable(what: str, error: Exception) -> RegistryAccessError:
         reason = (error.reason or "not PEM, or the key's password is wrong").replace("_", " ").lower()
     else:
         reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-    return RegistryAccessError(f"{what} can't be used: {reason}")
+    return RegistryAccessError(f"schema registry: {what} can't be used: {reason}")
 
 
 def identity_properties(identity: Identity, address: str) -> dict[str, object]:

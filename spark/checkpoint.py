@@ -6,17 +6,27 @@ that a checkpoint may be lost; with it goes the evidence that a log is another o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+
+from bridge.errors import BridgeError, RetriableError
 
 _COMMITS: Final = "commits"
 _LOG_ID: Final = "scylla-cdc-log-id"
+_HOPELESS: Final = ("UnsupportedFileSystemException", "ClassNotFoundException", "IllegalArgumentException")
+"""Java's words for a path that is none, or of a file system that nobody has brought."""
 
 
 class Checkpoint:
-    """The folder of one table."""
+    """The folder of one table.
+
+    All of it raises RetriableError when the folder can't be read or written, and BridgeError when it can't be one.
+    """
 
     def __init__(self, session: SparkSession, folder: str) -> None:
         """Look at nothing yet."""
@@ -26,33 +36,48 @@ class Checkpoint:
     @property
     def has_commits(self) -> bool:
         """Whether Spark has noted that a micro-batch was done."""
-        path = self._path(_COMMITS)
-        files = self._files(path)
-        return bool(files.exists(path)) and len(files.listStatus(path)) > 0
+        with self._meaning("read"):
+            path = self._path(_COMMITS)
+            files = self._files(path)
+            return bool(files.exists(path)) and len(files.listStatus(path)) > 0
 
     def log_id(self) -> UUID | None:
         """The id of the log table that the job read when it was started last; None when that is not known."""
-        path = self._path(_LOG_ID)
-        files = self._files(path)
-        if not files.exists(path):
-            return None
-        file = files.open(path)
+        with self._meaning("read"):
+            path = self._path(_LOG_ID)
+            files = self._files(path)
+            if not files.exists(path):
+                return None
+            file = files.open(path)
+            try:
+                text = bytes(file.readAllBytes())
+            finally:
+                file.close()
         try:
-            # A file that was being written when its job was killed is as good as none.
-            text = bytes(file.readAllBytes())
-            return UUID(text.decode("ascii")) if len(text) == len(str(UUID(int=0))) else None
-        finally:
-            file.close()
+            return UUID(text.decode("ascii"))
+        except ValueError:
+            # One that was being written when its job was killed is as good as none.
+            return None
 
     def keep_log_id(self, log_id: UUID) -> None:
         """Note it for the next start."""
-        path = self._path(_LOG_ID)
-        overwrite = True
-        file = self._files(path).create(path, overwrite)
+        with self._meaning("written"):
+            path = self._path(_LOG_ID)
+            overwrite = True
+            file = self._files(path).create(path, overwrite)
+            try:
+                file.write(bytearray(str(log_id).encode("ascii")))
+            finally:
+                file.close()
+
+    @contextmanager
+    def _meaning(self, done: str) -> Iterator[None]:
         try:
-            file.write(bytearray(str(log_id).encode("ascii")))
-        finally:
-            file.close()
+            yield
+        except Py4JJavaError as error:
+            said = str(error.java_exception.toString())
+            words = f"checkpoint {self.folder} can't be {done}; see spark.checkpoint ({said})"
+            raise (BridgeError if any(name in said for name in _HOPELESS) else RetriableError)(words) from error
 
     def _path(self, name: str) -> Any:
         jvm: Any = self._session._jvm  # noqa: SLF001  # PySpark has no public way to Hadoop's file systems

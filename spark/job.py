@@ -256,11 +256,13 @@ def _run(config: BridgeConfig, stop: threading.Event, monitor: Monitor, *, once:
         session = build_session(config.name, config.spark)
         status = Job(session, config, stop, once=once, board=monitor.board, mailbox=monitor.mailbox).run()
         session.stop()
-    except (Py4JError, ConnectionError, PySparkException) as error:
+    except (Py4JError, ConnectionError, PySparkException, StartupError) as error:
         if stop.is_set():
             # Stopped as asked all the same: a transaction that was open is aborted, by Kafka or by the next start.
             _log.warning("stopped; Spark's JVM had ended before (%s); what was committed stays", type(error).__name__)
             return 0
+        if isinstance(error, StartupError):
+            raise
         return _failed(error)
     _log.info("stopped")
     return status
@@ -276,6 +278,12 @@ def _failed(error: Exception) -> int:
     return EXIT_FAILED
 
 
+def _unexpected(error: Exception) -> int:
+    _log.error("%s: %s (please report this; --log-level debug shows where it comes from)", type(error).__name__, error)
+    _log.debug("where it comes from:", exc_info=error)
+    return EXIT_FAILED
+
+
 def _end_before_start(signum: int, _frame: FrameType | None) -> None:
     _log.info("%s: stopped before anything was started", signal.Signals(signum).name)
     raise SystemExit(0)
@@ -287,6 +295,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-c", "--config", required=True, help="the configuration file")
     parser.add_argument("--once", action="store_true", help="publish what can be read now, then stop")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    logs.open_streams()
     arguments = parser.parse_args(argv)
     logs.setup(arguments.log_level)
     # A container's first process ignores signals that it does not handle, and a start may wait long for its servers.
@@ -303,6 +312,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             _log.error("%s", line)
         return EXIT_REFUSED
+    except Exception as error:  # noqa: BLE001  # the one place where a person, not a program, gets the error
+        return _unexpected(error)
     stop = threading.Event()
 
     def asked_to_stop(signum: int, _frame: FrameType | None) -> None:
@@ -316,6 +327,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StartupError as error:
         _log.error("%s", error)
         return EXIT_REFUSED
+    except Exception as error:  # noqa: BLE001  # as above
+        return _unexpected(error)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,13 @@ import re
 import sys
 from typing import Any, Final
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from bridge.config import SparkSettings
+from bridge.errors import StartupError
+from bridge.local.errors import LocalStackError
+from bridge.local.java import find_java
 from spark.sink import KafkaLanesSink
 from spark.source import ScyllaCdcSource
 
@@ -54,7 +58,11 @@ def cores_of(settings: SparkSettings) -> int:
 
 
 def build_session(name: str, settings: SparkSettings) -> SparkSession:
-    """A session with source and sink registered; workers run this very interpreter."""
+    """A session with source and sink registered; workers run this very interpreter.
+
+    Raises:
+        StartupError: Spark's JVM does not start.
+    """
     # Unset, PySpark picks another interpreter and fails only with "failed to connect back".
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(master_of(settings))
@@ -63,11 +71,27 @@ def build_session(name: str, settings: SparkSettings) -> SparkSession:
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for key, value in (properties | {key: _text(value) for key, value in settings.properties.items()}).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise StartupError(_why_no_jvm()) from error
     _outlive_sigterm(session)
     session.dataSource.register(ScyllaCdcSource)
     session.dataSource.register(KafkaLanesSink)
     return session
+
+
+def _why_no_jvm() -> str:
+    try:
+        java = find_java()
+    except LocalStackError as error:
+        return f"Spark's JVM does not start. {error}"
+    return (
+        f"Spark's JVM ({java.command}, Java {java.major}) does not start; what it says stands above. It is started "
+        "with spark.properties, such as spark.driver.memory and spark.driver.extraJavaOptions"
+    )
 
 
 def _outlive_sigterm(session: SparkSession) -> None:

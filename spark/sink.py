@@ -17,10 +17,11 @@ from bridge import activity, logs, registration
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
 from bridge.control import Begin, Schemas, end_from_json
-from bridge.dead_letters import refused_change
+from bridge.dead_letters import refused_change, without_bodies
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import BridgeError, FencedError, StartupError
+from bridge.errors import BridgeError, FencedError, PoisonError, StartupError, TooLargeError
 from bridge.lane_publisher import LanePublisher
+from bridge.model.times import micros_of
 from bridge.monitoring import mailbox
 from bridge.monitoring.figures import Counted, LaneFigures, tally
 from bridge.monitoring.mailbox import BatchReport, LaneReached
@@ -215,14 +216,25 @@ class LaneRows:
             headers += [(name, one.encode()) for name, one in json.loads(text).items()]
         partition = None if placement is None else self._partition(placement)
         framed = None if value is None else self._value_header + value
-        self._publisher.publish(self._topic, self._key_header + key, framed, position, headers, partition)
+        try:
+            self._publisher.publish(self._topic, self._key_header + key, framed, position, headers, partition)
+        except TooLargeError as error:
+            words = f"{_table(self._task)}: {_in_words(position)}: {error}"
+            if self._dead_letters is None:
+                raise PoisonError(f"{words}, or set publishing.dead_letter_topic") from error
+            table, schemas = (self._task.keyspace, self._task.table), (self._schemas.key, self._schemas.value)
+            self.bury(refused_change(table, position, key, value, schemas, words), position)
 
     def bury(self, letter: bytes, position: bytes) -> None:
         """Publish a dead letter."""
         assert self._dead_letters is not None
         if self.poison is None:
             self.poison = json.loads(letter)["error"]
-        self._publisher.publish(self._dead_letters, None, letter, position, [(POSITION_HEADER, position)], None)
+        headers = [(POSITION_HEADER, position)]
+        try:
+            self._publisher.publish(self._dead_letters, None, letter, position, headers, None)
+        except TooLargeError:
+            self._publisher.publish(self._dead_letters, None, without_bodies(letter), position, headers, None)
 
     def _look_up(self) -> None:
         # With the first change: a lane that has none need not reach the registry.
@@ -255,6 +267,11 @@ class LaneRows:
 
 def _table(task: LaneTask) -> str:
     return f"{task.keyspace}.{task.table}"
+
+
+def _in_words(position: bytes) -> str:
+    time_us, seq = micros_of(position[16:32]), int.from_bytes(position[32:], "big")
+    return f"stream 0x{position[:16].hex()}, {time_us} us, batch_seq_no {seq}"
 
 
 def _with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

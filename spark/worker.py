@@ -28,7 +28,7 @@ from bridge.model.cursors import Selection
 from bridge.model.key_ranges import KeyRange
 from bridge.model.streams import StreamId, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.figures import tally
+from bridge.monitoring.figures import LaneFigures, tally
 from bridge.publishing import LaneTask, transactional_id
 from bridge.server_time import ServerTime
 from bridge.shared_ids import SharedIds
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from schemas.registry import Registry
 
 _PROGRESS_TIMEOUT_S: Final = 60.0
+_TIMES_IN_TIMEOUT: Final = 4
+"""Into this many parts a transaction's timeout is cut: it is committed after one, the others are for what is queued."""
 _IDS_FOLDER: Final = ".scylla-cdc-bridge-schema-ids"
 
 _logs: dict[str, ChangeLog] = {}
@@ -49,6 +51,7 @@ _streams: dict[tuple[str, str, str, UnixMillis, TokenRange], Streams] = {}
 _key_ranges: dict[tuple[str, str, str, UnixMillis, TokenRange], Mapping[StreamId, KeyRange]] = {}
 _publishers: dict[str, tuple[str, LanePublisher]] = {}
 _sizes: dict[str, TopicSizes] = {}
+_limits: dict[tuple[str, tuple[str, ...]], int | None] = {}
 _registries: dict[str, Registry] = {}
 
 
@@ -201,17 +204,38 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
                 found = reader.last_record(topic, lane, _PROGRESS_TIMEOUT_S)
                 return None if found is None else found.value
 
+        def producer() -> TransactionalProducer:
+            return TransactionalProducer(
+                config.kafka,
+                name,
+                topics_limit=_topics_limit(config, keyspace, table),
+                throttled=lambda seconds: tally.add(
+                    f"{keyspace}.{table}", lane, LaneFigures(throttled_ms=round(seconds * 1000))
+                ),
+            )
+
         made = LanePublisher(
-            lambda: TransactionalProducer(config.kafka, name),
+            producer,
             read_progress,
             progress_topic=topic,
             owner=owner,
             most_records=config.publishing.max_transaction_records,
             most_bytes=config.publishing.max_transaction_bytes,
+            most_s=config.kafka.transaction_timeout_ms / 1000 / _TIMES_IN_TIMEOUT,
             count=partial(tally.add, f"{keyspace}.{table}", lane),
         )
         _publishers[name] = (owner, made)
     return _publishers[name][1]
+
+
+def _topics_limit(config: BridgeConfig, keyspace: str, table: str) -> int | None:
+    """The largest record that all topics of a table take; None where it is not known. Asked for once."""
+    settings = config.table(keyspace, table)
+    topics = tuple(filter(None, (config.topic_of(settings), config.dead_letter_topic_of(settings))))
+    name = (config.kafka.model_dump_json(), topics)
+    if name not in _limits:
+        _limits[name] = KafkaAdmin(config.kafka).most_record_bytes(topics)
+    return _limits[name]
 
 
 def drop_publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -> None:
@@ -230,8 +254,11 @@ def topic_sizes(config: BridgeConfig) -> TopicSizes:
 
 
 def drop_topic_sizes(config: BridgeConfig) -> None:
-    """Forget it after an error: a topic that was made anew may have fewer partitions."""
-    _sizes.pop(config.kafka.model_dump_json(), None)
+    """Forget it after an error: a topic that was made anew may have fewer partitions, or take smaller records."""
+    name = config.kafka.model_dump_json()
+    _sizes.pop(name, None)
+    for known in [known for known in _limits if known[0] == name]:
+        del _limits[known]
 
 
 def registry(config: BridgeConfig) -> Registry:

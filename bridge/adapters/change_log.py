@@ -32,6 +32,7 @@ _COLUMNS: Final = (
     "WHERE keyspace_name = ? AND table_name = ?"
 )
 _TABLE: Final = "SELECT id, extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
+_VIEW: Final = "SELECT base_table_name FROM system_schema.views WHERE keyspace_name = ? AND view_name = ?"
 _FLAGS: Final = "SELECT flags FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?"
 _TYPES: Final = "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ?"
 _NOW: Final = "SELECT toTimestamp(now()) FROM system.local WHERE key = 'local'"
@@ -156,6 +157,9 @@ class ChangeLog:
         schema = self.table_schema(keyspace, table)
         options = self.cdc_options(keyspace, table)
         if (options is None or not options.enabled) and not even_if_off:
+            never = self._why_never(schema)
+            if never is not None:
+                raise StartupError(f"table {shown_table(keyspace, table)}: {never}")
             raise CdcOffError(
                 f"table {shown_table(keyspace, table)}: CDC is not enabled; enable it with "
                 f"ALTER TABLE {quoted(keyspace)}.{quoted(table)} WITH cdc = {{'enabled': true}}"
@@ -173,6 +177,19 @@ class ChangeLog:
                 f"{shown_table(keyspace, log_table)} does not exist; {advice}"
             )
         return schema
+
+    def _why_never(self, schema: TableSchema) -> str | None:
+        """Why a table can't have CDC at all; None when it can, as far as we know."""
+        keyspace, table = schema.keyspace, schema.name
+        if (base := table.removesuffix(LOG_TABLE_SUFFIX)) != table and self.session.rows(_TABLE, (keyspace, base)):
+            return f"is a log itself; name the table that it belongs to, {shown_table(keyspace, base)}"
+        views = self.session.rows(_VIEW, (keyspace, table))
+        if views:
+            base = views[0]["base_table_name"]
+            return f"is a materialized view, which has no CDC; name its table, {shown_table(keyspace, base)}"
+        if any(str(column.type) == "counter" for column in schema.columns):
+            return "has counters, and ScyllaDB has no CDC for these"
+        return None
 
     def check_readable(self, keyspace: str, table: str) -> None:
         """Read a little of everything that the table's changes are read from.

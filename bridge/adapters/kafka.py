@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -21,23 +21,27 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    ThrottleEvent,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported explicitly
     AdminClient,
+    ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourceType,
 )
 
 from bridge.adapters import kafka_errors
 from bridge.adapters.kafka_properties import client_properties, producer_properties
 from bridge.config import KafkaSettings
-from bridge.errors import AccessError, BridgeError, RetriableError, StartupError
-from bridge.tls_probe import what_is_wrong
+from bridge.errors import AccessError, BridgeError, PoisonError, RetriableError, StartupError, TooLargeError
+from bridge.tls_probe import is_open, what_is_wrong
 
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5
+_THROTTLED_EVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class _Heard:
         """The client's `error_cb`."""
         if kafka_errors.is_access(error.name()):
             self.access = kafka_errors.access_error(self._settings, error.name(), error.str())
-        elif error.name() == "_TRANSPORT":
+        elif error.name() in ("_TRANSPORT", "_RESOLVE"):
             self.last = error.str()
 
     def forget(self) -> None:
@@ -114,20 +118,81 @@ class _Client:
         return self._heard.access or meant
 
 
-class TransactionalProducer(_Client):
-    """The producer of one transactional id. One thread only. After any error it is good for nothing but `close`."""
+class _Refused:
+    """The first record that a broker refused for its size; as `_Heard`, it must not know the client."""
 
-    def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
+    def __init__(self) -> None:
+        self.words: str | None = None
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        """The client's `on_delivery`."""
+        if error is not None and kafka_errors.is_poison(error.name()) and self.words is None:
+            size = len(message.key() or b"") + len(message.value() or b"")
+            self.words = (
+                f"refused a batch of records for topic {message.topic()} ({error.name()}; its first has {size} bytes). "
+                "If the topic's max.message.bytes was lowered, the next start goes by it, provided that "
+                f"the bridge's user has the right DescribeConfigs on topic {message.topic()}; if "
+                "kafka.properties.message.max.bytes is set, lower it, or raise the topic's"
+            )
+
+
+class _Throttled:
+    """Adds up how long brokers had us wait, and says so now and then; as `_Heard`."""
+
+    def __init__(self, name: str, count: Callable[[float], None]) -> None:
+        self._name = name
+        self._count = count
+        self._said_s = float("-inf")
+
+    def __call__(self, event: ThrottleEvent) -> None:
+        """The client's `throttle_cb`."""
+        self._count(event.throttle_time)
+        now_s = time.monotonic()
+        if event.throttle_time > 0 and now_s - self._said_s >= _THROTTLED_EVERY_S:
+            self._said_s = now_s
+            _log.warning(
+                "%s: Kafka's broker %s has it wait %.1f s, for a quota; nothing is lost, it takes longer",
+                self._name,
+                event.broker_name,
+                event.throttle_time,
+            )
+
+
+class TransactionalProducer(_Client):
+    """The producer of one transactional id. One thread only. After any error it is good for nothing but `close`.
+
+    Args:
+        settings: how to reach Kafka.
+        transactional_id: the id.
+        topics_limit: the smallest `max.message.bytes` of the topics that are written to; None where it is not known.
+        throttled: told of each wait, in s, that a broker imposes for a quota.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        transactional_id: str,
+        *,
+        topics_limit: int | None = None,
+        throttled: Callable[[float], None] = lambda _s: None,
+    ) -> None:
         self.transactional_id = transactional_id
         super().__init__(settings)
+        self._refused = _Refused()
         self._timeout_s = settings.transaction_timeout_ms / 1000
         self._sasl = settings.sasl
         self._topics: set[str] = set()
         self._id_resource = f"transactional id {transactional_id}"
         with self._meaning("making a producer"):
-            properties = producer_properties(settings, transactional_id)
+            properties = producer_properties(settings, transactional_id, topics_limit)
             self._password: str | None = properties.get("sasl.password")
-            self._producer = Producer({**properties, "error_cb": self._heard})
+            self._most_bytes = properties["message.max.bytes"]
+            callbacks = {
+                "error_cb": self._heard,
+                "on_delivery": self._refused,
+                "throttle_cb": _Throttled(transactional_id, throttled),
+            }
+            self._producer = Producer({**properties, **callbacks})
 
     def _serve(self) -> None:
         self._producer.poll(0)
@@ -151,7 +216,7 @@ class TransactionalProducer(_Client):
     def _renew_password(self) -> None:
         if self._password is None or self._sasl.username is None or self._sasl.password is None:
             return
-        password = self._sasl.password.reveal()
+        password = self._sasl.password.reveal("kafka.sasl.password")
         if password != self._password:
             self._producer.set_sasl_credentials(self._sasl.username, password)
             self._password = password
@@ -168,7 +233,8 @@ class TransactionalProducer(_Client):
         """Queue a record of the open transaction; waits while the queue is full.
 
         Raises:
-            PoisonError: the record is larger than the client or broker allows.
+            TooLargeError: the record is larger than the settings or the topics allow; the transaction can go on.
+            PoisonError: a broker has refused an earlier one.
             FencedError: a newer owner of the id exists.
             RetriableError: the queue did not drain within the transaction's timeout.
         """
@@ -191,9 +257,25 @@ class TransactionalProducer(_Client):
                     ) from None
                 self._producer.poll(0.05)
             except KafkaException as error:
+                if kafka_errors.is_poison(error.args[0].name()):
+                    raise TooLargeError(self._too_large(topic, key, value)) from error
                 raise self._translated(error, f"producing to {topic}", f"Write on topic {topic}") from error
             else:
                 return
+
+    def _too_large(self, topic: str, key: bytes | None, value: bytes | None) -> str:
+        size = len(key or b"") + len(value or b"")
+        return (
+            f"a record of {size} bytes for topic {topic} is over the limit of {self._most_bytes} bytes. "
+            "Raise the topic's max.message.bytes, or, if it is set, kafka.properties.message.max.bytes"
+        )
+
+    def _translated(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
+        meant = super()._translated(error, what, needs)
+        if isinstance(meant, RetriableError) and self._refused.words is not None:
+            # The transaction only says that something was not delivered.
+            return PoisonError(f"Kafka at {self._address} {self._refused.words}")
+        return meant
 
     def commit(self) -> None:
         """Commit the open transaction; everything in it becomes visible at once.
@@ -224,7 +306,7 @@ class KafkaAdmin(_Client):
 
     def __init__(self, settings: KafkaSettings) -> None:
         super().__init__(settings)
-        with self._meaning("making a client"):
+        with self._meaning("making a client (see kafka.properties)"):
             self._client = AdminClient(client_properties(settings) | {"error_cb": self._heard})
 
     def _serve(self) -> None:
@@ -251,6 +333,8 @@ class KafkaAdmin(_Client):
                     if turn_s == _FIRST_TURN_S:
                         self._look_at_tls()
                     if left_s <= turn_s or self._heard.access is not None:
+                        if self._heard.access is None and self._heard.last is None:
+                            self._look_who_is_there()
                         raise
                     turn_s *= 2
                 else:
@@ -263,6 +347,15 @@ class KafkaAdmin(_Client):
             if wrong is not None:
                 raise AccessError(f"Kafka at {address}: {wrong}")
 
+    def _look_who_is_there(self) -> None:
+        """Tell a port that is open, but does not answer as Kafka does, from one that is not there."""
+        for address in self._settings.bootstrap_servers:
+            if is_open(address):
+                raise RetriableError(
+                    f"Kafka at {address}: something takes connections there, but does not answer as Kafka does; is it "
+                    "the port of another server?"
+                )
+
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 when it does not exist."""
         with self._meaning(f"looking for topic {topic}"):
@@ -273,6 +366,30 @@ class KafkaAdmin(_Client):
             if found.error is not None:
                 raise KafkaException(found.error)
             return len(found.partitions)
+
+    def most_record_bytes(self, topics: Sequence[str]) -> int | None:
+        """The smallest `max.message.bytes` of some topics, as far as they exist and we may ask; errors as below."""
+        limits = [found.get("max.message.bytes") for found in self.topic_settings(topics).values()]
+        return min((int(limit) for limit in limits if limit is not None), default=None)
+
+    def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """What is configured of topics; without those that do not exist, or that we may not ask of (DescribeConfigs).
+
+        Raises:
+            RetriableError: no broker answers.
+        """
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        found = {}
+        for resource, answer in self._client.describe_configs(asked, request_timeout=10).items():
+            with self._meaning("describing topics"):
+                try:
+                    entries = answer.result(15).values()
+                except KafkaException as error:
+                    if not kafka_errors.is_unknown_or_hidden(error.args[0].name()):
+                        raise
+                else:
+                    found[resource.name] = {entry.name: entry.value for entry in entries if entry.value is not None}
+        return found
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str], *, grow: bool = False) -> None:
         """Make a topic if it does not exist; with `grow`, add the partitions that it lacks.

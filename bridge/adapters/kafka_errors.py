@@ -28,12 +28,23 @@ _ACCESS: Final = frozenset(
 )
 _FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
 _POISON: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG"})
+_UNKNOWN: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
 _MOVING: Final = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"})
 
 
 def is_moving(name: str) -> bool:
     """Whether a partition has no leader yet, or a new one that the client has not heard of."""
     return name in _MOVING
+
+
+def is_poison(name: str) -> bool:
+    """Whether Kafka, or its client, takes a record for what can't be stored."""
+    return name in _POISON
+
+
+def is_unknown_or_hidden(name: str) -> bool:
+    """Whether a topic does not exist, or we may not know of it."""
+    return name in _UNKNOWN or name.endswith("_AUTHORIZATION_FAILED")
 
 
 def is_access(name: str) -> bool:

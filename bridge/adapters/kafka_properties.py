@@ -19,6 +19,11 @@ from bridge.tls import client_context
 
 _log = logging.getLogger(__name__)
 
+CLIENTS_LIMIT_BYTES: Final = 1_000_000
+"""librdkafka's own `message.max.bytes`, and its largest batch."""
+_FEWEST_BYTES: Final = 1_000
+"""The least that librdkafka takes for either."""
+
 OPAQUE_TOKEN_LIFE_S: Final = 300.0
 """After how long a token that does not tell its end is read again."""
 
@@ -42,10 +47,31 @@ def client_properties(settings: KafkaSettings) -> dict[str, Any]:
     }
 
 
-def producer_properties(settings: KafkaSettings, transactional_id: str) -> dict[str, Any]:
-    """What the producer of a transactional id has; errors as `client_properties`."""
+def most_record_bytes(settings: KafkaSettings, topics_limit: int | None) -> int:
+    """The largest record that is tried, before compression: as the settings say, else as much as the topics take.
+
+    Args:
+        settings: may set `message.max.bytes`, trusting in compression.
+        topics_limit: the smallest `max.message.bytes` of the topics; None where it is not known.
+    """
+    own = settings.properties.get("message.max.bytes")
+    return int(own) if own is not None else max(_FEWEST_BYTES, topics_limit or CLIENTS_LIMIT_BYTES)
+
+
+def producer_properties(
+    settings: KafkaSettings, transactional_id: str, topics_limit: int | None = None
+) -> dict[str, Any]:
+    """What the producer of a transactional id has; `topics_limit` as above, errors as `client_properties`."""
     return {
+        # A topic holds its limit against whole batches, and librdkafka does not split one that was refused.
+        "batch.size": max(_FEWEST_BYTES, min(CLIENTS_LIMIT_BYTES, topics_limit or CLIENTS_LIMIT_BYTES)),
+        # What is queued is not sent yet, but has to be before the transaction times out: little, for slow brokers.
+        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 16 * 1024,
         **client_properties(settings),
+        "message.max.bytes": most_record_bytes(settings, topics_limit),
+        # Of delivered records nothing is to be told: a callback for each would cost more than its delivery.
+        "delivery.report.only.error": True,
         "transactional.id": transactional_id,
         "transaction.timeout.ms": settings.transaction_timeout_ms,
         "enable.idempotence": True,
@@ -54,8 +80,6 @@ def producer_properties(settings: KafkaSettings, transactional_id: str) -> dict[
         "partitioner": "murmur2_random",
         "compression.type": settings.compression,
         "linger.ms": settings.linger_ms,
-        "queue.buffering.max.messages": 200_000,
-        "queue.buffering.max.kbytes": 128 * 1024,
     }
 
 
@@ -74,7 +98,7 @@ def _tls(tls: TlsSettings) -> dict[str, Any]:
         found["ssl.certificate.location"] = str(tls.client_certificate_file)
         found["ssl.key.location"] = str(tls.client_key_file or tls.client_certificate_file)
         if tls.client_key_password is not None:
-            found["ssl.key.password"] = tls.client_key_password.reveal()
+            found["ssl.key.password"] = tls.client_key_password.reveal("kafka.tls.client_key_password")
     return found
 
 
@@ -91,7 +115,7 @@ def _sasl(sasl: SaslSettings) -> dict[str, Any]:
             "sasl.oauthbearer.method": "oidc",
             "sasl.oauthbearer.token.endpoint.url": str(sasl.token_endpoint_url),
             "sasl.oauthbearer.client.id": sasl.client_id,
-            "sasl.oauthbearer.client.secret": sasl.client_secret.reveal(),
+            "sasl.oauthbearer.client.secret": sasl.client_secret.reveal("kafka.sasl.client_secret"),
         }
         if sasl.scope is not None:
             found["sasl.oauthbearer.scope"] = sasl.scope
@@ -101,7 +125,7 @@ def _sasl(sasl: SaslSettings) -> dict[str, Any]:
             found["https.ca.location"] = str(sasl.token_endpoint_ca_file)
     else:
         assert sasl.password is not None
-        found |= {"sasl.username": sasl.username, "sasl.password": sasl.password.reveal()}
+        found |= {"sasl.username": sasl.username, "sasl.password": sasl.password.reveal("kafka.sasl.password")}
     return found
 
 
@@ -127,7 +151,7 @@ def read_token(token: Secret, clock: Callable[[], float] = time.time) -> tuple[s
         AccessError: it is empty, can't be sent, or has ended.
         StartupError: it can't be read.
     """
-    text = token.reveal().strip()
+    text = token.reveal("kafka.sasl.token").strip()
     if not text or not all("!" <= character <= "~" for character in text):
         raise AccessError("kafka.sasl.token: a token is one or more visible ASCII characters")
     end_s = _end_of(text)

@@ -7,6 +7,7 @@ timestamp beyond year 9999, for one) and rename columns. Decoded rows are given 
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from cassandra import (
     RequestExecutionException,
     Unauthorized,
     Unavailable,
+    UnresolvableContactPoints,
     UnsupportedOperation,
     WriteFailure,
     WriteTimeout,
@@ -96,7 +98,7 @@ class _PresentPassword(AuthProvider):  # type: ignore[misc]  # the driver has no
         self._password = password
 
     def new_authenticator(self, host: str) -> PlainTextAuthenticator:
-        return PlainTextAuthenticator(self._username, self._password.reveal())
+        return PlainTextAuthenticator(self._username, self._password.reveal("scylla.password"))
 
 
 class CqlSession:
@@ -116,8 +118,8 @@ class CqlSession:
         """Connect once.
 
         Raises:
-            RetriableError: no contact point answers; the message names them.
-            StartupError: the cluster refuses the credentials, or a contact point's name has no address.
+            RetriableError: no contact point answers, or has an address; the message names them.
+            StartupError: the cluster refuses the credentials.
         """
         endpoints = [_host_and_port(point) for point in settings.contact_points]
         # Without a name the driver takes the first contact point's data center: LOCAL_QUORUM must be the writers'.
@@ -130,23 +132,31 @@ class CqlSession:
         )
         auth = None
         if settings.username is not None and settings.password is not None:
-            settings.password.reveal()  # if it is not there, that is better said here than by a thread of the driver's
+            settings.password.reveal(
+                "scylla.password"
+            )  # if it is not there, that is better said here than by a thread of the driver's
             auth = _PresentPassword(settings.username, settings.password)
-        cluster = Cluster(
-            contact_points=endpoints,
-            # Nodes do not say on which port they listen for CQL: those found later are asked on the first one's.
-            port=endpoints[0][1],
-            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
-            auth_provider=auth,
-            # A resumed session shows and verifies no certificate, and belongs to a context that may be renewed.
-            ssl_session_cache=None,
-            ssl_context=RenewingContext.of(settings.tls, "scylla.tls") if settings.tls.enabled else None,
-            schema_metadata_enabled=False,
-            reconnection_policy=ConstantReconnectionPolicy(1.0, max_attempts=None),
-            connect_timeout=settings.request_timeout_ms / 1000,
-            control_connection_timeout=settings.request_timeout_ms / 1000,
-            compression=False,
-        )
+        try:
+            cluster = Cluster(
+                contact_points=endpoints,
+                # Nodes do not say on which port they listen for CQL: those found later are asked on the first one's.
+                port=endpoints[0][1],
+                execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+                auth_provider=auth,
+                # A resumed session shows and verifies no certificate, and belongs to a context that may be renewed.
+                ssl_session_cache=None,
+                ssl_context=RenewingContext.of(settings.tls, "scylla.tls") if settings.tls.enabled else None,
+                schema_metadata_enabled=False,
+                reconnection_policy=ConstantReconnectionPolicy(1.0, max_attempts=None),
+                connect_timeout=settings.request_timeout_ms / 1000,
+                control_connection_timeout=settings.request_timeout_ms / 1000,
+                compression=False,
+            )
+        except UnresolvableContactPoints:
+            raise RetriableError(
+                f"ScyllaDB at {', '.join(settings.contact_points)}: no address is known for that name; see "
+                "scylla.contact_points"
+            ) from None
         try:
             session = cluster.connect()
         except (NoHostAvailable, DriverException, UnsupportedOperation, ErrorMessage, OSError) as error:
@@ -521,10 +531,23 @@ def _translate(error: BaseException, settings: ScyllaSettings, what: str) -> Bri
         return AccessError(f"ScyllaDB at {address}: {words}")
     if isinstance(cause, StartupError):  # a secret or a certificate that could not be read for a new connection
         return cause
+    if isinstance(cause, NoHostAvailable) and isinstance(cause.errors, dict) and cause.errors:
+        tried = "; ".join(f"{node}: {_node_words(found)}" for node, found in cause.errors.items())
+        return RetriableError(f"ScyllaDB at {address} can't be reached for {_short(what)}: {_short(tried)}")
     for kind, ours, failed in _MEANING:
         if isinstance(cause, kind):
             return ours(f"ScyllaDB at {address} {failed} {_short(what)}: {_short(str(cause))}")
     return BridgeError(f"ScyllaDB at {address}: unexpected {type(cause).__name__} at {_short(what)}: {cause}")
+
+
+def _node_words(error: object) -> str:
+    """What a node answered, without what Python adds to it."""
+    if isinstance(error, OperationTimedOut) and isinstance(error.errors, str):
+        # Its own text has fields of the class that are not set.
+        return f"{error.errors[:1].lower()}{error.errors[1:]}; is that its port for CQL?"
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno).lower() or str(error)
+    return str(error) or type(error).__name__
 
 
 def _look_at_tls(settings: ScyllaSettings) -> None:

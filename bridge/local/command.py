@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_actions(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="local_action", required=True)
+    actions = parser.add_subparsers(dest="local_action", required=True, metavar="ACTION")
     up = actions.add_parser("up", help="start the servers and wait until they are ready")
     down = actions.add_parser("down", help="stop the servers; their data stays for the next start")
     status = actions.add_parser("status", help="ask every server whether it is ready")
@@ -97,7 +97,7 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
 
 def _port(text: str) -> int:
     highest = 65_535
-    port = int(text)
+    port = int(text) if text.isdecimal() else 0
     if not 0 < port <= highest:
         message = f"not a port number: {text}"
         raise argparse.ArgumentTypeError(message)

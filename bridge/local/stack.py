@@ -317,8 +317,13 @@ def _planned_ports(wanted: Ports, former: StackState | None, running: dict[str, 
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
     """Keep a second `up` or `down` out of the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with folder.joinpath(".lock").open("w", encoding="ascii") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock_file = folder.joinpath(".lock").open("w", encoding="ascii")
+    except OSError as error:
+        message = f"{folder} can't be made, or written to: {error.strerror}. Name another folder with --folder"
+        raise LocalStackError(message) from None
+    with lock_file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -20,6 +20,9 @@ from bridge.model.times import UnixMicros, UnixMillis, lower_bound, micros_of, m
 OFFSET_VERSION: Final = 1
 PROGRESS_VERSION: Final = 2
 
+_YEAR_10000_US: Final = 253_402_300_800_000_000
+"""What no calendar here reaches."""
+
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
@@ -75,6 +78,8 @@ class Cursor:
     def from_json(cls, value: object) -> Self:
         """The cursor that `to_json` gave; raises BridgeError for anything else."""
         match value:
+            case [*numbers] if not all(isinstance(one, int) and 0 <= one < _YEAR_10000_US for one in numbers):
+                pass
             case [int(generation_ms), int(time_us)]:
                 return cls(UnixMillis(generation_ms), UnixMicros(time_us))
             case [int(generation_ms), int(time_us), int(after_ms), int(opened_us)]:
@@ -337,6 +342,13 @@ class StreamOffset:
         Raises:
             BridgeError: it is of another version or another shape.
         """
+        try:
+            return cls._from_json(value)
+        except ValueError as error:
+            raise BridgeError(f"an offset contradicts itself: {error}: {value!r}") from error
+
+    @classmethod
+    def _from_json(cls, value: object) -> Self:
         match value:
             case {"v": 1, "next": position, "batch": None, "turn": int(turn)}:
                 return cls(Cursor.from_json(position), None, turn)
@@ -419,8 +431,15 @@ class LaneProgress:
         """Raises BridgeError when the record is of another version or another shape."""
         try:
             value = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BridgeError(f"a progress record is no JSON: {raw[:80]!r}") from error
+        try:
+            return cls._from_json(value)
+        except ValueError as error:
+            raise BridgeError(f"a progress record contradicts itself: {error}: {raw[:200]!r}") from error
+
+    @classmethod
+    def _from_json(cls, value: object) -> Self:
         match value:
             case {
                 "v": 2,
@@ -439,7 +458,7 @@ class LaneProgress:
                 if done is None:
                     return cls(lane, laid, last, batch, owner=owner, entered_from_ms=entered_from_ms)
                 return cls(lane, laid, first, batch, LanePosition.from_json(done), owner, entered_from_ms)
-        raise BridgeError(f"a progress record is not of version {PROGRESS_VERSION}: {raw[:200]!r}")
+        raise BridgeError(f"a progress record is not of version {PROGRESS_VERSION}: {str(value)[:200]}")
 
 
 def canonical_json(value: object) -> str:

@@ -85,6 +85,7 @@ class LaneFigures:
         repeats: groups left out as repeats of an earlier one (`reading.deduplicate`).
         keys_checked: changes whose key was held against their stream.
         keys_misplaced: those of them whose key does not belong there.
+        throttled_ms: how long brokers had the lane's producer wait for quotas.
     """
 
     changes: int = 0
@@ -104,6 +105,7 @@ class LaneFigures:
     repeats: int = 0
     keys_checked: int = 0
     keys_misplaced: int = 0
+    throttled_ms: int = 0
 
     def add(self, other: LaneFigures) -> None:
         """Add another's counts to these; of `most_in_flight` the last that is known stays."""

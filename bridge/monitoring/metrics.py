@@ -184,6 +184,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda _job, table: table.total.dead_letters,
     ),
     _table(
+        "kafka_throttled_seconds_total",
+        "counter",
+        "How long Kafka's brokers had the table's producers wait because they were over a quota.",
+        lambda _job, table: table.total.throttled_ms / 1000,
+    ),
+    _table(
         "repeated_groups_total",
         "counter",
         "Groups of changes that were left out as repeats of an earlier one, as reading.deduplicate says.",

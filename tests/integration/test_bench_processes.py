@@ -54,7 +54,7 @@ def test_this_very_process_is_seen_below_its_parent() -> None:
     """What /proc says about a running process is found in its parent's tree."""
     (found,) = [one for one in processes.descendants(os.getppid(), processes.everyone()) if one.pid == os.getpid()]
     assert found.rss_bytes > 0
-    assert processes.pss_bytes([found]) > 0
+    assert processes.pss_bytes(found) > 0
 
 
 def test_the_tree_is_all_levels_without_the_root() -> None:

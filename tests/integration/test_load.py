@@ -25,6 +25,7 @@ from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from spark import rows, worker
 from spark.stream_reader import ScyllaCdcStreamReader
+from tests.integration.cql_proxy import CqlProxy
 
 pytestmark = pytest.mark.integration
 
@@ -69,9 +70,11 @@ def written(session: CqlSession) -> int:
     return len(simulator.oracle)
 
 
-def source(session: CqlSession, *, activity: str | None = None, **scylla: Any) -> ScyllaCdcStreamReader:
+def source(
+    session: CqlSession, integrity: str = "always", *, activity: str | None = None, **scylla: Any
+) -> ScyllaCdcStreamReader:
     settings = {"contact_points": session.address, "consistency": "ONE"} | scylla
-    reading = {"confidence_ms": 0, "leeway_ms": 0, "integrity": "always", "idle_interval_ms": 0}
+    reading = {"confidence_ms": 0, "leeway_ms": 0, "integrity": integrity, "idle_interval_ms": 0}
     config = SourceConfig.model_validate(
         {"scylla": settings, "table": "load.t", "lanes": LANES, "reading": reading, "sharing": 2}
     )
@@ -122,6 +125,25 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
     assert asked == looks * streams
     # One may have been due just when this began.
     assert asked <= REQUESTS_PER_S / 2 * took_s + streams
+
+
+@pytest.mark.parametrize("allowed", [4, 16])
+def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, written: int, allowed: int) -> None:
+    """As a proxy counts them; and that many there are, so that it would have seen more."""
+    with CqlProxy(session.address) as proxy:
+        # Whose keys the streams hold is asked besides.
+        reader = source(session, "off", contact_points=proxy.address, requests_in_flight=allowed, page_rows=10)
+        try:
+            reader.prepareForTriggerAvailableNow()
+            at, found = reader.initialOffset(), 0
+            while (step := work(reader, at))[0] != at:
+                at = step[0]
+                found += sum(row["kind"] == rows.CHANGE for row in step[1])
+        finally:
+            reader.stop()
+    assert found == written
+    assert proxy.statements > CHANGES / 10
+    assert proxy.most == allowed
 
 
 def reads_of_the_log(session: CqlSession) -> int:

@@ -92,3 +92,15 @@ def test_the_machine_line_names_cores_versions_and_every_load() -> None:
     machine = {"cores": 2, "memory_gib": 24, "python": "3.11.7", "versions": {"pyspark": "4.3.0"}, "load_average": 0.5}
     line = figures.machine_line([machine, {**machine, "load_average": 2.25}])
     assert line == ("2 cores, 24 GiB; Python 3.11.7, pyspark 4.3.0; load average before each table's drain: 0.5, 2.25")
+
+
+def test_memory_over_time_tells_growth_from_warming_up() -> None:
+    """A role's weights add up; what counts as growth is the slope of the second half alone, for each million."""
+    warming = [(float(at), {"jvm": 100.0 + 10 * min(at, 20), "workers": 50.0}) for at in range(-10, 40)]
+    found = figures.memory_figures(warming, 0.0, 40.0, 2_000_000)
+    assert found["peak_pss_mib_by_role"] == {"jvm": 300.0, "workers": 50.0}
+    assert found["pss_mib_over_time"] == [165, 205, 245, 285, 325, 350, 350, 350, 350, 350]
+    assert found["pss_mib_growth_per_million"] == pytest.approx(0)
+    growing = [(float(at), {"workers": 50.0 + at}) for at in range(40)]
+    assert figures.memory_figures(growing, 0.0, 40.0, 2_000_000)["pss_mib_growth_per_million"] == pytest.approx(20)
+    assert set(figures.memory_figures(growing, 0.0, 3.0, 1_000)) == {"peak_pss_mib_by_role"}

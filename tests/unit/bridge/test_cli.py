@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -127,6 +129,23 @@ class TestErrors:
             os.dup2(saved, 1)
             os.close(saved)
         assert code == 0
+
+    def test_full_disk_behind_standard_output(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """It is told as what it is."""
+        monkeypatch.setattr(cli, "_example", _raising(OSError(errno.ENOSPC, "No space left on device")))
+        assert _main("example") == 1
+        assert capsys.readouterr().err == (
+            "scylla-cdc-bridge: error: standard output can't be written: No space left on device\n"
+        )
+
+    def test_no_streams(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever closes standard output and error gets the exit status alone."""
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, name, None)
+        assert _main("example") == 0
+        assert _main("validate", "-c", str(tmp_path / "nothing.yaml")) == 2
 
 
 def _raising(error: BaseException) -> Any:
@@ -349,7 +368,9 @@ class TestPreflight:
         session = SimpleNamespace(node_count=3, address="a:1", close=lambda: None)
         registry = Registry("mock://preflight")
         monkeypatch.setattr(preflight, "open_scylla", opening(answers.get("scylla", session)))
-        monkeypatch.setattr(preflight, "open_kafka", opening(answers.get("kafka", object())))
+        monkeypatch.setattr(
+            preflight, "open_kafka", opening(answers.get("kafka", SimpleNamespace(topic_settings=lambda _: {})))
+        )
         monkeypatch.setattr(preflight, "open_registry", opening(answers.get("registry", registry)))
         captured = answers.get("captured", {})
 
@@ -386,6 +407,35 @@ class TestPreflight:
         scylla = settings.scylla.model_copy(update={"metadata_consistency": "ONE"})
         preflight.check(settings.model_copy(update={"scylla": scylla}), report=lines.append)
         assert lines[1].startswith("scylla.metadata_consistency: ONE is taken for QUORUM")
+
+    def test_ill_kept_topics(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A progress topic that is not compacted is named, and a change topic that is, where all changes count."""
+        kept = {
+            "job.progress.shop.orders": {"cleanup.policy": "delete"},
+            "shop.orders": {"cleanup.policy": "compact,delete"},
+            "job.progress.shop.lines": {"cleanup.policy": "compact"},
+            "lines": {"cleanup.policy": "delete"},
+        }
+        self._servers(monkeypatch, kafka=SimpleNamespace(topic_settings=lambda _: kept))
+        lines: list[str] = []
+        preflight.check(settings, report=lines.append)
+        told = [line for line in lines if "cleanup.policy" in line]
+        assert [line.partition(":")[0] for line in told] == [
+            "progress topic job.progress.shop.orders",
+            "change topic shop.orders",
+        ]
+        flat = settings.model_copy(update={"output": settings.output.model_copy(update={"shape": "flat"})})
+        assert len(list(preflight.ill_kept(flat, flat.tables[0], kept))) == 1
+
+    def test_start_to_come(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A table of which nothing is read for now is named; `latest` and what is past are not."""
+        self._servers(monkeypatch)
+        lines: list[str] = []
+        reading = settings.reading.model_copy(update={"start": datetime(2999, 1, 1, tzinfo=UTC)})
+        preflight.check(settings.model_copy(update={"reading": reading}), report=lines.append)
+        assert [line for line in lines if "start" in line] == [
+            "table shop.orders: its start, 2999-01-01T00:00:00+00:00, is still to come: without progress it is refused"
+        ]
 
     @pytest.mark.parametrize(
         ("shape", "preimage", "postimage", "delta", "words"),

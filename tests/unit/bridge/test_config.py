@@ -59,12 +59,12 @@ def test_topics() -> None:
         ("tables", [{"name": "a.b", "topic": "{Table}"}], "tables.0.topic: '{Table}' has '{Table}'"),
         ("tables", [{"name": "a.b", "topic": ".."}], "would be '..', but Kafka takes names of 1 to 249"),
         ("publishing.dead_letter_topic", "x" * 250, "dead_letter_topic: the topic of table shop.orders would be"),
-        ("tables", ['a."b c"'], "publishing.topic: the topic of table a.b c would be 'a.b c', but Kafka"),
+        ("tables", ['a."b c"'], "publishing.topic: the topic of table a.\"b c\" would be 'a.b c', but Kafka"),
         ("tables", ["no_keyspace"], "is not keyspace.table"),
         ("tables", [], "at least 1"),
         ("name", "has blanks", "pattern"),
         ("scylla.contact_points", ["10.0.0.1"], "is not host:port"),
-        ("scylla.contact_points", ["10.0.0.1:0"], "is not host:port"),
+        ("scylla.contact_points", ["10.0.0.1:0"], "0 is no port"),
         ("scylla.username", "someone", "go together"),
         ("registry.username", "someone", "go together"),
         ("registry.token", "hunter2", "a secret can't stand in the file"),
@@ -174,7 +174,7 @@ class TestSecret:
         """A secret is read where it is used, and is not in the repr."""
         monkeypatch.setenv("PASSWORD_OF_TEST", "hunter2")
         secret = Secret(env="PASSWORD_OF_TEST")
-        assert secret.reveal() == "hunter2"
+        assert secret.reveal("a.password") == "hunter2"
         assert "hunter2" not in repr(secret)
 
     def test_from_file(self, tmp_path: Path) -> None:
@@ -183,15 +183,21 @@ class TestSecret:
         secret = Secret(file=file)
         for password in ("hunter2", "hunter3"):
             file.write_text(password + "\n", encoding="utf-8")
-            assert secret.reveal() == password
+            assert secret.reveal("a.password") == password
 
     def test_absent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A secret that is not there is named by its place."""
         monkeypatch.delenv("PASSWORD_OF_TEST", raising=False)
-        with pytest.raises(StartupError, match="PASSWORD_OF_TEST is not set"):
-            Secret(env="PASSWORD_OF_TEST").reveal()
+        with pytest.raises(StartupError, match=r"a\.password: the environment variable PASSWORD_OF_TEST is not set"):
+            Secret(env="PASSWORD_OF_TEST").reveal("a.password")
         with pytest.raises(StartupError, match="can't be read: No such file"):
-            Secret(file=tmp_path / "nothing").reveal()
+            Secret(file=tmp_path / "nothing").reveal("a.password")
+        monkeypatch.setenv("PASSWORD_OF_TEST", "")
+        with pytest.raises(StartupError, match="PASSWORD_OF_TEST is empty"):
+            Secret(env="PASSWORD_OF_TEST").reveal("a.password")
+        (tmp_path / "empty").write_text("\n", encoding="utf-8")
+        with pytest.raises(StartupError, match=r"a\.password: the secret's file .*empty is empty"):
+            Secret(file=tmp_path / "empty").reveal("a.password")
 
     @pytest.mark.parametrize("value", ["hunter2", {}, {"env": "A", "file": "b"}])
     def test_in_plain_text(self, value: object) -> None:
@@ -222,4 +228,4 @@ def test_references_travel_and_secrets_do_not(monkeypatch: pytest.MonkeyPatch) -
     assert "hunter2" not in text + repr(config)
     assert BridgeConfig.model_validate_json(text) == config
     assert config.kafka.sasl.password is not None
-    assert config.kafka.sasl.password.reveal() == "hunter2"
+    assert config.kafka.sasl.password.reveal("a.password") == "hunter2"

@@ -68,15 +68,18 @@ def test_all_at_once(tmp_path: Path) -> None:
         ("  - {name: a.b, topics: x}", "10: tables[1].topics: unknown key; did you mean topic?"),
         ("  - name: a.b\n    lanes: 0", "11: tables[1].lanes: must be a whole number from 1 to 1024, not 0"),
         ("  - a", "10: tables[1].name: 'a' is not keyspace.table (quote a part as in CQL: ks.\"MyTable\")"),
-        ("  - {topic: a}", "10: tables[1].name: required, but missing; it is text"),
+        ("  - {topic: a}", "10: tables[1].name: required, but missing; it is keyspace.table"),
         (
             "reading: {confidence_ms: soon}",
-            "10: reading.confidence_ms: must be a whole number of at least 0, not 'soon'",
+            "10: reading.confidence_ms: must be a whole number from 0 to 86400000, not 'soon'",
         ),
-        ("reading: {confidence_ms: }", "10: reading.confidence_ms: must be a whole number of at least 0, but is empty"),
+        (
+            "reading: {confidence_ms: }",
+            "10: reading.confidence_ms: must be a whole number from 0 to 86400000, but is empty",
+        ),
         (
             "reading: {confidence_ms: [1]}",
-            "10: reading.confidence_ms: must be a whole number of at least 0, not a list",
+            "10: reading.confidence_ms: must be a whole number from 0 to 86400000, not a list",
         ),
         (
             "reading: {start: soon}",
@@ -87,7 +90,7 @@ def test_all_at_once(tmp_path: Path) -> None:
         ("spark: {properties: {a: [1]}}", "10: spark.properties.a: must be text, a number or a boolean, not a list"),
         ("name: twice", "10: name: given twice, first in line 1"),
         ("reading:\n  leeway_ms: 1\n  leeway_ms: 2", "12: reading.leeway_ms: given twice, first in line 11"),
-        ("1: x", "10: 1: a key must be text; put it in quotes"),
+        ("1: x", "10: a key must be text; put it in quotes"),
         ("  - shop.orders", "10: tables[1]: shop.orders: named twice among `tables`"),
         (
             "publishing:\n  topic: a\n  dead_letter_topic: a",
@@ -108,8 +111,8 @@ def test_missing(tmp_path: Path) -> None:
     """What is required and missing is named, down to the setting."""
     assert _problems(tmp_path, "name: a\nscylla:\n") == [
         "bridge.yaml: kafka.bootstrap_servers: required, but missing; it is a list of host:port",
-        "bridge.yaml: registry.url: required, but missing; it is an http or https address",
-        "bridge.yaml: tables: required, but missing",
+        "bridge.yaml: registry.url: required, but missing; it is an http or https address such as http://host:8081",
+        "bridge.yaml: tables: required, but missing; it is a list with at least one entry",
         "bridge.yaml:2: scylla.contact_points: required, but missing; it is a list of host:port",
     ]
 
@@ -124,12 +127,13 @@ def test_missing(tmp_path: Path) -> None:
         ("a: 1\nb: c: d\n", ":2: not YAML: mapping values are not allowed here"),
         (
             "a: 1\n\tb: 2\n",
-            ":2: not YAML: while scanning for the next token, found character that cannot start any token",
+            ":2: not YAML: while scanning for the next token, found character that cannot start any token (a tab; YAML "
+            "takes blanks alone for indentation)",
         ),
         ("a: \0\n", ":1: not YAML: special characters are not allowed"),
         ("a: 1\nb: 2026-02-31\n", ":2: looks like a date or a number but is none; put it in quotes"),
         ("a: 1\n---\nb: 1\n", ":2: not YAML: expected a single document in the stream, but found another document"),
-        ("[" * 3000, ": not YAML that can be read: nested too deeply"),
+        ("[" * 1000, ": not YAML that can be read: nested too deeply"),
     ],
 )
 def test_not_a_configuration(tmp_path: Path, text: str, expected: str) -> None:

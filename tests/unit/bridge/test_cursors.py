@@ -145,3 +145,22 @@ def test_windows_and_batches_must_move_on() -> None:
         LaneProgress(0, BATCH.layout, START, None, LanePosition(0, GroupPosition(b"", b"", b"")))
     with pytest.raises(ValueError, match="at least one lane"):
         Layout(0, START)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch": [[1000, 9000], [1000, 5000]]},
+        {"batch": [[1000, 10**30], [1000, 10**30]]},
+        {"batch": [[1000, -1], [1000, -1]]},
+        {"layout": {"lanes": 0, "since": [1000, 5000]}},
+        {"batch": [[1000, 5000], [1000, 9000]], "done": [0, "zz", ""]},
+        {"v": 2},
+    ],
+)
+def test_foreign_progress_is_told(change: dict[str, object]) -> None:
+    """What somebody else has written, or what contradicts itself, is no error of Python's."""
+    cursor = Cursor(UnixMillis(1000), UnixMicros(5000))
+    known = json.loads(LaneProgress(0, Layout(2, cursor), cursor).to_bytes())
+    with pytest.raises(BridgeError):
+        LaneProgress.from_bytes(json.dumps(known | change).encode())

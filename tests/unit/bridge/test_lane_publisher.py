@@ -301,3 +301,29 @@ def test_tombstones_and_dead_letters_are_no_changes() -> None:
     assert total == LaneFigures()
     publisher.finish()
     assert (total.changes, total.dead_letters, total.groups, total.transactions) == (2, 1, 1, 1)
+
+
+def test_transaction_that_is_open_for_long_ends_with_its_group() -> None:
+    """However little it holds: a broker that holds us back must not have to abort it."""
+    broker, now_s = Broker(), 100.0
+    first_start(broker)
+    publisher = LanePublisher(
+        clients(broker, "id"),
+        lambda: broker.markers.get(0),
+        progress_topic=PROGRESS,
+        owner="job",
+        most_records=1000,
+        most_bytes=10**9,
+        most_s=15.0,
+        clock=lambda: now_s,
+    )
+    publisher.start(batch(0, 10), fresh=False)
+    seen = []
+    for time_us, seq, seconds in ((1, 0, 14), (2, 0, 1), (2, 1, 90), (3, 0, 0), (4, 0, 14), (5, 0, 0)):
+        publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), [])
+        seen.append(broker.transactions)
+        now_s += seconds
+    publisher.finish()
+    # The first two are of the start; the group at 2 is whole before the transaction ends.
+    assert [one - seen[0] for one in seen] == [0, 0, 0, 1, 1, 1]
+    assert [value for _, value in broker.committed["topic"]] == [b"1.0", b"2.0", b"2.1", b"3.0", b"4.0", b"5.0"]

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
 
 from bridge.config import BridgeConfig, SparkSettings, validate
-from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, NoGenerationError, RetriableError
+from bridge.errors import (
+    BridgeError,
+    ConfigError,
+    DataLossError,
+    FencedError,
+    NoGenerationError,
+    RetriableError,
+    StartupError,
+)
 from bridge.monitoring.board import Board
 from spark import job
 from spark.job import Job, _is_hopeless, _what_went_wrong
-from spark.session import cores_of, master_of
+from spark.session import build_session, cores_of, master_of
 
 WORKER_TRACE = """[STREAM_FAILED] Query failed. SQLSTATE: XXKST
 An exception was thrown from the Python worker: Traceback (most recent call last):
@@ -273,3 +283,31 @@ def test_jvm_that_ends_fails_the_job_unless_it_was_to_stop(
     stop.set()
     assert job._run(config_of("a.b"), stop, monitor, once=False) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("home", "says", "words"),
+    [
+        (None, "", "JAVA_HOME is .*nowhere, but there is no bin/java in it"),
+        ("jdk8", 'openjdk version "1.8.0_292"', "is Java 8, but 17 or newer is needed"),
+        ("jdk17", 'openjdk version "17.0.9"', r"Java 17\) does not start; .*spark.properties"),
+    ],
+)
+def test_missing_java_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str | None, says: str, words: str
+) -> None:
+    """Spark only says that its gateway exited; which Java that was, or that there is none, is found out."""
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n", encoding="utf-8")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere" if home is None else tmp_path / "jdk"))
+    # Spark's own way there: its JVM ends before it has told a port.
+    builder: Any = SparkSession.builder
+    monkeypatch.setattr(type(builder), "getOrCreate", _no_gateway)
+    with pytest.raises(StartupError, match=f"Spark's JVM .*{words}"):
+        build_session("job", SparkSettings())
+
+
+def _no_gateway(_builder: object) -> None:
+    raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})

@@ -13,9 +13,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from bridge.config import validate
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange
-from bridge.errors import ConfigError, StartupError
+from bridge.errors import ConfigError, PoisonError, StartupError, TooLargeError
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import LaneTask, TableStart
 from schemas.errors import IncompatibleSchemaError
 from spark import rows, sink
@@ -174,3 +174,43 @@ def test_partition_carries_its_task() -> None:
     """What a task gets is the plan itself."""
     partition = LanePartition("ks", "t", 1, canonical_json(StreamOffset(NEXT, BATCH).to_json()))
     assert (partition.task.batch, partition.task.lane) == (BATCH, 1)
+
+
+def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a dead-letter topic, bodies and all where these fit; without one the table stops and says which change."""
+    settings: dict[str, Any] = {
+        "name": "job",
+        "scylla": {"contact_points": ["a:1"]},
+        "kafka": {"bootstrap_servers": ["a:2"]},
+        "registry": {"url": "http://a:3"},
+        "tables": ["ks.t"],
+    }
+    published: list[tuple[str, bytes | None]] = []
+
+    def publish(topic: str, key: bytes | None, value: bytes, *_: object) -> None:
+        if len(value) > 600:
+            raise TooLargeError(f"{len(value)} bytes for topic {topic}")
+        published.append((topic, key if key else value))
+
+    publisher = SimpleNamespace(publish=publish, finish=lambda: None)
+    monkeypatch.setattr(sink.LaneRows, "_header", lambda _self, _part, schema: schema.encode())
+    position = bytes(16) + timeuuid_of(UnixMicros(1_700_000_000_000_000), bytes(8)) + bytes(4)
+    sizes = (1, 597, 1, 5_000)
+    changes = [EncodedChange(b"k%d" % number, b"v" * size, position, True) for number, size in enumerate(sizes)]
+    parts = [*rows.change_batches(changes), rows.control_batch(rows.END, end_to_json([]))]
+    begin = Begin(LaneTask("ks", "t", 0, BATCH), Schemas("k:", "value:"))
+    place = f"ks.t: stream 0x{bytes(16).hex()}, 1700000000000000 us, batch_seq_no 0"
+    with pytest.raises(PoisonError, match=f"{place}: 603 bytes for topic ks.t, or set publishing.dead_letter_topic"):
+        KafkaLanesWriter(validate(settings), "job", None)._publish(publisher, begin, parts[0].slice(0, 0), iter(parts))
+    published.clear()
+    config = validate(settings | {"publishing": {"dead_letter_topic": "dead"}})
+    KafkaLanesWriter(config, "job", None)._publish(publisher, begin, parts[0].slice(0, 0), iter(parts))
+    assert [(topic, key) for topic, key in published if topic == "ks.t"] == [("ks.t", b"k:k0"), ("ks.t", b"k:k2")]
+    first, second = [json.loads(letter or b"") for topic, letter in published if topic == "dead"]
+    assert (first["error"], second["error"]) == (
+        f"{place}: 603 bytes for topic ks.t",
+        f"{place}: 5006 bytes for topic ks.t",
+    )
+    for letter in (first, second):
+        assert "value" not in letter
+        assert letter["omitted_bytes"] > 600

@@ -1,0 +1,46 @@
+"""The transactional producer on librdkafka's own broker, which runs inside of the client."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bridge.adapters.kafka import TransactionalProducer
+from bridge.config import KafkaSettings
+from bridge.errors import TooLargeError
+
+SETTINGS = KafkaSettings.model_validate(
+    {"bootstrap_servers": "127.0.0.1:1", "properties": {"test.mock.num.brokers": 1}}
+)
+
+
+@pytest.mark.parametrize(
+    ("limit", "bytes_"), [(None, 1_000_000), (20_000, 20_000), (3_000_000, 3_000_000), (10, 1_000)]
+)
+def test_transaction_goes_on_without_a_record_over_the_limit(limit: int | None, bytes_: int) -> None:
+    """The limit is librdkafka's own as long as the topics' is not known, and else theirs, above it or below."""
+    producer = TransactionalProducer(SETTINGS, "id", topics_limit=limit)
+    try:
+        producer.init()
+        producer.begin()
+        producer.produce("topic", b"key", b"before", [], 0)
+        with pytest.raises(TooLargeError, match=f"record of {bytes_ + 3} bytes .* over the limit of {bytes_} bytes"):
+            producer.produce("topic", b"key", os.urandom(bytes_), [], 0)
+        producer.produce("topic", b"key", os.urandom(bytes_ - 300), [], 0)
+        producer.commit()
+    finally:
+        producer.close()
+
+
+def test_settings_have_the_last_word_on_the_limit() -> None:
+    """Who sets `message.max.bytes` trusts in compression."""
+    properties = SETTINGS.properties | {"message.max.bytes": 50_000}
+    producer = TransactionalProducer(SETTINGS.model_copy(update={"properties": properties}), "id", topics_limit=20_000)
+    try:
+        producer.init()
+        producer.begin()
+        producer.produce("topic", b"key", bytes(40_000), [], 0)
+        producer.commit()
+    finally:
+        producer.close()

@@ -1,0 +1,339 @@
+"""What is seen when servers, Java, disks or ports are not as they should be: as the real ones had it told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that was tried.
+
+    Attributes:
+        tried: in words.
+        told: lines on standard error, shortened by `...`.
+        status: the exit status, or what happens instead.
+        test: the function that holds it; None where it was tried by hand.
+    """
+
+    tried: str
+    told: tuple[str, ...]
+    status: str = "2"
+    test: str | None = None
+
+
+def _one(tried: str, told: str, status: str = "2", test: str | None = None) -> Entry:
+    return Entry(tried, (told,), status, test)
+
+
+_REFUSED: Final = "test_refused"
+_GONE: Final = "is not reachable (tried 9 times in 60.0 s)"
+
+SERVER_CASES: Final[dict[str, list[Entry]]] = {
+    "ScyllaDB": [
+        _one("nothing listens", f"ScyllaDB at a:9042 {_GONE}: ...: a:9042: connection refused", test=_REFUSED),
+        _one("a host without an address", f"ScyllaDB at a:9042 {_GONE}: no address is known for that name; see ..."),
+        _one("an HTTP server, or a silent one", f"ScyllaDB at a:80 {_GONE}: ... timed out creating connection ..."),
+        _one("a server that hangs up", f"ScyllaDB at a:80 {_GONE}: ... was closed by server"),
+        _one(
+            "`tls.enabled` where there is no TLS",
+            "ScyllaDB at a:9042: it does not speak TLS there; see scylla.tls.enabled",
+        ),
+        _one(
+            "another authority's certificate",
+            "ScyllaDB at a:9042: its certificate is from an authority that scylla.tls.ca_file does not name",
+            test=_REFUSED,
+        ),
+        _one(
+            "an expired certificate", "ScyllaDB at a:9042: its certificate has expired; see scylla.tls", test=_REFUSED
+        ),
+        _one(
+            "a certificate for another host",
+            "ScyllaDB at a:9042: its certificate is for another host; see scylla.tls",
+            test=_REFUSED,
+        ),
+        _one(
+            "a client certificate that it does not know",
+            "ScyllaDB at a:9042: it does not accept the certificate in scylla.tls.client_certificate_file",
+            test=_REFUSED,
+        ),
+        _one(
+            "a wrong password",
+            "ScyllaDB at a:9042 refused the username or password (scylla.username, scylla.password): ...",
+            test=_REFUSED,
+        ),
+        _one(
+            "a missing grant",
+            "ScyllaDB at a:9042 does not allow ...: User cdc_reader has no SELECT permission on <table ...> ...",
+            test="test_grants_suffice_and_each_is_needed",
+        ),
+    ],
+    "Tables": [
+        _one("an unknown keyspace", "table no.t: there is no keyspace 'no' at ...", test=_REFUSED),
+        _one("an unknown table", "table shop.no: there is no such table at ...", test=_REFUSED),
+        _one(
+            "no CDC",
+            "table shop.plain: CDC is not enabled; enable it with ALTER TABLE shop.plain WITH cdc = {'enabled': true}",
+            test=_REFUSED,
+        ),
+        _one(
+            "the log was dropped",
+            "table shop.t: CDC is enabled but the log table ... does not exist; ...",
+            test=_REFUSED,
+        ),
+        _one(
+            "dropped while the job runs",
+            "table shop.t is gone ... (it is waited for)",
+            "goes on",
+            "test_a_table_changes_while_the_job_runs",
+        ),
+    ],
+    "Kafka": [
+        _one("nothing listens", f"Kafka at a:9092 {_GONE}: ...: Connection refused (...)", test=_REFUSED),
+        _one("a host without an address", f"Kafka at a:9092 {_GONE}: ... Failed to resolve 'a:9092': ..."),
+        _one(
+            "an HTTP server, a silent one, one that hangs up",
+            f"Kafka at a:80 {_GONE}: something takes connections "
+            "there, but does not answer as Kafka does; is it the port of another server?",
+        ),
+        _one(
+            "`tls.enabled` where there is no TLS", "Kafka at a:9092: it does not speak TLS there; see kafka.tls.enabled"
+        ),
+        _one("TLS where it is not enabled", "Kafka at a:9092: it speaks TLS; set kafka.tls.enabled", test=_REFUSED),
+        _one(
+            "another authority's certificate",
+            "Kafka at a:9092: its certificate is from an authority that kafka.tls.ca_file does not name",
+            test=_REFUSED,
+        ),
+        _one("an expired certificate", "Kafka at a:9092: its certificate has expired; see kafka.tls", test=_REFUSED),
+        _one(
+            "a certificate for another host",
+            "Kafka at a:9092: its certificate is for another host; see kafka.tls",
+            test=_REFUSED,
+        ),
+        _one(
+            "no client certificate where one is wanted",
+            "Kafka at a:9092: it does not accept a client without a certificate; set kafka.tls.client_certificate_file",
+            test=_REFUSED,
+        ),
+        _one(
+            "a wrong password",
+            "Kafka at a:9092 refuses the login; see kafka.sasl.username and kafka.sasl.password (...)",
+            test=_REFUSED,
+        ),
+        _one(
+            "an expired token",
+            "kafka.sasl.token: the token has expired 60 s ago; whatever writes it has to renew it",
+            test=_REFUSED,
+        ),
+        _one(
+            "a missing right",
+            "...; the bridge's user needs the right Write on topic shop.orders",
+            "2 or 1",
+            "test_kafka_right_is_needed",
+        ),
+        _one(
+            "`kafka.properties: {nonsense.setting: 1}`",
+            "Kafka at a:9092: making a client (see kafka.properties) failed: "
+            '_INVALID_ARG (No such configuration property: "nonsense.setting")',
+        ),
+        _one(
+            "`kafka.properties: {message.max.bytes: lots}`",
+            "Kafka at a:9092: making a client (see kafka.properties) "
+            'failed: _INVALID_ARG (Invalid value for configuration property "message.max.bytes")',
+        ),
+    ],
+    "Schema registry": [
+        _one(
+            "nothing listens",
+            f"Schema registry at http://a:8081/ {_GONE}: list schema types: no connection (ConnectError)",
+            test=_REFUSED,
+        ),
+        _one(
+            "a path that it does not have",
+            "schema registry http://a:8081/no: list schema types: does not know it (HTTP 404, ...)...",
+            test=_REFUSED,
+        ),
+        _one(
+            "a web page, other JSON, half of a JSON document",
+            "schema registry http://a:80/: list schema types: "
+            "unintelligible answer (...); is that the base address of a schema registry?",
+        ),
+        _one(
+            "404 or a redirect of another server",
+            "schema registry http://a:80/: list schema types: ... (HTTP 404, code "
+            "-1): ...; is that the base address of a schema registry?",
+        ),
+        _one("500", f"Schema registry at http://a:80/ {_GONE}: list schema types: failed (HTTP 500, code -1): ..."),
+        _one("a silent server", f"Schema registry at http://a:80/ {_GONE}: list schema types: no answer in time"),
+        _one(
+            "`https` where there is no TLS",
+            "schema registry https://a:8081/: list schema types: no TLS connection: wrong version number",
+        ),
+        _one(
+            "a wrong password",
+            "schema registry http://a:8081/: list schema types: refuses the credentials (HTTP 401, ...)",
+            test=_REFUSED,
+        ),
+        _one(
+            "another authority's certificate",
+            "schema registry https://a:8081/: list schema types: its certificate is not accepted: ...",
+            test=_REFUSED,
+        ),
+        _one(
+            "a schema that its rule refuses",
+            "table shop.orders: ... subject shop.orders-value refuses the schema by its rule BACKWARD: ...",
+            test="test_incompatible",
+        ),
+    ],
+    "Secrets and certificates, where they are read": [
+        _one(
+            "the variable is not set",
+            "registry.password: the environment variable NOPE is not set; it should hold a secret",
+            test="test_absent",
+        ),
+        _one(
+            "the variable is empty",
+            "kafka.sasl.password: the environment variable PW is empty; it should hold a secret",
+            test="test_absent",
+        ),
+        _one(
+            "the file is missing, or a folder",
+            "scylla.password: the secret's file /run/pw can't be read: No such file or directory",
+            test="test_absent",
+        ),
+        _one("the file is empty", "scylla.password: the secret's file /run/pw is empty", test="test_absent"),
+        _one("the file is binary", "scylla.password: the secret's file /run/pw is not UTF-8 text"),
+        _one("`ca_file` is missing", "kafka.tls.ca_file: /etc/ca.pem can't be used: No such file or directory"),
+        _one("`ca_file` is no PEM file", "kafka.tls.ca_file: /etc/ca.pem can't be used: no certificate or crl found"),
+    ],
+    "Records and topics, while the job runs": [
+        _one(
+            "a record over `max.message.bytes`",
+            "shop.orders: stream 0x..., 1700000000000000 us, batch_seq_no 0: a record "
+            "of 1200034 bytes for topic shop.orders is over the limit of 1048588 bytes. Raise the topic's "
+            "max.message.bytes, ..., or set publishing.dead_letter_topic",
+            "stops the table: 1",
+            "test_records_over_the_limit_are_dead_letters_on_request",
+        ),
+        _one(
+            "the same with `publishing.dead_letter_topic`",
+            "shop.orders: changes became dead letters in topic ...; the first: ...",
+            "goes on",
+            "test_records_over_the_limit_are_dead_letters_on_request",
+        ),
+        _one(
+            "a topic's limit that was lowered, and that the bridge may not read",
+            "Kafka at a:9092 refused a batch of records for topic shop.orders (MSG_SIZE_TOO_LARGE; ...",
+            "stops the table: 1",
+            "test_limit_that_nobody_told_us_stops_with_what_to_do",
+        ),
+        _one(
+            "a quota of Kafka's",
+            "orders.shop.orders.0: Kafka's broker 1 has it wait 3.4 s, for a quota; nothing is lost, it takes longer",
+            "goes on",
+            "test_quota_makes_the_job_wait_and_is_told",
+        ),
+        _one(
+            "a cell that can't be encoded",
+            "shop.orders: stream 0x..., 1700000000000000 us, batch_seq_no 0: column 'note' of type text: ...",
+            "stops the table: 1",
+            "test_without_a_dead_letter_topic_the_table_stops",
+        ),
+        _one(
+            "the same with `publishing.dead_letter_topic`",
+            "shop.orders: changes became dead letters in topic ...; the first: ...",
+            "goes on",
+            "test_dead_letter",
+        ),
+        _one(
+            "a second job of the same name",
+            "...: another process has opened this transactional id since ... stop one of the two",
+            "goes on",
+        ),
+    ],
+    "Topics at a start": [
+        _one(
+            "a progress topic that is not compacted",
+            "progress topic orders.progress.shop.orders: its cleanup.policy is "
+            "delete: Kafka deletes the cursors of a table which stands still for longer than its retention; set it to "
+            "compact",
+            "goes on",
+            "test_ill_kept_topics",
+        ),
+        _one(
+            "a change topic that is compacted",
+            "change topic shop.orders: its cleanup.policy is compact, so that Kafka keeps "
+            "each key's last change alone; ...",
+            "goes on",
+            "test_ill_kept_topics",
+        ),
+        _one(
+            "a record of somebody else's in the progress topic",
+            "a progress record is no JSON: ...; or is not of version 1; or contradicts itself: ...",
+            "stops the table: 1",
+            "test_foreign_progress_is_told",
+        ),
+        _one(
+            "the progress topic was deleted",
+            "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... says "
+            "that changes were published. Was the topic deleted? If so, delete the checkpoint too: ...",
+            "stops the table: 1",
+        ),
+        _one(
+            "`consume` of a topic that does not exist",
+            "topic shop.orders does not exist at ...; has the job run yet?",
+            "2",
+            "test_refused",
+        ),
+        _one(
+            "`start` in the future",
+            "table shop.orders: its start, 2999-01-01T00:00:00+00:00, is still to come: without progress it is refused",
+            "goes on",
+            "test_start_to_come",
+        ),
+    ],
+    "Streams and places": [
+        _one("output to `head`", "(nothing)", "0", "test_closed_pipe"),
+        _one(
+            "output to a full disk",
+            "standard output can't be written: No space left on device",
+            "1",
+            "test_full_disk_behind_standard_output",
+        ),
+        _one("standard output or error closed", "(nothing)", "as otherwise", "test_no_streams"),
+        _one("standard input closed, no terminal, `TERM=dumb`", "(as otherwise)", "as otherwise"),
+        _one(
+            "`LC_ALL=C` without UTF-8, names that are not ASCII",
+            "b.yaml:5: tables[0].name: 'shop.Auf\"tr\\xe4ge' is not keyspace.table (...)",
+            "2",
+        ),
+        _one("a working folder that was deleted", "x.yaml: can't be read: No such file or directory", "2"),
+        _one(
+            "a file of 3 MB in one line",
+            "big.yaml:1: must be a mapping with sections such as scylla, kafka and tables, not a single value",
+            "2",
+        ),
+    ],
+    "Java": [
+        _one(
+            "no Java",
+            "Spark's JVM does not start. No Java found: install a Java 17 runtime, and put it on the PATH or set "
+            "JAVA_HOME.",
+            test="test_missing_java_is_told",
+        ),
+        _one(
+            "`JAVA_HOME` of nothing",
+            "Spark's JVM does not start. JAVA_HOME is /nowhere, but there is no bin/java in it. "
+            "Correct it, or unset it to use the PATH.",
+            test="test_missing_java_is_told",
+        ),
+        _one(
+            "JDK 8",
+            "Spark's JVM does not start. /usr/lib/jvm/8/bin/java is Java 8, but 17 or newer is needed. Set JAVA_HOME "
+            "to a newer one.",
+            test="test_missing_java_is_told",
+        ),
+    ],
+}
