@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
-from bridge.config_values import Address, Model
+from bridge.config_values import Address, Model, RefusedNames
 
-_SECRET: Final = re.compile(r"secret|password|passphrase|token|credential|access\.key", re.IGNORECASE)
+_SECRET_WORDS: Final = ("secret", "password", "passphrase", "token", "credential", r"access\.key")
+_SECRET: Final = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
 _NO_SECRET: Final = frozenset({"spark.kubernetes.authenticate.oauthTokenFile"})
 _WITH_LOGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://[^/]*@", re.IGNORECASE)
 
@@ -26,7 +27,7 @@ class SparkSettings(Model):
         None, ge=1, le=1024, description="Lanes of each table; unset, as many as there are cores to work them."
     )
     trigger_interval_ms: int = Field(500, ge=0, description="Shortest time from one micro-batch to the next, in ms.")
-    properties: dict[str, str | int | bool] = Field(
+    properties: Annotated[dict[str, str | int | bool], RefusedNames((), _SECRET_WORDS, _NO_SECRET)] = Field(
         default_factory=dict,
         description="Further Spark properties. They stand in command lines, so secrets have no place among them: "
         "stores take those from the environment or from the pod's identity.",
@@ -71,6 +72,11 @@ class MonitoringSettings(Model):
         ge=1,
         description="A table is not ready once its cursors have stood for this long, in s, although there is something "
         "to read.",
+    )
+    outlive_tables: bool = Field(
+        False,
+        description="Once every table has stopped for good, go on answering, not ready, instead of ending with status "
+        "1; for where whatever ends is started again.",
     )
     dead_after_s: int = Field(
         300,

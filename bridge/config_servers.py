@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
 from bridge.config_sasl import SaslSettings
 from bridge.config_tls import TlsFiles, TlsSettings
-from bridge.config_values import Addresses, Model, SecretSetting
+from bridge.config_values import Addresses, Model, RefusedNames, SecretSetting
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
-_SECRET = re.compile(r"password|passphrase|secret|oauthbearer\.config|\.pem$")
+_SECRET_WORDS: Final = ("password", "passphrase", "secret", r"oauthbearer\.config", r"\.pem$")
+_SECRET: Final = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
 
 Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]
 
@@ -67,6 +68,12 @@ _OURS = frozenset(
         "group.id",
         "transaction.timeout.ms",
         "partitioner",
+        "metadata.broker.list",
+        "request.required.acks",
+        "auto.offset.reset",
+        "enable.partition.eof",
+        "allow.auto.create.topics",
+        "fetch.wait.max.ms",
     }
 )
 
@@ -87,9 +94,29 @@ _SECTIONS = {
     "sasl.oauthbearer.scope": "kafka.sasl.scope",
     "sasl.oauthbearer.extensions": "kafka.sasl.extensions",
     "https.ca.location": "kafka.sasl.token_endpoint_ca_file",
+    "compression.codec": "kafka.compression",
+    "compression.type": "kafka.compression",
+    "linger.ms": "kafka.linger_ms",
+    "queue.buffering.max.ms": "kafka.linger_ms",
 }
-"""librdkafka's properties that have a setting of their own."""
-_UNSAFE = frozenset({"enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm"})
+"""librdkafka's properties that have a setting of their own, its names for one of them that are less known included."""
+_UNSAFE = {
+    "enable.ssl.certificate.verification": "certificates and host names are always verified",
+    "ssl.endpoint.identification.algorithm": "certificates and host names are always verified",
+    # Brokers would be checked by whatever name the DNS gives for their addresses.
+    "client.dns.lookup": "certificates are checked by the configured names, not by those that the DNS gives",
+}
+_CODE_WORDS: Final = (
+    "^logger$",
+    "_cb$",
+    r"^on_(commit|delivery|revoke|assign|lost)$",
+    "^opaque$",
+    r"^default\.topic\.config$",
+)
+_CODE: Final = re.compile("|".join(_CODE_WORDS), re.IGNORECASE)
+"""What the client's Python interface takes beside librdkafka's properties: objects, which no file can hold."""
+_WEAK: Final = re.compile(r"seclevel\s*=\s*0|null|anon|adh|aecdh|exp(ort)?(?=[-\d]|$)", re.IGNORECASE)
+"""Cipher suites of OpenSSL that encrypt nothing or let anybody be the broker, and the level that allows them."""
 
 
 class KafkaSettings(Model):
@@ -110,7 +137,10 @@ class KafkaSettings(Model):
         le=900_000,
         description="After this long, in ms, the broker aborts a transaction whose lane has vanished.",
     )
-    properties: dict[str, str | int | bool] = Field(
+    properties: Annotated[
+        dict[str, str | int | bool],
+        RefusedNames(_OURS | _SECTIONS.keys() | _UNSAFE.keys(), (*_SECRET_WORDS, *_CODE_WORDS)),
+    ] = Field(
         default_factory=dict,
         description="Further librdkafka properties for every client (not those that the protocol depends on, and not "
         "those that have a setting of their own).",
@@ -124,12 +154,20 @@ class KafkaSettings(Model):
         taken = sorted(_OURS & value.keys())
         if taken:
             raise ValueError(f"{', '.join(taken)}: set by the bridge itself, exactly-once depends on it")
+        code = sorted(filter(_CODE.search, value))
+        if code:
+            raise ValueError(f"{', '.join(code)}: no property of librdkafka's")
         elsewhere = sorted(_SECTIONS.keys() & value.keys())
         if elsewhere:
             raise ValueError("; ".join(f"{name}: set {_SECTIONS[name]} instead" for name in elsewhere))
-        unsafe = sorted(_UNSAFE & value.keys())
+        unsafe = sorted(_UNSAFE.keys() & value.keys())
         if unsafe:
-            raise ValueError(f"{', '.join(unsafe)}: certificates and host names are always verified")
+            raise ValueError("; ".join(f"{name}: {_UNSAFE[name]}" for name in unsafe))
+        suites = re.split(r"[:, ]+", str(value.get("ssl.cipher.suites", "")))
+        if any(_WEAK.search(suite) for suite in suites if not suite.startswith(("!", "-"))):
+            raise ValueError(
+                "ssl.cipher.suites: with these, connections are not encrypted, or not with whom one thinks"
+            )
         secret = sorted(filter(_SECRET.search, value))
         if secret:
             raise ValueError(f"{', '.join(secret)}: a secret can't stand in the file")

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from bridge.errors import AccessError
 
@@ -78,6 +87,35 @@ class Secret(Model):
             raise AccessError(f"the secret's file {self.file} is not UTF-8 text") from None
         except OSError as error:
             raise AccessError(f"the secret's file {self.file} can't be read: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedNames:
+    """What the JSON schema of a free mapping says of the names that it does not take, for a field's `Annotated`.
+
+    Attributes:
+        names: these.
+        words: and those that hold one of these, in capitals or small letters; regular expressions.
+        taken: but these are taken, whatever they hold.
+    """
+
+    names: Iterable[str]
+    words: Sequence[str] = ()
+    taken: Iterable[str] = ()
+
+    def schema(self) -> dict[str, Any]:
+        """The value of `propertyNames`."""
+        refused: list[dict[str, Any]] = [{"enum": sorted(self.names)}] if self.names else []
+        if self.words:
+            # Draft 7 has no flags, and not every engine knows inline ones.
+            pattern = re.sub(r"[a-z]", lambda letter: f"[{letter[0].upper()}{letter[0]}]", "|".join(self.words))
+            refused.append({"pattern": pattern})
+        rule: dict[str, Any] = {"not": {"anyOf": refused}}
+        return {"anyOf": [{"enum": sorted(self.taken)}, rule]} if self.taken else rule
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The mapping's schema with these names refused."""
+        return handler(core) | {"propertyNames": self.schema()}
 
 
 def _refuse_plain_secret(value: object) -> object:

@@ -45,7 +45,12 @@ class Preflight:
 
 
 def check(
-    config: BridgeConfig, *, report: Report, resuming: bool = False, clock: Callable[[], float] = time.monotonic
+    config: BridgeConfig,
+    *,
+    report: Report,
+    warn: Report | None = None,
+    resuming: bool = False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Preflight:
     """Look at ScyllaDB, Kafka, the registry and every table; everything that is wrong is said together.
 
@@ -55,6 +60,7 @@ def check(
     Args:
         config: the job's configuration.
         report: gets a line for each try that failed and for each server that answers.
+        warn: gets a line for each secret that is sent readable; None, `report` does.
         resuming: whether a table on which CDC is off will do if changes of it were published before: what its log
             still holds is to be read then.
         clock: monotonic seconds.
@@ -64,7 +70,7 @@ def check(
     """
     deadline_s = clock() + config.startup.patience_s
     for words in _readable_secrets(config):
-        report(words)
+        (warn or report)(words)
     problems: list[str] = []
 
     def attempt(step: Callable[[float], T]) -> T | None:

@@ -45,6 +45,8 @@ def client_properties(settings: KafkaSettings) -> dict[str, Any]:
 def producer_properties(settings: KafkaSettings, transactional_id: str) -> dict[str, Any]:
     """What the producer of a transactional id has; errors as `client_properties`."""
     return {
+        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 128 * 1024,
         **client_properties(settings),
         "transactional.id": transactional_id,
         "transaction.timeout.ms": settings.transaction_timeout_ms,
@@ -54,8 +56,6 @@ def producer_properties(settings: KafkaSettings, transactional_id: str) -> dict[
         "partitioner": "murmur2_random",
         "compression.type": settings.compression,
         "linger.ms": settings.linger_ms,
-        "queue.buffering.max.messages": 200_000,
-        "queue.buffering.max.kbytes": 128 * 1024,
     }
 
 
