@@ -37,6 +37,9 @@ CONTROL_PLANE: Final = OwnProgram(
     "controlplane",
     ".",
     (
+        # Not optimised, it is compiled in a quarter of the time, and what the tests ask of it is little.
+        "-gcflags",
+        "all=-N -l",
         "-ldflags",
         f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor={_MAJOR} -X {_VERSION}.gitMinor={_MINOR}",
     ),
