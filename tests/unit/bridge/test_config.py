@@ -76,6 +76,12 @@ def test_topics() -> None:
         ("kafka.properties", {"ssl.keystore.password": "hunter2"}, "can't stand in the file"),
         ("kafka.properties", {"sasl.password": "hunter2"}, "sasl.password: set kafka.sasl.password instead"),
         ("kafka.properties", {"enable.ssl.certificate.verification": False}, "are always verified"),
+        ("kafka.properties", {"client.dns.lookup": "use_all_dns_ips"}, "not by those that the DNS gives"),
+        ("kafka.properties", {"ssl.cipher.suites": "HIGH:eNULL"}, "ssl.cipher.suites: with these, connections are not"),
+        ("kafka.properties", {"ssl.cipher.suites": "HIGH@SECLEVEL=0"}, "ssl.cipher.suites: with these"),
+        ("kafka.properties", {"queue.buffering.max.ms": 5}, "queue.buffering.max.ms: set kafka.linger_ms instead"),
+        ("kafka.properties", {"logger": "hunter2"}, "logger: no property of librdkafka's"),
+        ("kafka.properties", {"oauth_cb": "hunter2"}, "oauth_cb: no property of librdkafka's"),
         ("kafka.tls", {"ca_file": "ca.pem"}, "need `enabled: true`"),
         ("scylla.tls", {"enabled": True, "client_key_file": "k.pem"}, "go with `client_certificate_file`"),
         ("kafka.sasl", {"username": "hunter2"}, "of no use without a `mechanism`: `username`"),
@@ -149,6 +155,13 @@ def test_subjects() -> None:
     assert [config.registry.subject_of("t", part, record) for part in ("key", "value")] == ["a.R", "a.R"]
     config = validate(_with("registry.value_subject_name_strategy", "TopicRecordName"))
     assert [config.registry.subject_of("t", part, record) for part in ("key", "value")] == ["t-key", "t-a.R"]
+
+
+@pytest.mark.parametrize("suites", ["HIGH:!aNULL:!eNULL", "ECDHE-RSA-AES256-GCM-SHA384", "DEFAULT@SECLEVEL=2"])
+def test_good_cipher_suites_are_taken(suites: str) -> None:
+    """Who has to keep to a list of suites may."""
+    config = validate({**SMALLEST, "kafka": {**SMALLEST["kafka"], "properties": {"ssl.cipher.suites": suites}}})
+    assert config.kafka.properties == {"ssl.cipher.suites": suites}
 
 
 def test_frozen() -> None:
