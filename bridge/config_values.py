@@ -93,29 +93,34 @@ class Secret(Model):
 class RefusedNames:
     """What the JSON schema of a free mapping says of the names that it does not take, for a field's `Annotated`.
 
+    As patterns of properties, because validators tell the place of those rightly, and not that of `propertyNames`.
+
     Attributes:
         names: these.
-        words: and those that hold one of these, in capitals or small letters; regular expressions.
-        taken: but these are taken, whatever they hold.
+        words: and those that hold one of these, in capitals or small letters; regular expressions, in which letters
+            stand for themselves alone.
     """
 
     names: Iterable[str]
     words: Sequence[str] = ()
-    taken: Iterable[str] = ()
 
     def schema(self) -> dict[str, Any]:
-        """The value of `propertyNames`."""
-        refused: list[dict[str, Any]] = [{"enum": sorted(self.names)}] if self.names else []
+        """The value of `patternProperties`."""
+        patterns = [f"^({'|'.join(re.escape(name) for name in sorted(self.names))})$"] if self.names else []
         if self.words:
             # Draft 7 has no flags, and not every engine knows inline ones.
-            pattern = re.sub(r"[a-z]", lambda letter: f"[{letter[0].upper()}{letter[0]}]", "|".join(self.words))
-            refused.append({"pattern": pattern})
-        rule: dict[str, Any] = {"not": {"anyOf": refused}}
-        return {"anyOf": [{"enum": sorted(self.taken)}, rule]} if self.taken else rule
+            patterns.append(re.sub(r"\[\^?([a-z])\]|[a-z]", _either_case, "|".join(self.words)))
+        return dict.fromkeys(patterns, False)
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """The mapping's schema with these names refused."""
-        return handler(core) | {"propertyNames": self.schema()}
+        return handler(core) | {"patternProperties": self.schema()}
+
+
+def _either_case(found: re.Match[str]) -> str:
+    """A letter, or one that a class has or has not, as a class of both its forms."""
+    letter = found[1] or found[0]
+    return f"[{'^' if '^' in found[0] else ''}{letter.upper()}{letter}]"
 
 
 def _refuse_plain_secret(value: object) -> object:

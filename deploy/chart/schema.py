@@ -83,8 +83,7 @@ def values_schema() -> dict[str, Any]:
     model, name = FREE_WITH_FILES
     definitions[model]["properties"][name]["additionalProperties"]["anyOf"] += [_in("Secret"), _in("ConfigMap")]
     properties = definitions["SparkSettings"]["properties"]["properties"]
-    owned = RefusedNames((*OWNED_PROPERTIES, *_CONTRADICTING)).schema()
-    properties["propertyNames"] = {"allOf": [properties["propertyNames"], owned]}
+    properties["patternProperties"] |= RefusedNames((*OWNED_PROPERTIES, *_CONTRADICTING)).schema()
     config.pop("$schema")
     return {
         "$schema": DRAFT,

@@ -272,7 +272,9 @@ class Egress(_Values):
         description="Only DNS, the ports that `config` names, the API server where needed, those of `checkpoint.path`, "
         "and `extra`.",
     )
-    api_server_ports: list[int] = Field([443, 6443], description="Ports of the API server.")
+    api_server_ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(
+        [443, 6443], description="Ports of the API server."
+    )
     extra: list[KubernetesObject] = Field(
         default_factory=list,
         description="Further egress rules, as for Kafka's advertised ports if others than configured.",

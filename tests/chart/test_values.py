@@ -67,9 +67,15 @@ def _spark(properties: dict[str, Any]) -> dict[str, Any]:
         (_spark({"spark.executor.instances": 5}), "spark.executor.instances"),
         (_spark({"spark.network.crypto.enabled": False}), "spark.network.crypto.enabled"),
         (_spark({"spark.master": "yarn"}), "spark.master"),
-        ({"commonLabels": {"app.kubernetes.io/name": "mine"}}, "app.kubernetes.io/name"),
-        ({"driver": {"podLabels": {"app.kubernetes.io/component": "mine"}}}, "app.kubernetes.io/component"),
-        ({"executors": {"podLabels": {"app.kubernetes.io/instance": "mine"}}}, "app.kubernetes.io/instance"),
+        ({"commonLabels": {"app.kubernetes.io/name": "mine"}}, "/commonLabels/app.kubernetes.io~1name"),
+        (
+            {"driver": {"podLabels": {"app.kubernetes.io/component": "mine"}}},
+            "/driver/podLabels/app.kubernetes.io~1component",
+        ),
+        (
+            {"executors": {"podLabels": {"app.kubernetes.io/instance": "mine"}}},
+            "/executors/podLabels/app.kubernetes.io~1instance",
+        ),
         ({"security": {"pod": None}}, "'pod'"),
         ({"security": {"container": None}}, "'container'"),
         ({"security": None}, "'security'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from bridge.config import BridgeConfig, Secret, SourceConfig, validate
+from bridge.config_schema import json_schema
 from bridge.errors import StartupError
 
 SMALLEST: dict[str, Any] = {
@@ -155,6 +157,27 @@ def test_subjects() -> None:
     assert [config.registry.subject_of("t", part, record) for part in ("key", "value")] == ["a.R", "a.R"]
     config = validate(_with("registry.value_subject_name_strategy", "TopicRecordName"))
     assert [config.registry.subject_of("t", part, record) for part in ("key", "value")] == ["t-key", "t-a.R"]
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        ("SparkSettings", "spark.a.token spark.tokens a.TokenFil a.tokenFile A.SECRET.key access.key access-key b.c"),
+        ("KafkaSettings", "acks Acks ssl.key.PEM pem oauth_cb _cbx on_commit on_commits logger loggers b.c"),
+    ],
+)
+def test_schema_refuses_the_names_that_the_bridge_refuses(model: str, names: str) -> None:
+    """What editors and Helm say of free properties is what the start would say."""
+    section = model.removesuffix("Settings").lower()
+    patterns = json_schema()["definitions"][model]["properties"]["properties"]["patternProperties"]
+    refused = []
+    for name in names.split():
+        try:
+            validate({**SMALLEST, section: {**SMALLEST.get(section, {}), "properties": {name: 1}}})
+        except ValidationError:
+            refused.append(name)
+    assert refused == [name for name in names.split() if any(re.search(one, name) for one in patterns)]
+    assert 0 < len(refused) < len(names.split())
 
 
 @pytest.mark.parametrize("suites", ["HIGH:!aNULL:!eNULL", "ECDHE-RSA-AES256-GCM-SHA384", "DEFAULT@SECLEVEL=2"])
