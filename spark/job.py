@@ -261,7 +261,9 @@ def _what_went_wrong(failure: Exception) -> str:
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     # A traceback's own last line says what happened; what is above it says only where.
     raised = [line for line in lines if _EXCEPTION_LINE.match(line)]
-    return f"{type(failure).__name__}: {(raised[-1:] or lines[:1] or ['no message'])[0]}"
+    # Py4J says which call failed, and why on the next line.
+    reason = [line.removeprefix(": ") for line in lines[:2] if line.startswith(": ")]
+    return f"{type(failure).__name__}: {(raised[-1:] or reason or lines[:1] or ['no message'])[0]}"
 
 
 def run(config: BridgeConfig, stop: threading.Event, *, once: bool) -> int:

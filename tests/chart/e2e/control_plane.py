@@ -44,7 +44,7 @@ CONTROL_PLANE: Final = OwnProgram(
         f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor={_MAJOR} -X {_VERSION}.gitMinor={_MINOR}",
     ),
 )
-"""Takes eight minutes of CPU time to build from nothing, and some 2 GB in Go's caches.
+"""Takes eight minutes of CPU time to build from nothing, and some 3 GB in Go's caches.
 
 No registry of packages that we use has these programs ready-made at a release that is still supported.
 """

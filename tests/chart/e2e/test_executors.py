@@ -71,6 +71,7 @@ def test_driver_asks_for_executors_that_work(chart: Chart, cluster: Cluster, nam
     (tmp_path / "executor.yaml").write_text(data["executor.yaml"], encoding="utf-8")
     settings = yaml.safe_load(data["bridge.yaml"])["spark"]
     token = cluster.request("POST", f"{objects}/serviceaccounts/{NAME}/token", {"spec": {}})["status"]["token"]
+    (tmp_path / "token").write_text(token, encoding="ascii")
     settings["master"] = f"k8s://{cluster.url}"
     # What a pod would have by itself: its address, its token, and the mounted template.
     settings["properties"] |= {
@@ -80,7 +81,7 @@ def test_driver_asks_for_executors_that_work(chart: Chart, cluster: Cluster, nam
         "spark.driver.blockManager.port": 0,
         "spark.blockManager.port": 0,
         "spark.executor.instances": 1,
-        "spark.kubernetes.authenticate.oauthToken": token,
+        "spark.kubernetes.authenticate.oauthTokenFile": str(tmp_path / "token"),
         "spark.kubernetes.authenticate.caCertFile": str(cluster.authority),
         "spark.kubernetes.executor.podTemplateFile": str(tmp_path / "executor.yaml"),
     }

@@ -72,6 +72,14 @@ def test_failure_of_spark_itself_is_told_in_a_line() -> None:
     assert _what_went_wrong(RuntimeError("\nJob aborted\n\tat org.apache...")) == "RuntimeError: Job aborted"
 
 
+def test_failure_in_the_jvm_is_told_by_its_reason() -> None:
+    """Which call of Py4J's failed helps nobody."""
+    failure = RuntimeError(
+        "An error occurred while calling o91.start.\n: java.io.IOException: no space\n\tat java.base/a.b"
+    )
+    assert _what_went_wrong(failure) == "RuntimeError: java.io.IOException: no space"
+
+
 @pytest.mark.parametrize(
     ("master", "made", "cores"),
     [
