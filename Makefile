@@ -66,7 +66,7 @@ chart: $(STAMP) ## Run the tests of the Helm chart and of the image (the first r
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart tests/integration/test_pod.py
 
-chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds one: a quarter of an hour)
+chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds one: eight minutes of CPU time)
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m tests.chart.e2e.control_plane
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e

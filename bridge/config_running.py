@@ -7,9 +7,17 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
-from bridge.config_values import DAY_S, HOUR_MS, Address, InWords, Model
+from bridge.config_values import DAY_S, HOUR_MS, Address, InWords, Model, RefusedNames, other_than
 
-_SECRET: Final = re.compile(r"secret|password|passphrase|token|credential|access\.key", re.IGNORECASE)
+_SECRET_WORDS: Final = (
+    "secret",
+    "password",
+    "passphrase",
+    "token" + other_than("file").removeprefix("^"),
+    "credential",
+    r"access\.key",
+)
+_SECRET: Final = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
 _MASTER: Final = (
     r"^(local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?|local-cluster\[[0-9]+,[0-9]+,[0-9]+\]|yarn|(spark|k8s)://\S+)$"
 )
@@ -19,7 +27,6 @@ _SETTINGS: Final = {
     "spark.sql.streaming.checkpointLocation": "spark.checkpoint",
 }
 """Spark's properties that have a setting of their own."""
-_NO_SECRET: Final = frozenset({"spark.kubernetes.authenticate.oauthTokenFile"})
 _WITH_LOGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://[^/]*@", re.IGNORECASE)
 
 
@@ -40,7 +47,9 @@ class SparkSettings(Model):
     trigger_interval_ms: int = Field(
         500, ge=0, le=HOUR_MS, description="Shortest time from one micro-batch to the next, in ms."
     )
-    properties: dict[str, str | int | bool] = Field(
+    properties: Annotated[
+        dict[str, str | int | bool], RefusedNames(_SETTINGS.keys(), _SECRET_WORDS, [other_than("spark.")])
+    ] = Field(
         default_factory=dict,
         description="Further Spark properties. They stand in command lines, so secrets have no place among them: "
         "stores take those from the environment or from the pod's identity.",
@@ -67,7 +76,7 @@ class SparkSettings(Model):
     @field_validator("properties")
     @classmethod
     def _no_secrets(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-        secret = sorted(name for name in value if _SECRET.search(name) and name not in _NO_SECRET)
+        secret = sorted(filter(_SECRET.search, value))
         if secret:
             raise ValueError(
                 f"{', '.join(secret)}: a secret can't stand in the file, nor in Spark's command line; give it by the "
@@ -99,6 +108,11 @@ class MonitoringSettings(Model):
         le=DAY_S,
         description="A table is not ready once its cursors have stood for this long, in s, although there is something "
         "to read.",
+    )
+    outlive_tables: bool = Field(
+        False,
+        description="Once every table has stopped for good, go on answering, not ready, instead of ending with status "
+        "1; for where whatever ends is started again.",
     )
     dead_after_s: int = Field(
         300,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
 from bridge.config_sasl import SaslSettings
 from bridge.config_tls import TlsFiles, TlsSettings
-from bridge.config_values import HOUR_MS, Addresses, Model, SecretSetting
+from bridge.config_values import HOUR_MS, Addresses, Model, RefusedNames, SecretSetting
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
-_PROPERTY = re.compile(r"^[a-z][a-z0-9.]*$")
-_SECRET = re.compile(r"password|passphrase|secret|oauthbearer\.config|\.pem$")
+_STRANGE_FORMS: Final = ("^[^a-z]", "[^a-z0-9.]")
+_STRANGE: Final = re.compile("|".join(_STRANGE_FORMS))
+"""A name that no property of librdkafka has."""
+_SECRET_WORDS: Final = ("password", "passphrase", "secret", r"oauthbearer\.config", r"\.pem$")
+_SECRET: Final = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
 
 Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]
 
@@ -71,6 +74,10 @@ _OURS = frozenset(
         "group.id",
         "transaction.timeout.ms",
         "partitioner",
+        "auto.offset.reset",
+        "enable.partition.eof",
+        "allow.auto.create.topics",
+        "fetch.wait.max.ms",
         # What librdkafka calls the same besides.
         "metadata.broker.list",
         "request.required.acks",
@@ -99,8 +106,24 @@ _SECTIONS = {
     "sasl.oauthbearer.extensions": "kafka.sasl.extensions",
     "https.ca.location": "kafka.sasl.token_endpoint_ca_file",
 }
-"""librdkafka's properties that have a setting of their own."""
-_UNSAFE = frozenset({"enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm"})
+"""librdkafka's properties that have a setting of their own, its names for one of them that are less known included."""
+_UNSAFE = {
+    "enable.ssl.certificate.verification": "certificates and host names are always verified",
+    "ssl.endpoint.identification.algorithm": "certificates and host names are always verified",
+    # Brokers would be checked by whatever name the DNS gives for their addresses.
+    "client.dns.lookup": "certificates are checked by the configured names, not by those that the DNS gives",
+}
+_CODE_WORDS: Final = (
+    "^logger$",
+    "_cb$",
+    r"^on_(commit|delivery|revoke|assign|lost)$",
+    "^opaque$",
+    r"^default\.topic\.config$",
+)
+_CODE: Final = re.compile("|".join(_CODE_WORDS), re.IGNORECASE)
+"""What the client's Python interface takes beside librdkafka's properties: objects, which no file can hold."""
+_WEAK: Final = re.compile(r"seclevel\s*=\s*0|null|anon|adh|aecdh|exp(ort)?(?=[-\d]|$)", re.IGNORECASE)
+"""Cipher suites of OpenSSL that encrypt nothing or let anybody be the broker, and the level that allows them."""
 
 
 class KafkaSettings(Model):
@@ -121,7 +144,10 @@ class KafkaSettings(Model):
         le=900_000,
         description="After this long, in ms, the broker aborts a transaction whose lane has vanished.",
     )
-    properties: dict[str, str | int | bool] = Field(
+    properties: Annotated[
+        dict[str, str | int | bool],
+        RefusedNames(_OURS | _SECTIONS.keys() | _UNSAFE.keys(), (*_SECRET_WORDS, *_CODE_WORDS), _STRANGE_FORMS),
+    ] = Field(
         default_factory=dict,
         description="Further librdkafka properties for every client (not those that the protocol depends on, and not "
         "those that have a setting of their own).",
@@ -132,7 +158,7 @@ class KafkaSettings(Model):
     @field_validator("properties")
     @classmethod
     def _leave_ours_alone(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-        strange = sorted(name for name in value if not _PROPERTY.match(name) or name == "logger")
+        strange = sorted(name for name in value if _STRANGE.search(name) or _CODE.search(name))
         if strange:
             raise ValueError(f"{', '.join(strange)}: librdkafka has no property of that name")
         taken = sorted(_OURS & value.keys())
@@ -141,9 +167,14 @@ class KafkaSettings(Model):
         elsewhere = sorted(_SECTIONS.keys() & value.keys())
         if elsewhere:
             raise ValueError("; ".join(f"{name}: set {_SECTIONS[name]} instead" for name in elsewhere))
-        unsafe = sorted(_UNSAFE & value.keys())
+        unsafe = sorted(_UNSAFE.keys() & value.keys())
         if unsafe:
-            raise ValueError(f"{', '.join(unsafe)}: certificates and host names are always verified")
+            raise ValueError("; ".join(f"{name}: {_UNSAFE[name]}" for name in unsafe))
+        suites = re.split(r"[:, ]+", str(value.get("ssl.cipher.suites", "")))
+        if any(_WEAK.search(suite) for suite in suites if not suite.startswith(("!", "-"))):
+            raise ValueError(
+                "ssl.cipher.suites: with these, connections are not encrypted, or not with whom one thinks"
+            )
         secret = sorted(filter(_SECRET.search, value))
         if secret:
             raise ValueError(f"{', '.join(secret)}: a secret can't stand in the file")

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from bridge.errors import AccessError
 
@@ -97,6 +105,50 @@ class Secret(Model):
         if not value:
             raise AccessError(f"{setting}: the secret's file {self.file} is empty")
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedNames:
+    """What the JSON schema of a free mapping says of the names that it does not take, for a field's `Annotated`.
+
+    As patterns of properties, because validators tell the place of those rightly, and not that of `propertyNames`.
+
+    Attributes:
+        names: these.
+        words: and those that hold one of these, in capitals or small letters; regular expressions, in which letters
+            stand for themselves alone.
+        forms: and those that match one of these regular expressions as they stand.
+    """
+
+    names: Iterable[str]
+    words: Sequence[str] = ()
+    forms: Sequence[str] = ()
+
+    def schema(self) -> dict[str, Any]:
+        """The value of `patternProperties`."""
+        patterns = [f"^({'|'.join(re.escape(name) for name in sorted(self.names))})$"] if self.names else []
+        if self.words:
+            # Draft 7 has no flags, and not every engine knows inline ones.
+            patterns.append(re.sub(r"\[\^?([a-z])\]|[a-z]", _either_case, "|".join(self.words)))
+        return dict.fromkeys([*patterns, *self.forms], False)
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The mapping's schema with these names refused."""
+        return handler(core) | {"patternProperties": self.schema()}
+
+
+def other_than(word: str) -> str:
+    """A regular expression for what does not begin with a word, without the lookahead that not every engine has."""
+    rest = ""
+    for character in reversed(word):
+        rest = f"($|[^{character}]|{re.escape(character)}{rest})" if rest else f"($|[^{character}])"
+    return f"^{rest}"
+
+
+def _either_case(found: re.Match[str]) -> str:
+    """A letter, or one that a class has or has not, as a class of both its forms."""
+    letter = found[1] or found[0]
+    return f"[{'^' if '^' in found[0] else ''}{letter.upper()}{letter}]"
 
 
 def _refuse_plain_secret(value: object) -> object:

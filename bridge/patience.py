@@ -85,6 +85,11 @@ def interruptible(call: Callable[[], T]) -> T:
     While a C library blocks, Python runs no signal handler; so `call` runs in a thread of its own, which is left behind
     (it does not keep the process alive) when the wait is interrupted.
     """
+    return in_background(call, "interruptible").result()
+
+
+def in_background(call: Callable[[], T], name: str) -> Future[T]:
+    """What `call` will give, from a thread that does not keep the process alive; `name` is the thread's."""
     result: Future[T] = Future()
 
     def run() -> None:
@@ -93,5 +98,5 @@ def interruptible(call: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001  # handed over whole to the thread that waits
             result.set_exception(error)
 
-    threading.Thread(target=run, name="interruptible", daemon=True).start()
-    return result.result()
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return result

@@ -47,7 +47,12 @@ class Preflight:
 
 
 def check(
-    config: BridgeConfig, *, report: Report, resuming: bool = False, clock: Callable[[], float] = time.monotonic
+    config: BridgeConfig,
+    *,
+    report: Report,
+    warn: Report | None = None,
+    resuming: bool = False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Preflight:
     """Look at ScyllaDB, Kafka, the registry and every table; everything that is wrong is said together.
 
@@ -57,6 +62,7 @@ def check(
     Args:
         config: the job's configuration.
         report: gets a line for each try that failed and for each server that answers.
+        warn: gets a line for each secret that is sent readable; None, `report` does.
         resuming: whether a table on which CDC is off will do if changes of it were published before: what its log
             still holds is to be read then.
         clock: monotonic seconds.
@@ -65,7 +71,9 @@ def check(
         StartupError: one or more problems, a line each.
     """
     deadline_s = clock() + config.startup.patience_s
-    for words in (*_readable_secrets(config), *_starts_to_come(config, datetime.now(UTC))):
+    for words in _readable_secrets(config):
+        (warn or report)(words)
+    for words in _starts_to_come(config, datetime.now(UTC)):
         report(words)
     problems: list[str] = []
 
@@ -112,7 +120,8 @@ def _starts_to_come(config: BridgeConfig, now: datetime) -> Iterator[str]:
     for table in config.tables:
         start = table.start or config.reading.start
         if isinstance(start, datetime) and start > now:
-            yield f"table {table.name}: its start, {start.isoformat()}, is still to come: without progress it is refused"
+            words = "is still to come: without progress it is refused"
+            yield f"table {table.name}: its start, {start.isoformat()}, {words}"
 
 
 def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: Report, patience_s: float) -> Preflight:

@@ -15,8 +15,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from types import FrameType
 from typing import Final
@@ -32,6 +34,7 @@ from bridge.errors import BridgeError, ConfigError, NoGenerationError, StartupEr
 from bridge.monitoring.board import Board
 from bridge.monitoring.figures import tally
 from bridge.monitoring.monitor import Monitor
+from bridge.patience import in_background
 from spark.report import ProgressReport
 from spark.session import build_session
 from spark.table_query import TableQuery
@@ -42,6 +45,7 @@ EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 _STOP_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.2
+_LOOK_AT_STARTS_EVERY_S: Final = 0.05
 _LONGEST_BACKOFF_S: Final = 30.0
 _CALM_AFTER_S: Final = 60.0
 _PLANNER_WITHIN_S: Final = 20.0
@@ -61,6 +65,7 @@ class _Running:
     table: TableQuery
     board: Board
     query: StreamingQuery | None = None
+    attempt: Future[StreamingQuery] | None = None
     since_s: float = 0.0
     tries: int = 0
     again_at_s: float = 0.0
@@ -78,10 +83,12 @@ class _Running:
 
     @property
     def starting(self) -> bool:
-        """Whether the query's planner process may still be coming up.
+        """Whether the start is under way, or the query's planner process may still be coming up.
 
         Spark waits only so long for it to call back: many at once on few cores would all miss that.
         """
+        if self.attempt is not None:
+            return True
         query = self.query
         if query is None or not query.isActive or time.monotonic() - self.since_s > _PLANNER_WITHIN_S:
             return False
@@ -105,11 +112,11 @@ class Job:
         mailbox: str | None = None,
     ) -> None:
         self._once = once
+        self._outlive_tables = config.monitoring.outlive_tables and not once
         self._stop = stop
         self._board = board
         self._tables = [
-            _Running(TableQuery(session, config, table, self._asked_to_stop, board, mailbox), board)
-            for table in config.tables
+            _Running(TableQuery(session, config, table, stop.is_set, board, mailbox), board) for table in config.tables
         ]
 
     def run(self) -> int:
@@ -119,25 +126,18 @@ class Job:
                 self._board.tick()
                 self._board.count(tally.take())
                 for running in self._tables:
-                    # A table's start may wait for servers: neither the job's pulse nor a stop waits for all of them.
-                    if self._asked_to_stop():
-                        break
                     self._look_after(running)
-                if all(running.given_up for running in self._tables):
+                if all(running.given_up for running in self._tables) and not self._outlive_tables:
                     break
                 if self._once and all(running.done for running in self._tables):
                     break
-                self._stop.wait(_LOOK_EVERY_S)
+                under_way = any(running.attempt for running in self._tables)
+                self._stop.wait(_LOOK_AT_STARTS_EVERY_S if under_way else _LOOK_EVERY_S)
         finally:
             self._stop_queries()
             for running in self._tables:
                 running.table.close()
         return EXIT_FAILED if any(running.given_up for running in self._tables) else 0
-
-    def _asked_to_stop(self) -> bool:
-        # What waits asks again and again: the supervisor is alive, though it does not get to its loop.
-        self._board.tick()
-        return self._stop.is_set()
 
     def _look_after(self, running: _Running) -> None:
         query, now_s = running.query, time.monotonic()
@@ -146,6 +146,10 @@ class Job:
             if now_s >= running.again_at_s:
                 running.again_at_s = now_s + _REMIND_EVERY_S
                 _log.error("%s has stopped: %s", running.table.name, running.given_up)
+            return
+        if running.attempt is not None:
+            if running.attempt.done():
+                self._started(running, running.attempt)
             return
         if query is None:
             if now_s >= running.again_at_s and not any(other.starting for other in self._tables):
@@ -166,8 +170,14 @@ class Job:
     def _start(self, running: _Running) -> None:
         if not running.waits:
             self._board.starting(running.table.name)
+        # It waits for servers, in part inside of libraries: neither the job's pulse, nor a stop, nor the other tables
+        # wait with it.
+        running.attempt = in_background(partial(running.table.start, once=self._once), f"start of {running.table.name}")
+
+    def _started(self, running: _Running, attempt: Future[StreamingQuery]) -> None:
+        running.attempt = None
         try:
-            running.query = running.table.start(once=self._once)
+            running.query = attempt.result()
             running.since_s, running.waits = time.monotonic(), False
             self._board.running(running.table.name)
         except NoGenerationError as waiting:
@@ -196,10 +206,24 @@ class Job:
         _log.warning("%s: %s (failure %d; starting again in %.0f s)", running.table.name, words, running.tries, wait_s)
 
     def _stop_queries(self) -> None:
-        active = [running.query for running in self._tables if running.query is not None and running.query.isActive]
         deadline_s = time.monotonic() + _STOP_WITHIN_S
+        busy = [running for running in self._tables if running.attempt is not None or running.query is not None]
 
-        def stop(query: StreamingQuery) -> None:
+        def query_of(running: _Running) -> StreamingQuery | None:
+            if running.attempt is None:
+                return running.query
+            # It looks for the stop itself where it can. Given up, it is like a process that was killed then: nothing is
+            # lost.
+            with suppress(BridgeError, StreamingQueryException, TimeoutError):
+                return running.attempt.result(max(0.0, deadline_s - time.monotonic()))
+            if not running.attempt.done():
+                _log.warning("%s: stopped in the midst of its start", running.table.name)
+            return None
+
+        def stop(running: _Running) -> None:
+            query = query_of(running)
+            if query is None or not query.isActive:
+                return
             # Between two micro-batches no transaction is open. Stopping inside one is harmless too, but hides later
             # records from read_committed consumers until the lane is opened again.
             batch = _batch_id(query)
@@ -207,9 +231,9 @@ class Job:
                 time.sleep(0.01)
             query.stop()
 
-        if active:
-            with ThreadPoolExecutor(len(active)) as threads:
-                list(threads.map(stop, active))
+        if busy:
+            with ThreadPoolExecutor(len(busy)) as threads:
+                list(threads.map(stop, busy))
 
 
 def _batch_id(query: StreamingQuery) -> object:
@@ -238,7 +262,9 @@ def _what_went_wrong(failure: Exception) -> str:
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     # A traceback's own last line says what happened; what is above it says only where.
     raised = [line for line in lines if _EXCEPTION_LINE.match(line)]
-    return f"{type(failure).__name__}: {(raised[-1:] or lines[:1] or ['no message'])[0]}"
+    # Py4J says which call failed, and why on the next line.
+    reason = [line.removeprefix(": ") for line in lines[:2] if line.startswith(": ")]
+    return f"{type(failure).__name__}: {(raised[-1:] or reason or lines[:1] or ['no message'])[0]}"
 
 
 def run(config: BridgeConfig, stop: threading.Event, *, once: bool) -> int:
@@ -303,7 +329,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = config_file.load(arguments.config)
         logs.setup(arguments.log_level, form=config.logging.format)
-        preflight.check(config, report=_log.info, resuming=True)
+        preflight.check(config, report=_log.info, warn=_log.warning, resuming=True)
     except ConfigError as error:
         for problem in error.problems:
             _log.error("%s", problem)

@@ -94,6 +94,12 @@ def _why_no_jvm() -> str:
     )
 
 
+def activate(session: SparkSession) -> None:
+    """Make the session this thread's own: Spark looks for the registered sources and sinks in the thread's session."""
+    jvm: Any = session.sparkContext._jvm  # noqa: SLF001  # PySpark does so itself, but in its first thread alone
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
+
+
 def _outlive_sigterm(session: SparkSession) -> None:
     """Have the JVM ignore SIGTERM: whoever stops the job by a signal to all of its processes means the job.
 

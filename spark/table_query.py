@@ -30,7 +30,7 @@ from schemas.table_schema import TableSchema
 from spark import sink, worker
 from spark.beginning import first_cursor, oldest_us
 from spark.checkpoint import Checkpoint
-from spark.session import cores_of
+from spark.session import activate, cores_of
 from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, START_OPTION
 
 _log = logging.getLogger(__name__)
@@ -258,6 +258,7 @@ class TableQuery:
             list(threads.map(write, new))
 
     def _query(self, start: TableStart, *, once: bool) -> StreamingQuery:
+        activate(self._session)
         reader = (
             self._session.readStream.format("scylla-cdc")
             .option(CONFIG_OPTION, self._source.model_dump_json())

@@ -11,13 +11,56 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bridge.config_schema import DRAFT, json_schema
+from bridge.config_values import RefusedNames
 from deploy.chart.values import ChartValues
 
 OWNED: Final[Mapping[str, tuple[str, ...]]] = {
     "SparkSettings": ("master", "checkpoint"),
-    "MonitoringSettings": ("enabled", "listen"),
+    "MonitoringSettings": ("enabled", "listen", "outlive_tables"),
 }
 """Settings that the chart makes of its own values, by the model they are in."""
+
+OWNED_PROPERTIES: Final[Mapping[str, str]] = {
+    "spark.driver.memory": "driver.memory",
+    "spark.executor.instances": "executors.instances",
+    "spark.executor.cores": "executors.cores",
+    "spark.executor.memory": "executors.memory",
+    "spark.executor.memoryOverhead": "executors.memoryOverhead",
+    "spark.kubernetes.executor.request.cores": "executors.cpuRequest",
+    "spark.kubernetes.executor.limit.cores": "executors.cpuLimit",
+    "spark.driver.port": "executors.driverPort",
+    "spark.blockManager.port": "executors.blockManagerPort",
+    "spark.driver.blockManager.port": "executors.blockManagerPort",
+    "spark.driver.bindAddress": "",
+    "spark.driver.host": "",
+    "spark.kubernetes.driver.pod.name": "",
+    "spark.kubernetes.namespace": "",
+    "spark.kubernetes.container.image": "image",
+    "spark.kubernetes.container.image.pullPolicy": "image.pullPolicy",
+    "spark.kubernetes.executor.podNamePrefix": "fullnameOverride",
+    "spark.kubernetes.executor.podTemplateFile": "executors",
+    "spark.kubernetes.executor.podTemplateContainerName": "",
+    "spark.kubernetes.executor.disableConfigMap": "",
+    "spark.kubernetes.driver.service.deleteOnTermination": "",
+    "spark.kubernetes.driver.ownPersistentVolumeClaim": "",
+    "spark.kubernetes.driver.reusePersistentVolumeClaim": "",
+    "spark.authenticate": "",
+    "spark.network.crypto.enabled": "",
+    "spark.network.crypto.authEngineVersion": "",
+    "spark.network.crypto.cipher": "",
+    "spark.network.crypto.saslFallback": "",
+}
+"""Spark's properties that the chart sets, and of which of its values; a test has the templates keep to them."""
+
+_CONTRADICTING: Final = (
+    "spark.master",
+    "spark.submit.deployMode",
+    "spark.dynamicAllocation.enabled",
+    "spark.kubernetes.driver.container.image",
+    "spark.kubernetes.executor.container.image",
+    "spark.local.dir",
+)
+"""Further ones that would undo those, or the chart's pods."""
 
 FREE_WITH_FILES: Final = ("KafkaSettings", "properties")
 """The free mapping in which files may be named as well: librdkafka's `ssl.crl.location` and its like."""
@@ -28,7 +71,7 @@ _KEY: Final = {"type": "string", "pattern": r"^[-._a-zA-Z0-9]+$", "maxLength": 2
 
 def values_schema() -> dict[str, Any]:
     """The whole schema, ready to be written as JSON."""
-    own = json_schema(ChartValues)
+    own = _without_nulls(json_schema(ChartValues))
     config = json_schema()
     definitions: dict[str, Any] = config.pop("definitions")
     for model, names in OWNED.items():
@@ -39,13 +82,15 @@ def values_schema() -> dict[str, Any]:
     definitions["Secret"] = _secret(definitions["Secret"]["description"])
     model, name = FREE_WITH_FILES
     definitions[model]["properties"][name]["additionalProperties"]["anyOf"] += [_in("Secret"), _in("ConfigMap")]
+    properties = definitions["SparkSettings"]["properties"]["properties"]
+    properties["patternProperties"] |= RefusedNames((*OWNED_PROPERTIES, *_CONTRADICTING)).schema()
     config.pop("$schema")
     return {
         "$schema": DRAFT,
         "title": "Values of the chart scylla-cdc-bridge",
         "type": "object",
         "additionalProperties": False,
-        "required": ["config"],
+        "required": [*own["required"], "config"],
         "properties": {
             "global": {"type": "object", "description": "Helm's own; not used."},
             **own["properties"],
@@ -58,6 +103,17 @@ def values_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """The schema as it is kept in the chart."""
     return json.dumps(values_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_nulls(own: dict[str, Any]) -> dict[str, Any]:
+    """The same, with null taken for no value: Helm drops what is null before it looks, so what must not go is required.
+
+    Free mappings may go, which is Helm's way to undo a default; the security contexts may not.
+    """
+    for name, one in {"": own, **own["definitions"]}.items():
+        properties = one["properties"].items()
+        one["required"] = [key for key, value in properties if name == "Security" or value.get("type") != "object"]
+    return own
 
 
 def _with_references(node: Any) -> Any:

@@ -11,6 +11,19 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from bridge.config_values import RefusedNames
+
+OWN_LABELS: Final = (
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+)
+"""What the chart's objects are found by."""
+
+Labels = Annotated[dict[str, str], RefusedNames(OWN_LABELS)]
 KubernetesObject = dict[str, Any]
 """Part of a Kubernetes object, passed on as it is; the API server knows its fields."""
 
@@ -57,7 +70,7 @@ class Image(_Values):
 class Scheduling(_Values):
     """Where pods run, and what they are marked with."""
 
-    pod_labels: dict[str, str] = Field(default_factory=dict, description="Further labels of the pods.")
+    pod_labels: Labels = Field(default_factory=dict, description="Further labels of the pods.")
     pod_annotations: dict[str, str] = Field(default_factory=dict, description="Further annotations of the pods.")
     node_selector: dict[str, str] = Field(default_factory=dict, description="Labels that a node must have.")
     affinity: KubernetesObject = Field(default_factory=dict, description="Affinity.")
@@ -122,7 +135,12 @@ class ServiceAccount(_Values):
     """Who the pods are."""
 
     create: bool = Field(True, description="Make one.")
-    name: str = Field("", pattern=_NAME, max_length=63, description="Its name; empty, made of the release's.")
+    name: str = Field(
+        "",
+        pattern=_NAME,
+        max_length=63,
+        description="Its name; empty, made of the release's. Of a driver's that is not made it has to be given.",
+    )
     annotations: dict[str, str] = Field(default_factory=dict, description="Annotations, for workload identity.")
 
 
@@ -160,14 +178,17 @@ class Checkpoint(_Values):
 
 
 class Temporary(_Values):
-    """The one folder that pods can write, /tmp: shuffle files, sockets."""
+    """The one folder that pods can write, /tmp: what Spark spills, sockets."""
 
     size_limit: str = Field("2Gi", pattern=_SIZE, description="Most it may hold.")
     medium: Literal["", "Memory"] = Field("", description="`Memory` for a tmpfs, which counts as the pod's memory.")
 
 
 class Security(_Values):
-    """Security contexts; the defaults are those of the restricted Pod Security Standard."""
+    """Security contexts; the defaults are those of the restricted Pod Security Standard.
+
+    Null takes a field of theirs away, never a whole context.
+    """
 
     pod: KubernetesObject = Field(
         default_factory=lambda: dict(RESTRICTED_POD),
@@ -191,7 +212,7 @@ class ServiceMonitor(_Values):
     enabled: bool = Field(False, description="Make one.")
     interval: str = Field("30s", pattern=r"^[1-9][0-9]*(ms|s|m)$", description="Pause between scrapes.")
     scrape_timeout: str = Field("10s", pattern=r"^[1-9][0-9]*(ms|s|m)$", description="How long one may take.")
-    labels: dict[str, str] = Field(default_factory=dict, description="Labels by which Prometheus selects it.")
+    labels: Labels = Field(default_factory=dict, description="Labels by which Prometheus selects it.")
     relabelings: list[KubernetesObject] = Field(default_factory=list, description="Relabelings of the target.")
     metric_relabelings: list[KubernetesObject] = Field(default_factory=list, description="Relabelings of samples.")
 
@@ -218,7 +239,7 @@ class PrometheusRule(_Values):
     """Alerts by the Prometheus operator."""
 
     enabled: bool = Field(False, description="Make one.")
-    labels: dict[str, str] = Field(default_factory=dict, description="Labels by which Prometheus selects it.")
+    labels: Labels = Field(default_factory=dict, description="Labels by which Prometheus selects it.")
     alert_labels: dict[str, str] = Field(default_factory=dict, description="Further labels of each alert.")
     alerts: Alerts = Alerts()
 
@@ -227,7 +248,7 @@ class Dashboard(_Values):
     """The Grafana dashboard, in a ConfigMap that Grafana's sidecar finds."""
 
     enabled: bool = Field(False, description="Make it.")
-    labels: dict[str, str] = Field(
+    labels: Labels = Field(
         default_factory=lambda: {"grafana_dashboard": "1"}, description="Labels by which the sidecar finds it."
     )
     annotations: dict[str, str] = Field(default_factory=dict, description="Annotations, such as its folder.")
@@ -247,11 +268,16 @@ class Egress(_Values):
     """What the pods may reach."""
 
     restricted: bool = Field(
-        False, description="Only DNS, the ports that `config` names, the API server where needed, and `extra`."
+        False,
+        description="Only DNS, the ports that `config` names, the API server where needed, those of `checkpoint.path`, "
+        "and `extra`.",
     )
-    api_server_ports: list[int] = Field([443, 6443], description="Ports of the API server.")
+    api_server_ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(
+        [443, 6443], description="Ports of the API server."
+    )
     extra: list[KubernetesObject] = Field(
-        default_factory=list, description="Further egress rules; Kafka's advertised ports if others than configured."
+        default_factory=list,
+        description="Further egress rules, as for Kafka's advertised ports if others than configured.",
     )
 
 
@@ -277,7 +303,9 @@ class DisruptionBudget(_Values):
 class Test(_Values):
     """`helm test`: looks at servers, rights and tables with the release's own configuration."""
 
-    active_deadline_seconds: int = Field(180, ge=10, description="Time it may take, in s.")
+    active_deadline_seconds: int = Field(
+        180, ge=10, description="Time it may take, in s; at least `config.startup.patience_s` and 120."
+    )
 
 
 class ChartValues(_Values):
@@ -285,7 +313,7 @@ class ChartValues(_Values):
 
     name_override: str = Field("", pattern=_NAME, max_length=30, description="Instead of the chart's name.")
     fullname_override: str = Field("", pattern=_NAME, max_length=40, description="Instead of the objects' name.")
-    common_labels: dict[str, str] = Field(default_factory=dict, description="Labels of every object.")
+    common_labels: Labels = Field(default_factory=dict, description="Labels of every object.")
     common_annotations: dict[str, str] = Field(default_factory=dict, description="Annotations of every object.")
     mode: Literal["local", "kubernetes"] = Field(
         "local",

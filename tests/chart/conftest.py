@@ -11,8 +11,18 @@ from tests.chart.tools import HELM, ToolMissingError, tool
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None]:
+def pytest_runtest_setup() -> Generator[None]:
     """A test without its tool is skipped, with the reason."""
+    yield from _skipped_without_tools()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Likewise, if it finds that out by itself."""
+    yield from _skipped_without_tools()
+
+
+def _skipped_without_tools() -> Generator[None]:
     try:
         yield
     except ToolMissingError as missing:

@@ -12,6 +12,7 @@ import yaml
 from bridge.config_docs import catalog_of
 from bridge.config_file import load
 from deploy.chart.documents import CHART, values_yaml
+from deploy.chart.schema import OWNED_PROPERTIES
 from tests.chart.rendering import FULL, LOCAL, NAME, Chart, Rendered
 
 ETC = "/etc/scylla-cdc-bridge"
@@ -42,6 +43,34 @@ def test_examples_are_good(chart: Chart, document: str, tmp_path: Path) -> None:
     (tmp_path / "given.yaml").write_text(yaml.safe_dump(_examples()[document]), encoding="utf-8")
     (tmp_path / "bridge.yaml").write_text(chart.render(tmp_path / "given.yaml").config_text, encoding="utf-8")
     assert load(tmp_path / "bridge.yaml").name == "shop"
+
+
+def _objects(node: Any) -> set[tuple[str, str, str]]:
+    """Kind, name and key of what values name."""
+    if isinstance(node, list):
+        return {found for one in node for found in _objects(one)}
+    if not isinstance(node, dict):
+        return set()
+    found = {
+        (kind, node[f"existing{kind}"], node["key"]) for kind in ("Secret", "ConfigMap") if f"existing{kind}" in node
+    }
+    return found.union(*(_objects(one) for one in node.values()))
+
+
+def test_steps_of_the_installation_make_what_its_values_name() -> None:
+    """Whoever follows the README has every Secret and ConfigMap of its values, with the key, before Helm is called."""
+    text = (CHART / "README.md").read_text(encoding="utf-8")
+    steps = text.partition("helm install")[0]
+    made = re.findall(
+        r"^kubectl -n cdc create (secret generic|configmap) (\S+) --from-file=([^=]+)=", steps, re.MULTILINE
+    )
+    named = {(kind.partition(" ")[0].replace("configmap", "configMap").lower(), *rest) for kind, *rest in made}
+    values = _examples()["README.md"]
+    assert named == {(kind.lower(), *rest) for kind, *rest in _objects(values)}
+    repository = values["image"]["repository"]
+    assert {f"docker build -f deploy/Dockerfile -t {repository}:0.1.0 .", f"docker push {repository}:0.1.0"} <= set(
+        steps.splitlines()
+    )
 
 
 def test_secrets_become_files(full: Rendered) -> None:
@@ -132,11 +161,11 @@ def test_local_work_is_done_by_as_many_tasks_as_cores(chart: Chart) -> None:
     assert config["spark"]["properties"] == {"spark.driver.memory": "2g"}
 
 
-def test_given_spark_properties_win(chart: Chart) -> None:
-    """What stands in the configuration itself is stronger than what the chart would choose."""
-    given = {"spark.driver.memory": "5g", "spark.log.level": "WARN"}
+def test_further_spark_properties_are_taken(chart: Chart) -> None:
+    """What the chart does not decide is the configuration's."""
+    given = {"spark.log.level": "WARN"}
     config = chart.render(values={"config": {"spark": {"properties": given, "lanes": 8}}}).config
-    assert config["spark"]["properties"] == given
+    assert config["spark"]["properties"] == {"spark.driver.memory": "1g", **given}
     assert config["spark"]["lanes"] == 8
     assert config["spark"]["master"] == "local[2]"
 
@@ -157,9 +186,15 @@ def test_executors_are_asked_for_in_the_releases_namespace(full: Rendered) -> No
         "spark.kubernetes.container.image": full.container["image"],
         "spark.kubernetes.executor.podTemplateFile": f"{ETC}/config/executor.yaml",
         "spark.authenticate": True,
+        "spark.network.crypto.enabled": True,
+        "spark.network.crypto.authEngineVersion": 2,
+        "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+        "spark.network.crypto.saslFallback": False,
     }
     assert {name: properties[name] for name in expected} == expected
-    assert properties["spark.sql.streaming.minBatchesToRetain"] == 50
+    given = yaml.safe_load(FULL.read_text(encoding="utf-8"))["config"]["spark"]["properties"]
+    assert given.items() <= properties.items()
+    assert properties.keys() - given.keys() == OWNED_PROPERTIES.keys()
 
 
 def test_change_of_the_file_restarts_the_driver(chart: Chart, local: Rendered) -> None:
@@ -179,3 +214,8 @@ def test_checkpoint_may_lie_in_an_object_store(chart: Chart) -> None:
     assert rendered.config["spark"]["checkpoint"] == "s3a://bucket/checkpoint"
     assert not [one for one in rendered.kinds() if one.startswith("PersistentVolumeClaim")]
     assert "checkpoint" not in {volume["name"] for volume in rendered.driver["volumes"]}
+
+
+def test_job_goes_on_answering_when_its_tables_have_stopped(local: Rendered) -> None:
+    """In a pod, whose end would be the beginning of a restart loop."""
+    assert local.config["monitoring"]["outlive_tables"] is True

@@ -75,7 +75,9 @@ def test_pods_are_restricted(full: Rendered, pod: str) -> None:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
+        tmp = "spark-local-dir-1" if pod == "executor" else "tmp"
+        assert {"name": tmp, "mountPath": "/tmp"} in container["volumeMounts"]
+        assert {"name": tmp, "emptyDir": {"sizeLimit": "2Gi"}} in spec["volumes"]
     assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
     assert all("hostPath" not in volume for volume in spec["volumes"])
 
@@ -199,6 +201,59 @@ def test_network_policies(full: Rendered, local: Rendered) -> None:
     assert {port["port"] for rule in tested["egress"] for port in rule["ports"]} == {53, 9042, 9093, 443, 6443, 9094}
 
 
+@pytest.mark.parametrize(
+    ("path", "properties", "ports"),
+    [
+        ("s3a://bucket/checkpoint", {}, {443}),
+        ("s3a://bucket/checkpoint", {"spark.hadoop.fs.s3a.endpoint": "http://minio.store:9000"}, {443, 9000}),
+        ("s3a://bucket/checkpoint", {"spark.hadoop.fs.s3a.endpoint": "minio.store:9001"}, {443, 9001}),
+        ("hdfs://names/checkpoint", {}, {8020, 9866}),
+        ("hdfs://names:9820/checkpoint", {}, {8020, 9820, 9866}),
+        ("abfss://box@account.dfs.core.windows.net/checkpoint", {}, {443}),
+        ("file:///shared", {}, set()),
+        ("/shared", {}, set()),
+        ("", {"spark.hadoop.fs.s3a.endpoint": "http://minio.store:9000"}, set()),
+    ],
+)
+def test_checkpoints_store_may_be_reached(chart: Chart, path: str, properties: dict[str, str], ports: set[int]) -> None:
+    """Restricted egress lets the driver, and nobody else, reach the store that the checkpoint lies in."""
+
+    def allowed(given: dict[str, Any], name: str) -> set[int]:
+        policy = chart.render(values=given | {"networkPolicy": {"egress": {"restricted": True}}})
+        rules = policy.find("NetworkPolicy", name)["spec"]["egress"]
+        assert all(rule["ports"] for rule in rules), "a rule without ports allows them all"
+        return {port["port"] for rule in rules for port in rule["ports"]}
+
+    given = {"checkpoint": {"path": path}, "config": {"spark": {"properties": properties}}}
+    driver, test = f"{NAME}-driver", f"{NAME}-test"
+    assert allowed(given, driver) - allowed({}, driver) == ports
+    assert allowed(given, test) == allowed({}, test)
+
+
+def test_given_labels_of_pods_are_stronger_than_those_of_every_object(chart: Chart) -> None:
+    """One key, one label."""
+    values = {
+        "commonLabels": {"tier": "any", "team": "data"},
+        "driver": {"podLabels": {"tier": "driver"}},
+        "executors": {"podLabels": {"tier": "executor"}},
+        "monitoring": {"dashboard": {"enabled": True, "labels": {"team": "looks"}}},
+    }
+    rendered = chart.render(FULL, values=values)
+    metadata = rendered.find("StatefulSet")["spec"]["template"]["metadata"]
+    assert (metadata["labels"]["tier"], metadata["labels"]["team"]) == ("driver", "data")
+    assert rendered.executor["metadata"]["labels"]["tier"] == "executor"
+    assert rendered.find("ConfigMap", f"{NAME}-dashboard")["metadata"]["labels"]["team"] == "looks"
+
+
+@pytest.mark.parametrize(
+    ("given", "patience", "deadline"), [(180, 60, 180), (180, 120, 240), (10, 0, 120), (900, 60, 900)]
+)
+def test_helm_test_outlasts_the_patience(chart: Chart, given: int, patience: int, deadline: int) -> None:
+    """It must come to say what is wrong before it is ended."""
+    values = {"test": {"activeDeadlineSeconds": given}, "config": {"startup": {"patience_s": patience}}}
+    assert chart.render(values=values).find("Pod", f"{NAME}-test")["spec"]["activeDeadlineSeconds"] == deadline
+
+
 def test_scheduling_is_passed_on(full: Rendered) -> None:
     """What says where pods run, and what they are marked with, reaches driver and executors."""
     driver, executor = full.driver, full.executor["spec"]
@@ -247,7 +302,7 @@ def test_claims(chart: Chart, full: Rendered) -> None:
 
     assert source({}) == {"persistentVolumeClaim": {"claimName": f"{NAME}-checkpoint"}}
     assert source({"existingClaim": "mine"}) == {"persistentVolumeClaim": {"claimName": "mine"}}
-    assert source({"enabled": False}) == {"emptyDir": {}}
+    assert source({"enabled": False}) == {"emptyDir": {"sizeLimit": "1Gi"}}
     claim = full.find("PersistentVolumeClaim", f"{NAME}-checkpoint")["spec"]
     assert claim == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
@@ -255,7 +310,8 @@ def test_claims(chart: Chart, full: Rendered) -> None:
 def test_alerts_are_of_this_release(full: Rendered) -> None:
     """Each alert looks at this release's service alone, and says what to do."""
     (group,) = full.find("PrometheusRule")["spec"]["groups"]
-    assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"]) == 12
+    names = [rule["alert"] for rule in group["rules"]]
+    assert len(names) == len(set(names)) >= 11
     for rule in group["rules"]:
         assert f'namespace="{NAMESPACE}", service="{NAME}"' in rule["expr"]
         assert rule["labels"]["team"] == "data"
@@ -282,5 +338,8 @@ def test_notes(chart: Chart) -> None:
     assert "3 executor pod(s)" in said
     assert "SUSPENDED" in said
     assert "There is no NetworkPolicy" in said
+    assert "restricted Pod Security" not in said
     assert "  Secret scylla-reader\n" in said
     assert "  ConfigMap company-ca\n" in said
+    said = chart.notes(values={"security": {"pod": {"runAsUser": None, "runAsNonRoot": None}}})
+    assert "not keep to the restricted Pod Security Standard: security.pod.runAsNonRoot." in said

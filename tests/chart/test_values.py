@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
+import yaml
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from bridge.config import validate
+from bridge.config_servers import _OURS, _SECTIONS, _UNSAFE
 from deploy.chart.documents import leaves
 from deploy.chart.values import ChartValues
 from tests.chart.rendering import FULL, LOCAL, Chart, HelmError, Rendered
 
 SECRET = {"existingSecret": "scylla-reader", "key": "password"}
+
+
+def _kafka(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"config": {"kafka": {"properties": properties}}}
+
+
+def _spark(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"config": {"spark": {"properties": properties}}}
 
 
 @pytest.mark.parametrize(
@@ -41,6 +54,32 @@ SECRET = {"existingSecret": "scylla-reader", "key": "password"}
         ({"config": {"spark": {"checkpoint": "/tmp"}}}, "checkpoint"),
         ({"config": {"monitoring": {"listen": "127.0.0.1:1"}}}, "listen"),
         ({"config": {"registry": {"url": None}}}, "url"),
+        ({"config": {"monitoring": {"outlive_tables": False}}}, "outlive_tables"),
+        (_kafka({"sasl.password": "hunter2"}), "sasl.password"),
+        (_kafka({"SSL.Keystore.Password": "hunter2"}), "SSL.Keystore.Password"),
+        (_kafka({"acks": "1"}), "acks"),
+        (_kafka({"compression.type": "zstd"}), "compression.type"),
+        (_kafka({"enable.ssl.certificate.verification": False}), "enable.ssl.certificate.verification"),
+        (_kafka({"client.dns.lookup": "use_all_dns_ips"}), "client.dns.lookup"),
+        (_kafka({"logger": "mine"}), "logger"),
+        (_spark({"spark.hadoop.fs.s3a.secret.key": "hunter2"}), "spark.hadoop.fs.s3a.secret.key"),
+        (_spark({"spark.driver.memory": "5g"}), "spark.driver.memory"),
+        (_spark({"spark.executor.instances": 5}), "spark.executor.instances"),
+        (_spark({"spark.network.crypto.enabled": False}), "spark.network.crypto.enabled"),
+        (_spark({"spark.master": "yarn"}), "spark.master"),
+        ({"commonLabels": {"app.kubernetes.io/name": "mine"}}, "/commonLabels/app.kubernetes.io~1name"),
+        (
+            {"driver": {"podLabels": {"app.kubernetes.io/component": "mine"}}},
+            "/driver/podLabels/app.kubernetes.io~1component",
+        ),
+        (
+            {"executors": {"podLabels": {"app.kubernetes.io/instance": "mine"}}},
+            "/executors/podLabels/app.kubernetes.io~1instance",
+        ),
+        ({"security": {"pod": None}}, "'pod'"),
+        ({"security": {"container": None}}, "'container'"),
+        ({"security": None}, "'security'"),
+        ({"driver": {"logLevel": None}}, "'logLevel'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -51,6 +90,42 @@ def test_mistake_is_refused_and_named(chart: Chart, values: dict[str, Any], word
     assert "values don't meet the specifications of the schema" in str(refused.value)
     assert words in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"monitoring": {"port": 7078}},
+            "monitoring.port and executors.driverPort are both 7078: the driver's pod listens at each",
+        ),
+        ({"executors": {"driverPort": 7079}}, "executors.driverPort and executors.blockManagerPort are both 7079"),
+        ({"serviceAccounts": {"driver": {"create": False}}}, "serviceAccounts.driver.name has to say as whom"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_values_that_contradict_each_other_are_refused(chart: Chart, values: dict[str, Any], words: str) -> None:
+    """Values that are good by themselves and not together are named."""
+    with pytest.raises(HelmError) as refused:
+        chart.render(FULL, values=values)
+    assert words in str(refused.value)
+
+
+def test_ports_of_executors_do_not_matter_without_any(chart: Chart) -> None:
+    """What is not listened at can't clash."""
+    assert chart.render(LOCAL, values={"monitoring": {"port": 7078}}).config["monitoring"]["listen"] == "0.0.0.0:7078"
+
+
+def test_what_the_bridge_refuses_the_chart_refuses(chart: Chart) -> None:
+    """Of librdkafka's properties that the bridge does not take, none gets as far as the cluster."""
+    given = yaml.safe_load(LOCAL.read_text(encoding="utf-8"))["config"]
+    refused = dict.fromkeys((*_OURS, *_SECTIONS, *_UNSAFE, "ssl.key.pem", "oauth_cb", "on_delivery"), "a")
+    for name in refused:
+        with pytest.raises(ValidationError, match=rf"(?m)^kafka.properties\n.*{re.escape(name)}"):
+            validate(given | {"kafka": given["kafka"] | {"properties": {name: "a"}}})
+    with pytest.raises(HelmError) as said:
+        chart.render(values=_kafka(refused))
+    assert [name for name in refused if name not in str(said.value)] == []
 
 
 def test_what_is_required_is_named(chart: Chart) -> None:
@@ -68,6 +143,7 @@ def test_lint(chart: Chart, values: Any) -> None:
 
 
 OTHERS: dict[str, Any] = {
+    "executors.driverPort": 7777,
     "image.digest": f"sha256:{64 * '1'}",
     "driver.memory": "7g",
     "executors.instances": 7,
@@ -103,6 +179,8 @@ def test_no_value_is_without_effect(chart: Chart, local: Rendered, full: Rendere
     idle = []
     for path, field, default in leaves(ChartValues()):
         given = other(path, field, default)
+        if path == "serviceAccounts.driver.create":
+            continue  # never without a name: test_accounts_of_others
         for name in reversed(path.split(".")):
             given = {name: given}
         if chart.render(FULL, values=given) == full and chart.render(LOCAL, values=given) == local:

@@ -76,9 +76,10 @@ class OwnProgram:
 
     @property
     def path(self) -> Path:
-        """Where it is kept; another source is another place."""
+        """Where it is kept; another source, or other flags, is another place."""
         sources = sorted((_PROGRAMS / self.name).iterdir())
-        digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+        made_of = [*(source.read_bytes() for source in sources), *(flag.encode() for flag in self.flags)]
+        digest = hashlib.sha256(b"".join(made_of)).hexdigest()[:12]
         return tools_folder() / f"{self.name}-{digest}" / self.name
 
     def build(self) -> Path:

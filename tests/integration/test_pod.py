@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,15 +153,50 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
 
 
+def test_stop_is_heard_while_a_start_waits_for_kafka(local_stack: LocalStack, pod: Pod) -> None:
+    """Brokers that stand still in the midst of a start: the pod stays alive, is not ready, and ends when it is to."""
+    session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
+    try:
+        history(session, SCHEMA, seed=9, changes=100, keys=10)
+    finally:
+        session.close()
+    dead_after_s = 10
+    pod.settings["monitoring"] = {"dead_after_s": dead_after_s}
+    broker = local_stack.pid("kafka")
+    assert broker is not None
+    pod.start()
+    assert pod.process is not None
+    wait_for("the servers being found", lambda: "Schema registry at" in pod.log.read_text(encoding="utf-8"), 180)
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        # Before the first start there is Spark's own, which takes its time.
+        wait_for("the start", lambda: re.search(r"query_starts_total{[^}]*} 1", scrape(pod)) is not None, 180)
+        began_s = time.monotonic()
+        while time.monotonic() < began_s + 1.5 * dead_after_s:
+            assert (pod.probe("livenessProbe"), pod.probe("readinessProbe")) == (200, 503)
+            time.sleep(1)
+        pod.process.terminate()
+        grace_s = pod.rendered().driver["terminationGracePeriodSeconds"]
+        assert pod.process.wait(grace_s) == 0, pod.log_tail()
+    finally:
+        os.kill(broker, signal.SIGCONT)
+
+
+def scrape(pod: Pod) -> str:
+    """The pod's metrics."""
+    with urlopen(f"http://127.0.0.1:{pod.port}/metrics", timeout=10) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
 def check_scrape(pod: Pod) -> None:
     """Prometheus finds nothing amiss in the metrics; dashboard and alerts query only what is there."""
-    with urlopen(f"http://127.0.0.1:{pod.port}/metrics", timeout=10) as answer:
-        scraped = answer.read()
+    scraped = scrape(pod)
     judged = subprocess.run(
-        [PROMTOOL.build(), "check", "metrics"], input=scraped, capture_output=True, check=False, timeout=60
+        [PROMTOOL.build(), "check", "metrics"], input=scraped, text=True, capture_output=True, check=False, timeout=60
     )
-    assert (judged.returncode, judged.stdout + judged.stderr) == (0, b"")
-    families = set(re.findall(r"^# TYPE (\S+) ", scraped.decode(), re.MULTILINE))
+    assert (judged.returncode, judged.stdout + judged.stderr) == (0, "")
+    families = set(re.findall(r"^# TYPE (\S+) ", scraped, re.MULTILINE))
     rules = json.dumps(pod.rendered({"prometheusRule": {"enabled": True}}).find("PrometheusRule")["spec"])
     queried = set(re.findall(r"scylla_cdc_bridge_[a-z0-9_]+", dashboard_text() + rules))
     assert len(queried) > 20

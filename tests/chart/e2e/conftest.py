@@ -15,7 +15,7 @@ from tests.chart.tools import module_folder
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A running control plane; its program is built by `make chart-e2e` alone, which takes a quarter of an hour."""
+    """A running control plane; its program is built by `make chart-e2e` alone, which takes minutes."""
     if not CONTROL_PLANE.path.exists():
         pytest.skip("no control plane is built here: make chart-e2e")
     with running(tmp_path_factory.mktemp("cluster")) as started:

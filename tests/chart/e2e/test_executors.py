@@ -29,6 +29,9 @@ session = build_session("shop", SparkSettings.model_validate(json.load(open(sys.
 print("asked", flush=True)
 total = session.sparkContext.parallelize(range(1000), 4).map(lambda x: x * 2).sum()
 print("total", total, flush=True)
+large = session.sparkContext.broadcast(bytes(8_000_000))
+parts = session.sparkContext.parallelize(range(4), 4).map(lambda x: large.value[:3_000_000] + bytes([x])).collect()
+print("large", [(len(part), part[-1]) for part in parts], flush=True)
 session.stop()
 print("stopped", flush=True)
 """
@@ -68,6 +71,7 @@ def test_driver_asks_for_executors_that_work(chart: Chart, cluster: Cluster, nam
     (tmp_path / "executor.yaml").write_text(data["executor.yaml"], encoding="utf-8")
     settings = yaml.safe_load(data["bridge.yaml"])["spark"]
     token = cluster.request("POST", f"{objects}/serviceaccounts/{NAME}/token", {"spec": {}})["status"]["token"]
+    (tmp_path / "token").write_text(token, encoding="ascii")
     settings["master"] = f"k8s://{cluster.url}"
     # What a pod would have by itself: its address, its token, and the mounted template.
     settings["properties"] |= {
@@ -77,7 +81,7 @@ def test_driver_asks_for_executors_that_work(chart: Chart, cluster: Cluster, nam
         "spark.driver.blockManager.port": 0,
         "spark.blockManager.port": 0,
         "spark.executor.instances": 1,
-        "spark.kubernetes.authenticate.oauthToken": token,
+        "spark.kubernetes.authenticate.oauthTokenFile": str(tmp_path / "token"),
         "spark.kubernetes.authenticate.caCertFile": str(cluster.authority),
         "spark.kubernetes.executor.podTemplateFile": str(tmp_path / "executor.yaml"),
     }
@@ -95,6 +99,9 @@ def test_driver_asks_for_executors_that_work(chart: Chart, cluster: Cluster, nam
         given |= {"SPARK_LOCAL_DIRS": str(tmp_path / "blocks")}
         with process(words, tmp_path / "executor.log", inherited | given):
             wait_for("a result", lambda: "total 999000" in log.read_text(), log)
+            # Longer than a frame, both ways.
+            expected = f"large {[(3_000_001, part) for part in range(4)]}"
+            wait_for("a large result", lambda: expected in log.read_text(), log)
             assert driver.wait(60) == 0, log.read_text()[-4000:]
     assert "stopped" in log.read_text()
     assert "403" not in log.read_text()
@@ -123,3 +130,7 @@ def check_executor(pod: dict[str, Any], driver: dict[str, Any]) -> None:
     assert container["resources"]["limits"] == {"cpu": "2", "memory": "3Gi"}
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {"/tmp", "/etc/scylla-cdc-bridge/secrets/scylla-reader"} <= mounts
+    assert {one["name"]: one.get("value") for one in container["env"]}["SPARK_LOCAL_DIRS"] == "/tmp"
+    # The one of the values' own apart.
+    unlimited = [volume["name"] for volume in spec["volumes"] if volume.get("emptyDir") == {}]
+    assert unlimited == []

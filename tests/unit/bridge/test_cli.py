@@ -18,7 +18,7 @@ from bridge import cli, commands, connections, preflight
 from bridge.adapters import kubernetes
 from bridge.adapters.change_log import CdcOffError
 from bridge.adapters.kafka import Record
-from bridge.config import BridgeConfig, RegistrySettings, SparkSettings
+from bridge.config import BridgeConfig, RegistrySettings, Secret, SparkSettings
 from bridge.connections import asking_registry, make_registry
 from bridge.errors import BridgeError, ConfigError, DataLossError, RetriableError, StartupError
 from bridge.model.cursors import Cursor, LaneProgress, Layout
@@ -436,6 +436,17 @@ class TestPreflight:
         assert [line for line in lines if "start" in line] == [
             "table shop.orders: its start, 2999-01-01T00:00:00+00:00, is still to come: without progress it is refused"
         ]
+
+    def test_secrets_sent_readable_are_warnings(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The job's log has them as such, whatever else it reports."""
+        self._servers(monkeypatch)
+        scylla = settings.scylla.model_copy(update={"username": "reader", "password": Secret(env="NOBODYS")})
+        lines: list[str] = []
+        warnings: list[str] = []
+        config = settings.model_copy(update={"scylla": scylla})
+        preflight.check(config, report=lines.append, warn=warnings.append)
+        assert len(lines) == 3
+        assert [words.partition(" is sent")[0] for words in warnings] == ["scylla.password"]
 
     @pytest.mark.parametrize(
         ("shape", "preimage", "postimage", "delta", "words"),

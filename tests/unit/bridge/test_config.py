@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from bridge.config import BridgeConfig, Secret, SourceConfig, validate
+from bridge.config_schema import json_schema
 from bridge.errors import StartupError
 
 SMALLEST: dict[str, Any] = {
@@ -76,6 +78,12 @@ def test_topics() -> None:
         ("kafka.properties", {"ssl.keystore.password": "hunter2"}, "can't stand in the file"),
         ("kafka.properties", {"sasl.password": "hunter2"}, "sasl.password: set kafka.sasl.password instead"),
         ("kafka.properties", {"enable.ssl.certificate.verification": False}, "are always verified"),
+        ("kafka.properties", {"client.dns.lookup": "use_all_dns_ips"}, "not by those that the DNS gives"),
+        ("kafka.properties", {"ssl.cipher.suites": "HIGH:eNULL"}, "ssl.cipher.suites: with these, connections are not"),
+        ("kafka.properties", {"ssl.cipher.suites": "HIGH@SECLEVEL=0"}, "ssl.cipher.suites: with these"),
+        ("kafka.properties", {"queue.buffering.max.ms": 5}, "queue.buffering.max.ms: set kafka.linger_ms instead"),
+        ("kafka.properties", {"logger": "hunter2"}, "logger: librdkafka has no property of that name"),
+        ("kafka.properties", {"oauth_cb": "hunter2"}, "oauth_cb: librdkafka has no property of that name"),
         ("kafka.tls", {"ca_file": "ca.pem"}, "need `enabled: true`"),
         ("scylla.tls", {"enabled": True, "client_key_file": "k.pem"}, "go with `client_certificate_file`"),
         ("kafka.sasl", {"username": "hunter2"}, "of no use without a `mechanism`: `username`"),
@@ -149,6 +157,37 @@ def test_subjects() -> None:
     assert [config.registry.subject_of("t", part, record) for part in ("key", "value")] == ["a.R", "a.R"]
     config = validate(_with("registry.value_subject_name_strategy", "TopicRecordName"))
     assert [config.registry.subject_of("t", part, record) for part in ("key", "value")] == ["t-key", "t-a.R"]
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (
+            "SparkSettings",
+            "spark.a.token spark.a.TokenFil spark.a.tokenFile spark.A.SECRET.key spark.access.key spark.access-key spar.k b.c",
+        ),
+        ("KafkaSettings", "acks Acks ssl.key.PEM pem oauth_cb _cbx on_commit on_commits logger loggers b.c"),
+    ],
+)
+def test_schema_refuses_the_names_that_the_bridge_refuses(model: str, names: str) -> None:
+    """What editors and Helm say of free properties is what the start would say."""
+    section = model.removesuffix("Settings").lower()
+    patterns = json_schema()["definitions"][model]["properties"]["properties"]["patternProperties"]
+    refused = []
+    for name in names.split():
+        try:
+            validate({**SMALLEST, section: {**SMALLEST.get(section, {}), "properties": {name: 1}}})
+        except ValidationError:
+            refused.append(name)
+    assert refused == [name for name in names.split() if any(re.search(one, name) for one in patterns)]
+    assert 0 < len(refused) < len(names.split())
+
+
+@pytest.mark.parametrize("suites", ["HIGH:!aNULL:!eNULL", "ECDHE-RSA-AES256-GCM-SHA384", "DEFAULT@SECLEVEL=2"])
+def test_good_cipher_suites_are_taken(suites: str) -> None:
+    """Who has to keep to a list of suites may."""
+    config = validate({**SMALLEST, "kafka": {**SMALLEST["kafka"], "properties": {"ssl.cipher.suites": suites}}})
+    assert config.kafka.properties == {"ssl.cipher.suites": suites}
 
 
 def test_frozen() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from bridge.errors import (
     DataLossError,
     FencedError,
     NoGenerationError,
+    PoisonError,
     RetriableError,
     StartupError,
 )
@@ -71,6 +73,14 @@ def test_what_no_further_try_can_mend_ends_the_job(failure: Exception, hopeless:
 def test_failure_of_spark_itself_is_told_in_a_line() -> None:
     """A failure that is not ours keeps its first line only."""
     assert _what_went_wrong(RuntimeError("\nJob aborted\n\tat org.apache...")) == "RuntimeError: Job aborted"
+
+
+def test_failure_in_the_jvm_is_told_by_its_reason() -> None:
+    """Which call of Py4J's failed helps nobody."""
+    failure = RuntimeError(
+        "An error occurred while calling o91.start.\n: java.io.IOException: no space\n\tat java.base/a.b"
+    )
+    assert _what_went_wrong(failure) == "RuntimeError: java.io.IOException: no space"
 
 
 @pytest.mark.parametrize(
@@ -131,12 +141,27 @@ def config_of(*tables: str, **sections: Any) -> BridgeConfig:
     )
 
 
+class StoppingBoard(Board):
+    """A board that asks for the stop at the supervisor's so manieth round."""
+
+    def __init__(self, config: BridgeConfig, rounds: int) -> None:
+        super().__init__(config, "0", lambda: 0.0)
+        self.left, self.stop = rounds, threading.Event()
+
+    def tick(self) -> None:
+        super().tick()
+        self.left -= 1
+        if self.left == 0:
+            self.stop.set()
+
+
 def run_job(
     monkeypatch: pytest.MonkeyPatch,
-    queries: dict[str, list[Query | BridgeError]],
+    queries: dict[str, list[Query | BridgeError | threading.Event]],
     *,
     once: bool,
     board: Board | None = None,
+    **sections: Any,
 ) -> int:
     class Table:
         def __init__(self, _session: object, _config: object, table: Any, *_: object) -> None:
@@ -145,6 +170,9 @@ def run_job(
         def start(self, *, once: bool) -> Query:
             del once
             found = queries[self.name].pop(0)
+            if isinstance(found, threading.Event):
+                found.wait(60)
+                raise RetriableError("Kafka is away")
             if isinstance(found, BridgeError):
                 raise found
             return found
@@ -160,11 +188,13 @@ def run_job(
 
     monkeypatch.setattr(job, "TableQuery", Table)
     monkeypatch.setattr(job, "_LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(job, "_LOOK_AT_STARTS_EVERY_S", 0.001)
     session: Any = None
     closed: list[str] = []
-    config = config_of(*queries)
+    config = config_of(*queries, **sections)
     board = board or Board(config, "0", lambda: 0.0)
-    status = Job(session, config, threading.Event(), once=once, board=board).run()
+    stop = board.stop if isinstance(board, StoppingBoard) else threading.Event()
+    status = Job(session, config, stop, once=once, board=board).run()
     assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
     return status
 
@@ -256,6 +286,44 @@ def test_table_without_streams_is_waited_for_and_holds_nobody_up(
     assert (young.state, young.starts, young.failures) == ("finished", 1, 0)
     assert caplog.messages == ["a.young: test:1 has no CDC generation yet"]
     assert good.looks < 0
+
+
+def test_neither_pulse_nor_stop_nor_other_tables_wait_for_a_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A start that hangs in a library leaves the supervisor at work, and is left behind when the job is to stop."""
+    monkeypatch.setattr(job, "_STOP_WITHIN_S", 0.01)
+    hanging, failing = threading.Event(), Query(3, RuntimeError("bridge.errors.PoisonError: column v"))
+    board = StoppingBoard(config_of("a.failing", "a.hanging"), 50)
+    began_s = time.monotonic()
+    try:
+        assert run_job(monkeypatch, {"a.failing": [failing], "a.hanging": [hanging]}, once=False, board=board) == 1
+    finally:
+        hanging.set()
+    assert time.monotonic() - began_s < 30
+    assert [table.state for table in board.view().tables] == ["stopped", "starting"]
+    assert caplog.messages == ["a.failing stops: column v", "a.hanging: stopped in the midst of its start"]
+
+
+def test_start_that_ends_with_the_stop_leaves_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a start still gives is stopped with the rest."""
+    query, board = Query(10**6, None), StoppingBoard(config_of("a.b"), 1)
+    assert run_job(monkeypatch, {"a.b": [query]}, once=False, board=board) == 0
+    assert query.stopped
+
+
+@pytest.mark.parametrize(
+    ("outlive", "once", "rounds_left"), [(True, False, False), (False, False, True), (True, True, True)]
+)
+def test_job_may_outlive_its_tables(
+    monkeypatch: pytest.MonkeyPatch, outlive: bool, once: bool, rounds_left: bool
+) -> None:
+    """When every table was given up the job ends, unless it is to go on saying so until it is stopped."""
+    board = StoppingBoard(config_of("a.b"), 50)
+    queries: dict[str, list[Any]] = {"a.b": [PoisonError("column v")]}
+    status = run_job(monkeypatch, queries, once=once, board=board, monitoring={"outlive_tables": outlive})
+    assert status == 1
+    assert (board.left > 0) is rounds_left
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,11 @@ spark.kubernetes.driver.ownPersistentVolumeClaim: false
 spark.kubernetes.driver.reusePersistentVolumeClaim: false
 spark.authenticate: true
 spark.network.crypto.enabled: true
+# AES/GCM with a derived key, and nothing else: Spark's default for old shuffle services is AES/CTR, which a third party
+# can alter, or SASL.
+spark.network.crypto.authEngineVersion: 2
+spark.network.crypto.cipher: AES/GCM/NoPadding
+spark.network.crypto.saslFallback: false
 {{- end }}
 {{- end -}}
 
@@ -105,6 +110,8 @@ spark:
     {{- include "bridge.sparkProperties" . | nindent 4 }}
 monitoring:
   enabled: true
+  # The pod is not ready then; ended, it would be started again and again, without its figures and its page.
+  outlive_tables: true
   listen: 0.0.0.0:{{ .Values.monitoring.port | int }}
 {{- end -}}
 

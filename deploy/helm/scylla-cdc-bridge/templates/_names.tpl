@@ -20,14 +20,15 @@ app.kubernetes.io/name: {{ include "bridge.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* All labels of an object or a pod; the chart's own are stronger than given ones. Takes root, component, and labels. */}}
 {{- define "bridge.labels" -}}
-{{ include "bridge.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $chart := .root.Chart -}}
+{{- $own := include "bridge.selector" .root | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/component" .component -}}
+{{- $_ := set $own "app.kubernetes.io/version" $chart.AppVersion -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" $chart.Name $chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
+{{- merge $own (default (dict) .labels) (default (dict) .root.Values.commonLabels) | toYaml -}}
 {{- end -}}
 
 {{/* Metadata of an object. Takes root, suffix, component, and labels and annotations of its own. */}}
@@ -35,11 +36,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 name: {{ include "bridge.fullname" .root }}{{ with .suffix }}-{{ . }}{{ end }}
 namespace: {{ .root.Release.Namespace }}
 labels:
-  {{- include "bridge.labels" .root | nindent 2 }}
-  app.kubernetes.io/component: {{ .component }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "bridge.labels" . | nindent 2 }}
 {{- with merge (dict) (default (dict) .annotations) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}

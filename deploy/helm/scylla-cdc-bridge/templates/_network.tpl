@@ -24,6 +24,30 @@ podSelector:
 {{- end }}
 {{- end -}}
 
+{{/*
+Ports of the checkpoint's store, a line each: those that its path names, or its kind has, and those of endpoints among
+Spark's properties.
+*/}}
+{{- define "bridge.checkpointPorts" -}}
+{{- with .Values.checkpoint.path }}
+{{- $ports := dict "hdfs" (list 8020 9866) "webhdfs" (list 9870 9864) "swebhdfs" (list 9871 9865) "file" (list) "" (list) }}
+{{- $url := urlParse . }}
+{{- with regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) }}
+{{ . }}
+{{- end }}
+{{- range hasKey $ports $url.scheme | ternary (get $ports $url.scheme) (list 443) }}
+{{ . }}
+{{- end }}
+{{- end }}
+{{- if .Values.checkpoint.path }}
+{{- range $name, $value := dig "spark" "properties" (dict) .Values.config }}
+{{- if and (hasSuffix "endpoint" $name) (kindIs "string" $value) }}
+{{ include "bridge.configuredPorts" (dict "url" (contains "://" $value | ternary $value (printf "https://%s" $value))) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{- define "bridge.egress" -}}
 - ports:
     - {port: 53, protocol: UDP}

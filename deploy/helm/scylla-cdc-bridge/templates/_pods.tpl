@@ -41,9 +41,24 @@ securityContext:
 {{- end }}
 {{- end -}}
 
-{{/* Volumes of every pod. Takes root and values. */}}
+{{/* What of the security contexts is not as the restricted Pod Security Standard wants it, as a JSON list of values' names. */}}
+{{- define "bridge.unrestricted" -}}
+{{- $pod := .Values.security.pod -}}
+{{- $container := .Values.security.container -}}
+{{- $either := merge (dict) $container $pod -}}
+{{- $lax := list -}}
+{{- if not (get $either "runAsNonRoot") }}{{ $lax = append $lax "security.pod.runAsNonRoot" }}{{ end -}}
+{{- if eq "0" (get $either "runAsUser" | toString) }}{{ $lax = append $lax "security.pod.runAsUser" }}{{ end -}}
+{{- if not (has (dig "seccompProfile" "type" "" $either) (list "RuntimeDefault" "Localhost")) }}{{ $lax = append $lax "security.pod.seccompProfile" }}{{ end -}}
+{{- if ne "false" (get $container "allowPrivilegeEscalation" | toString) }}{{ $lax = append $lax "security.container.allowPrivilegeEscalation" }}{{ end -}}
+{{- if get $container "privileged" }}{{ $lax = append $lax "security.container.privileged" }}{{ end -}}
+{{- if not (has "ALL" (dig "capabilities" "drop" (list) $container)) }}{{ $lax = append $lax "security.container.capabilities.drop" }}{{ end -}}
+{{- $lax | toJson -}}
+{{- end -}}
+
+{{/* Volumes of every pod. Takes root, values, and tmp, the name of the one for /tmp. */}}
 {{- define "bridge.volumes" -}}
-- name: tmp
+- name: {{ default "tmp" .tmp }}
   emptyDir:
     sizeLimit: {{ .root.Values.temporary.sizeLimit }}
     {{- with .root.Values.temporary.medium }}
@@ -66,7 +81,7 @@ securityContext:
 {{- end -}}
 
 {{- define "bridge.volumeMounts" -}}
-- name: tmp
+- name: {{ default "tmp" .tmp }}
   mountPath: /tmp
 {{- range $at, $name := include "bridge.secretNames" .root | fromJsonArray }}
 - name: secret-{{ $at }}

@@ -1,3 +1,6 @@
+{{/* Spark takes a volume with such a name for its own files, and would add one without a limit beside it. */}}
+{{- define "bridge.sparkVolume" -}}spark-local-dir-1{{- end -}}
+
 {{/* What Spark makes executor pods of; it adds name, image, arguments, environment, memory and CPU. */}}
 {{- define "bridge.executorTemplate" -}}
 {{- $values := .Values.executors -}}
@@ -5,11 +8,7 @@ apiVersion: v1
 kind: Pod
 metadata:
   labels:
-    {{- include "bridge.labels" . | nindent 4 }}
-    app.kubernetes.io/component: executor
-    {{- with $values.podLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "bridge.labels" (dict "root" . "component" "executor" "labels" $values.podLabels) | nindent 4 }}
   {{- with merge (dict) $values.podAnnotations .Values.commonAnnotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
@@ -29,7 +28,7 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       volumeMounts:
-        {{- include "bridge.volumeMounts" (dict "root" . "values" $values) | nindent 8 }}
+        {{- include "bridge.volumeMounts" (dict "root" . "values" $values "tmp" (include "bridge.sparkVolume" .)) | nindent 8 }}
   volumes:
-    {{- include "bridge.volumes" (dict "root" . "values" $values) | nindent 4 }}
+    {{- include "bridge.volumes" (dict "root" . "values" $values "tmp" (include "bridge.sparkVolume" .)) | nindent 4 }}
 {{- end -}}
