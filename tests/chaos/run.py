@@ -129,7 +129,18 @@ class Run:
         for record in self._reader.read(self._topics):
             witness.see(*record)
         outcome.counts = witness.close()
+        if not outcome.clean:
+            self._keep_evidence()
         return outcome
+
+    def _keep_evidence(self) -> None:
+        """Say what is wrong, and keep both sides of it: the next run on this stack makes the tables anew."""
+        for line in self._outcome.counts.examples + self._outcome.problems:
+            self._say(line)
+        (self._folder / "written.jsonl").write_text("\n".join(map(str.strip, self._writing.lines())) + "\n")
+        with (self._folder / "arrived.txt").open("w", encoding="utf-8") as arrived:
+            for topic, partition, key, value in self._reader.read(self._topics):
+                print(topic, partition, key.hex(), value, file=arrived)
 
     # -- the job ------------------------------------------------------------------------------------------------------
 
