@@ -17,7 +17,7 @@ from typing import Final
 
 from bridge.local.stack import LocalStack
 from tests.chaos.plan import ISOLATED, KINDS
-from tests.chaos.run import Run
+from tests.chaos.run import Leg, Run
 
 _INSIDE: Final = "SCYLLA_CDC_BRIDGE_TEST_ISOLATED"
 
@@ -44,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for seed in arguments.seeds:
             of_seed = folder / f"seed{seed}"
-            run = Run(stack, of_seed, seed=seed, say=_say, isolated=isolated, variant=arguments.variant)
-            outcome = run.carry_out(arguments.minutes, kinds)
+            legs = [Leg(seed, arguments.minutes, kinds)]
+            (outcome,) = Run(stack, of_seed, legs, say=_say, isolated=isolated, variant=arguments.variant).carry_out()
             if not outcome.clean:
                 unclean.append(seed)
                 _say(f"everything lies in {of_seed}")

@@ -179,6 +179,13 @@ class BridgeJob:
             return []
 
 
+def job_reached(job: BridgeJob, goal: int) -> bool:
+    """Whether a running job has begun its work and committed as much as this, by `BridgeJob.committed`."""
+    assert job.process is not None
+    assert job.process.poll() is None, job.log_tail()
+    return "lanes, from" in job.log.read_text(errors="replace") and job.committed() >= goal
+
+
 def _command(process: psutil.Process) -> list[str]:
     """The command line; empty when the process has ended meanwhile."""
     try:

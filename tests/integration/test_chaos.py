@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,29 +11,15 @@ from typing import Any
 import pytest
 
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
-from bridge.model.times import UnixMicros, UnixMillis
 from tests.chaos.run import Run
-from tests.integration.running import BridgeJob, wait_for
-from tests.integration.test_pipeline import SECOND, job_reached, table
+from tests.integration.histories import history, table
+from tests.integration.running import BridgeJob, job_reached, wait_for
 
 pytestmark = pytest.mark.integration
 
 BACKLOG = 500_000
 STREAM_ROWS = 10_000
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 def test_short_run(local_stack: LocalStack, tmp_path: Path) -> None:
@@ -61,22 +46,13 @@ def test_two_kills_while_a_backlog_is_drained(session: CqlSession, local_stack: 
     ScyllaDB's connector for Kafka Connect doubled 112,401 and left out 76,900 under this.
     """
     schema = table("chaos_backlog", "t")
-    cluster = SimulatedCluster(session, seed=8, vnodes=2, shards=1)
-    cluster.reset()
-    now_us = system_clock_us()
-    cluster.add_generation(UnixMillis((now_us - 600 * SECOND) // 1000))
-    simulated = SimulatedTable(schema)
-    simulated.drop(session)
-    simulated.create(session)
-    simulator = Simulator(session, cluster, [simulated], seed=8)
-    start_us, until_us = UnixMicros(now_us - 590 * SECOND), UnixMicros(now_us - 5 * SECOND)
-    workload = Workload(schema, seed=8, keys=10_000)
-    simulator.load(simulated, spread(workload, count=BACKLOG, start_us=start_us, until_us=until_us))
-    written = list(simulator.oracle)
+    written = history(
+        session, schema, seed=8, changes=BACKLOG, keys=10_000, generations_s_ago=(600,), vnodes=2, shards=1
+    )
     settings: dict[str, Any] = {"publishing": {"topic": "backlog.{keyspace}.{table}", "max_transaction_records": 5_000}}
     streams = len({change.stream_id for change in written})
     # The first window is a minute.
-    assert len(written) / streams * 60 / 585 > STREAM_ROWS
+    assert len(written) / streams * 60 / 590 > STREAM_ROWS
     rng = random.Random()
     with BridgeJob(local_stack, tmp_path, "backlog", ["chaos_backlog.t"], settings) as job:
         reached = 0
