@@ -1,6 +1,6 @@
 """`python -m tests.chaos --seed N --minutes M`: random faults on the real stack, then what every consumer would see.
 
-`--seeds 1-30` makes one run after the other on the same stack, each with topics, tables and a job of its own.
+`--seed 1-30` makes one run after the other on the same stack, each with topics, tables and a job of its own.
 Each run ends with one line of counts. Exit statuses: 0 all is right; 1 something is not.
 """
 
@@ -25,9 +25,9 @@ _INSIDE: Final = "SCYLLA_CDC_BRIDGE_TEST_ISOLATED"
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
-    seeds = parser.add_mutually_exclusive_group(required=True)
-    seeds.add_argument("--seed", type=_seeds, dest="seeds", help="decides the faults and what is written")
-    seeds.add_argument("--seeds", type=_seeds, metavar="FIRST-LAST", help="a run for each of these")
+    parser.add_argument(
+        "--seed", type=_seeds, required=True, help="decides the faults and what is written; FIRST-LAST: a run for each"
+    )
     parser.add_argument("--minutes", type=float, default=1.5, help="how long at least; a fault for every ten seconds")
     parser.add_argument("--kinds", help=f"only these faults, separated by commas: {', '.join(KINDS)}")
     parser.add_argument("--variant", help="a deliberately broken protocol, see tests/chaos/broken.py")
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stack = LocalStack.up(folder / "stack", report=_say)
     unclean = []
     try:
-        for seed in arguments.seeds:
+        for seed in arguments.seed:
             of_seed = folder / f"seed{seed}"
             legs = [Leg(seed, arguments.minutes, kinds)]
             (outcome,) = Run(stack, of_seed, legs, say=_say, isolated=isolated, variant=arguments.variant).carry_out()
@@ -52,8 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(outcome, flush=True)
     finally:
         stack.down()
-    if len(arguments.seeds) > 1:
-        print(f"{len(arguments.seeds)} runs, not clean: {', '.join(map(str, unclean)) or 'none'}", flush=True)
+    if len(arguments.seed) > 1:
+        print(f"{len(arguments.seed)} runs, not clean: {', '.join(map(str, unclean)) or 'none'}", flush=True)
     return 1 if unclean else 0
 
 

@@ -1,6 +1,12 @@
 """The publishing protocol with one mistake each: what the harness must find.
 
-Each is a change to a class or a function of the product, so that everything else stays the real code.
+Each is a change to a class or a function of the product, so that everything else stays the real code. tests/unit/chaos
+finds all of them over a broker in memory. On real servers (each run ends with status 1 and says what is wrong):
+
+    python -m tests.chaos --minutes 0.5 --seed 3 --kinds "die at a point" --variant "marker outside"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "cursor before init"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "random id"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "kill a worker" --variant crossing
 """
 
 from __future__ import annotations
