@@ -191,22 +191,29 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
         return TableStart(Layout(lanes, first), first, initialise=True)
     layout = present_layout(found.values())
     own = {lane: at for lane, at in found.items() if lane < layout.lanes and at.layout == layout}
-    furthest = max(own.values(), key=lambda at: at.cursor if at.batch is None else at.batch.next)
     missing = sorted(set(range(layout.lanes)) - own.keys())
-    if missing and furthest.batch is not None:
+    batch = max((at.batch for at in own.values() if at.batch is not None), key=lambda one: one.next, default=None)
+    if missing and batch is not None:
         raise DataLossError(
             f"lanes {', '.join(map(str, missing))} of {layout.lanes} have no progress although others have gone on "
-            f"to {furthest.batch.next}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
+            f"to {batch.next}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
             "begin anew"
         )
     if missing:
-        # The job died while it wrote this layout; no lane has worked under it.
+        # The job died while it wrote this layout; no lane has worked under it, nor under another one since.
+        for lane, at in sorted(found.items()):
+            if at.cursor > layout.since or (at.done is not None and at.cursor == layout.since):
+                raise DataLossError(
+                    f"lane {lane} has gone on to {at.cursor} although {layout.lanes} lanes were laid at "
+                    f"{layout.since}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
+                    "begin anew"
+                )
         return TableStart(Layout(lanes, layout.since), layout.since, initialise=True)
-    batch = furthest.batch
     if batch is None or all(at.batch == batch and at.done is None for at in own.values()):
+        cursor = layout.since if batch is None else batch.next
         if layout.lanes == lanes:
-            return TableStart(layout, furthest.cursor)
-        return TableStart(Layout(lanes, furthest.cursor), furthest.cursor, initialise=True)
+            return TableStart(layout, cursor)
+        return TableStart(Layout(lanes, cursor), cursor, initialise=True)
     for lane, at in sorted(own.items()):
         if at.batch != batch and (at.cursor != batch.start or at.done is not None):
             raise DataLossError(
