@@ -28,6 +28,13 @@ STUCK_S = 20
 BURSTS = (1, 1, 2, 5, 20, 100)
 """How many steps a job takes before it is another's turn; some long, or nobody would ever get anywhere."""
 
+IN_LANES = {"laid at once": broken.laid_at_once}
+IN_PUBLISHER = {
+    "cursor before init": broken.cursor_before_init,
+    "marker outside": broken.marker_outside,
+    "ownerless": broken.ownerless,
+}
+
 
 def at(time_us: int) -> Cursor:
     return Cursor(UnixMillis(1000), UnixMicros(time_us))
@@ -40,10 +47,11 @@ class World:
         self.broker, self.random = Broker(), Random(seed)
         self.publisher: type[LanePublisher] = type("Publisher", (LanePublisher,), {})
         self.lanes: type[Lanes] = type("OwnLanes", (Lanes,), {})
-        if variant == "laid at once":
-            broken.laid_at_once(self.lanes)
-        elif variant == "ownerless":
-            broken.ownerless(self.publisher)
+        if variant in IN_LANES:
+            IN_LANES[variant](self.lanes)
+        elif variant in IN_PUBLISHER:
+            IN_PUBLISHER[variant](self.publisher)
+        self.own_ids = variant == "random id"
         self._turn = threading.Semaphore(0)
 
     def jobs(self, number: int) -> None:
@@ -156,7 +164,7 @@ class Job(threading.Thread):
     def _lane(self, lane: int) -> Iterator[LanePublisher]:
         world = self._world
         publisher = self._publisher(
-            lambda: Client(world.broker, f"id{lane}"),
+            lambda: Client(world.broker, f"id{lane}{self.name if world.own_ids else ''}"),
             lambda: world.broker.markers.get(lane),
             progress_topic=PROGRESS,
             owner=self._owner,
@@ -187,7 +195,7 @@ def test_never_two_writers() -> None:
     assert {seed: problem for seed in range(15) if (problem := outcome(seed, None))} == {}
 
 
-@pytest.mark.parametrize("variant", ["laid at once", "ownerless"])
+@pytest.mark.parametrize("variant", [*IN_LANES, *IN_PUBLISHER, "random id"])
 def test_two_writers_are_found(variant: str) -> None:
-    """Without an owner, or with a layout that not one job alone lays, some order of the steps leads to a flaw."""
+    """Each mistake that lets two jobs write leads to a flaw in some order of their steps."""
     assert any(outcome(seed, variant) for seed in range(100))
