@@ -233,8 +233,11 @@ class Run:
         began_s = time.monotonic()
         while time.monotonic() - began_s < _RECOVERS_WITHIN_S:
             self._look_after()
-            if self._reached() > before:
+            now = self._reached()
+            if now > before >= 0:
                 return time.monotonic() - began_s
+            # Kafka did not say before.
+            before = now if before < 0 else before
             time.sleep(0.3)
         self._outcome.problems.append(f"after {what}: nothing was published for {_RECOVERS_WITHIN_S:.0f} s")
         self._say(self._job.log_tail(15))
