@@ -191,12 +191,12 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
         return TableStart(Layout(lanes, first), first, initialise=True)
     layout = present_layout(found.values())
     own = {lane: at for lane, at in found.items() if lane < layout.lanes and at.layout == layout}
+    furthest = max((own or found).values(), key=lambda at: at.cursor if at.batch is None else at.batch.next)
     missing = sorted(set(range(layout.lanes)) - own.keys())
-    batch = max((at.batch for at in own.values() if at.batch is not None), key=lambda one: one.next, default=None)
-    if missing and batch is not None:
+    if missing and furthest.batch is not None:
         raise DataLossError(
             f"lanes {', '.join(map(str, missing))} of {layout.lanes} have no progress although others have gone on "
-            f"to {batch.next}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
+            f"to {furthest.batch.next}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
             "begin anew"
         )
     if missing:
@@ -209,11 +209,11 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
                     "begin anew"
                 )
         return TableStart(Layout(lanes, layout.since), layout.since, initialise=True)
+    batch = furthest.batch
     if batch is None or all(at.batch == batch and at.done is None for at in own.values()):
-        cursor = layout.since if batch is None else batch.next
         if layout.lanes == lanes:
-            return TableStart(layout, cursor)
-        return TableStart(Layout(lanes, cursor), cursor, initialise=True)
+            return TableStart(layout, furthest.cursor)
+        return TableStart(Layout(lanes, furthest.cursor), furthest.cursor, initialise=True)
     for lane, at in sorted(own.items()):
         if at.batch != batch and (at.cursor != batch.start or at.done is not None):
             raise DataLossError(

@@ -15,7 +15,7 @@ from typing import Final
 
 from bridge.errors import RetriableError
 from bridge.lane_publisher import LanePublisher
-from bridge.model.cursors import LaneProgress, Layout
+from bridge.model.cursors import LaneProgress
 
 _LANES_AT_ONCE: Final = 16
 
@@ -69,19 +69,17 @@ class Lanes:
             found = zip(lanes, threads.map(opened, lanes), strict=True)
             return {lane: at for lane, at in found if at is not None}
 
-    def lay(self, layout: Layout, count: int, taken: Mapping[int, LaneProgress]) -> None:
-        """Write a layout into the first `count` lanes, those included that it drops: theirs says that they are retired.
+    def lay(self, laid: Mapping[int, LaneProgress], taken: Mapping[int, LaneProgress]) -> None:
+        """Write a layout into all lanes, those included that it drops: theirs says that they are retired.
 
         Args:
-            layout: since a cursor at which every lane stands.
-            count: how many there are.
+            laid: by lane; since a cursor at which every lane stands.
             taken: what `take_over` gave.
 
         Raises:
             RetriableError: somebody else has taken the table over. Some lanes may have the layout, but then nobody has
                 worked under another one since.
         """
-        laid = {lane: LaneProgress(lane, layout, layout.since) for lane in range(count)}
         self._write(sorted(taken), laid, taken)
         self._write(sorted(laid.keys() - taken.keys()), laid, taken)
 

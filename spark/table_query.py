@@ -124,7 +124,9 @@ class TableQuery:
         self._know_log(state)
         self._first_schema = self._first_schema or state.schema
         if start.initialise:
-            lanes.lay(start.layout, self._progress_partitions, progress)
+            # Also in lanes that the layout drops: their records say that they are retired.
+            laid = range(self._progress_partitions)
+            lanes.lay({lane: LaneProgress(lane, start.layout, start.layout.since) for lane in laid}, progress)
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
         return self._query(start, once=once)
 

@@ -77,9 +77,8 @@ def laid_at_once(lanes: type[Any]) -> None:
         if refused is not None:
             raise refused
 
-    def lay(self: Any, layout: Layout, count: int, taken: Any) -> None:
-        laid = {lane: LaneProgress(lane, layout, layout.since) for lane in range(count)}
-        self._write(range(count), laid, taken)
+    def lay(self: Any, laid: Any, taken: Any) -> None:
+        self._write(sorted(laid), laid, taken)
 
     lanes.take_over, lanes._write, lanes.lay = take_over, _write, lay
 

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.errors import BridgeError, DataLossError, RetriableError
 from bridge.lane_publisher import LanePublisher
-from bridge.model.cursors import Cursor, Layout, PlannedBatch
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import LaneTask, decide_start
 from bridge.taking_over import Lanes
@@ -135,7 +135,8 @@ class Job(threading.Thread):
             if start.settle:
                 raise RetriableError("not level yet")
         if start.initialise:
-            lanes.lay(start.layout, PARTITIONS, taken)
+            layout = start.layout
+            lanes.lay({lane: LaneProgress(lane, layout, layout.since) for lane in range(PARTITIONS)}, taken)
         cursor, interrupted = start.cursor, start.interrupted
         for _ in range(batches):
             end = at(cursor.time_us + self._world.random.randint(1, 3))
