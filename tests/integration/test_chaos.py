@@ -77,6 +77,6 @@ def test_two_kills_while_a_backlog_is_drained(session: CqlSession, local_stack: 
             print(f"killed after {reached} of {len(written)}")
         assert reached < len(written), "everything was published before the last kill; nothing was interrupted"
         job.run_once(900)
-        verdict = job.verdict([schema], written)
+        verdict = job.verdict([schema], written, within_s=900)
     print(verdict)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
