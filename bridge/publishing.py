@@ -206,7 +206,7 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
         return TableStart(Layout(lanes, first), first, initialise=True)
     layout = present_layout(found.values())
     own = {lane: at for lane, at in found.items() if lane < layout.lanes and at.layout == layout}
-    furthest = max(own.values(), key=lambda at: at.cursor if at.batch is None else at.batch.next)
+    furthest = max((own or found).values(), key=lambda at: at.cursor if at.batch is None else at.batch.next)
     missing = sorted(set(range(layout.lanes)) - own.keys())
     if missing and furthest.batch is not None:
         raise DataLossError(
@@ -216,7 +216,14 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
         )
     before_ms = furthest.entered_from_ms
     if missing:
-        # The job died while it wrote this layout; no lane has worked under it.
+        # The job died while it wrote this layout; no lane has worked under it, nor under another one since.
+        for lane, at in sorted(found.items()):
+            if at.cursor > layout.since or (at.done is not None and at.cursor == layout.since):
+                raise DataLossError(
+                    f"lane {lane} has gone on to {at.cursor} although {layout.lanes} lanes were laid at "
+                    f"{layout.since}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
+                    "begin anew"
+                )
         return TableStart(Layout(lanes, layout.since), layout.since, initialise=True, entered_from_ms=before_ms)
     batch = furthest.batch
     if batch is None or all(at.batch == batch and at.done is None for at in own.values()):

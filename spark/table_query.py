@@ -6,8 +6,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 from uuid import UUID, uuid4
@@ -21,10 +21,12 @@ from bridge.captured import missing_in_words
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
 from bridge.gaps import find_gap
+from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, canonical_json
 from bridge.monitoring.board import Board
 from bridge.publishing import TableStart, decide_start
 from bridge.table_watch import TableState, made_anew_in_words
+from bridge.taking_over import Lanes
 from schemas.table_changes import changes_between
 from schemas.table_schema import TableSchema
 from spark import sink, worker
@@ -36,7 +38,6 @@ from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, START_OPTION
 _log = logging.getLogger(__name__)
 
 _PROGRESS_TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
-_LANES_AT_ONCE: Final = 16
 _LOOK_EVERY_S: Final = 1
 
 
@@ -101,14 +102,13 @@ class TableQuery:
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
         state = self._state()
         self._make_topics()
-        progress = self._open_lanes()
+        lanes = Lanes(self._lane, self._owner)
+        progress = lanes.take_over(self._progress_partitions)
         start = self._decide(progress)
         if progress:
             self._check_log(state, start.cursor)
             start = self._beyond_gap(state, start, progress)
         self._board.laid(self.name, start.layout, progress)
-        if not start.initialise:
-            progress = self._take_over(progress)
         if start.settle:
             _log.info(
                 "%s: %d lanes become %d; the micro-batch that was interrupted is finished first",
@@ -117,7 +117,7 @@ class TableQuery:
                 self.lanes,
             )
             self._settle(self._query(start, once=True))
-            progress = self._open_lanes()
+            progress = lanes.take_over(self._progress_partitions)
             start = self._decide(progress)
             if start.settle:
                 raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
@@ -125,7 +125,13 @@ class TableQuery:
         self._know_log(state)
         self._first_schema = self._first_schema or state.schema
         if start.initialise:
-            self._write_layout(start, progress)
+            # Also in lanes that the layout drops: their records say that they are retired.
+            since, before_ms = start.layout.since, start.entered_from_ms
+            laid = {
+                lane: LaneProgress(lane, start.layout, since, entered_from_ms=before_ms)
+                for lane in range(self._progress_partitions)
+            }
+            lanes.lay(laid, progress)
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
         return self._query(start, once=once)
 
@@ -165,12 +171,6 @@ class TableQuery:
     @property
     def _progress_topic(self) -> str:
         return self._config.progress_topic_of(self._table)
-
-    def _open_lanes(self) -> dict[int, LaneProgress]:
-        """The committed progress by lane; opening every lane fences whoever held it, so from here on it is final."""
-        with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
-            found = dict(threads.map(self._open_lane, range(self._progress_partitions)))
-        return {lane: at for lane, at in found.items() if at is not None}
 
     def _decide(self, progress: Mapping[int, LaneProgress]) -> TableStart:
         if progress:
@@ -225,37 +225,13 @@ class TableQuery:
         _log.warning("%s: %s; going on, as reading.accept_data_loss says", self.name, gap)
         return start.moved_to(gap.go_on_at, self.lanes)
 
-    def _open_lane(self, lane: int) -> tuple[int, LaneProgress | None]:
+    @contextmanager
+    def _lane(self, lane: int) -> Iterator[LanePublisher]:
         place = (self._config, self._table.keyspace, self._table.table, lane)
         try:
-            return lane, worker.publisher(*place, self._owner).open()
+            yield worker.publisher(*place, self._owner)
         finally:
             worker.drop_publisher(*place)
-
-    def _write_layout(self, start: TableStart, progress: Mapping[int, LaneProgress]) -> None:
-        layout = start.layout
-        # Also to lanes that the layout drops: their records say that they are retired.
-        laid = {
-            lane: LaneProgress(lane, layout, layout.since, entered_from_ms=start.entered_from_ms)
-            for lane in range(self._progress_partitions)
-        }
-        self._write_progress(laid, progress)
-
-    def _take_over(self, progress: Mapping[int, LaneProgress]) -> dict[int, LaneProgress]:
-        """Have every lane say that it is ours, if it stands where it stood when the start was decided."""
-        self._write_progress(progress, progress)
-        return {lane: replace(at, owner=self._owner) for lane, at in progress.items()}
-
-    def _write_progress(self, new: Mapping[int, LaneProgress], instead_of: Mapping[int, LaneProgress]) -> None:
-        def write(lane: int) -> None:
-            place = (self._config, self._table.keyspace, self._table.table, lane)
-            try:
-                worker.publisher(*place, self._owner).write_progress(new[lane], instead_of=instead_of.get(lane))
-            finally:
-                worker.drop_publisher(*place)
-
-        with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
-            list(threads.map(write, new))
 
     def _query(self, start: TableStart, *, once: bool) -> StreamingQuery:
         activate(self._session)

@@ -1,6 +1,7 @@
 """`python -m tests.chaos --seed N --minutes M`: random faults on the real stack, then what every consumer would see.
 
-It ends with one line of counts. Exit statuses: 0 all is right; 1 something is not; 2 the run itself failed.
+`--seed 1-30` makes one run after the other on the same stack, each with topics, tables and a job of its own.
+Each run ends with one line of counts. Exit statuses: 0 all is right; 1 something is not.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 from bridge.local.stack import LocalStack
 from tests.chaos.plan import ISOLATED, KINDS
-from tests.chaos.run import Run
+from tests.chaos.run import Leg, Run
 
 _INSIDE: Final = "SCYLLA_CDC_BRIDGE_TEST_ISOLATED"
 
@@ -24,7 +25,9 @@ _INSIDE: Final = "SCYLLA_CDC_BRIDGE_TEST_ISOLATED"
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
-    parser.add_argument("--seed", type=int, required=True, help="decides the faults and what is written")
+    parser.add_argument(
+        "--seed", type=_seeds, required=True, help="decides the faults and what is written; FIRST-LAST: a run for each"
+    )
     parser.add_argument("--minutes", type=float, default=1.5, help="how long at least; a fault for every ten seconds")
     parser.add_argument("--kinds", help=f"only these faults, separated by commas: {', '.join(KINDS)}")
     parser.add_argument("--variant", help="a deliberately broken protocol, see tests/chaos/broken.py")
@@ -37,19 +40,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="chaos-"))
     kinds = arguments.kinds.split(",") if arguments.kinds else KINDS
     stack = LocalStack.up(folder / "stack", report=_say)
+    unclean = []
     try:
-        run = Run(stack, folder, seed=arguments.seed, say=_say, isolated=isolated, variant=arguments.variant)
-        outcome = run.carry_out(arguments.minutes, kinds)
+        for seed in arguments.seed:
+            of_seed = folder / f"seed{seed}"
+            legs = [Leg(seed, arguments.minutes, kinds)]
+            (outcome,) = Run(stack, of_seed, legs, say=_say, isolated=isolated, variant=arguments.variant).carry_out()
+            if not outcome.clean:
+                unclean.append(seed)
+                _say(f"everything lies in {of_seed}")
+            print(outcome, flush=True)
     finally:
         stack.down()
-    for fault, took_s in outcome.faults:
-        _say(f"{fault}: publishing again after {'-' if took_s is None else f'{took_s:.1f} s'}")
-    for line in outcome.counts.examples + outcome.problems:
-        _say(line)
-    if not outcome.clean:
-        _say(f"everything lies in {folder}")
-    print(outcome, flush=True)
-    return 0 if outcome.clean else 1
+    if len(arguments.seed) > 1:
+        print(f"{len(arguments.seed)} runs, not clean: {', '.join(map(str, unclean)) or 'none'}", flush=True)
+    return 1 if unclean else 0
+
+
+def _seeds(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
 
 
 def _isolate() -> None:

@@ -1,6 +1,12 @@
 """The publishing protocol with one mistake each: what the harness must find.
 
-Each is a change to a class or a function of the product, so that everything else stays the real code.
+Each is a change to a class or a function of the product, so that everything else stays the real code. tests/unit/chaos
+finds all of them over a broker in memory. On real servers (each run ends with status 1 and says what is wrong):
+
+    python -m tests.chaos --minutes 0.5 --seed 3 --kinds "die at a point" --variant "marker outside"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "cursor before init"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "random id"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "kill a worker" --variant crossing
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from bridge.errors import RetriableError
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros
 
@@ -53,6 +60,29 @@ def ownerless(publisher: type[Any]) -> None:
     publisher._reopen = _reopen
 
 
+def laid_at_once(lanes: type[Any]) -> None:
+    """Nothing is taken over, and a layout goes into every lane that still stands where it stood when that was read."""
+    write = lanes._write
+
+    def take_over(self: Any, count: int) -> Any:
+        return self._open(range(count))
+
+    def _write(self: Any, numbers: Sequence[int], new: Any, instead_of: Any) -> None:
+        refused = None
+        for lane in numbers:
+            try:
+                write(self, [lane], new, instead_of)
+            except RetriableError as error:
+                refused = error
+        if refused is not None:
+            raise refused
+
+    def lay(self: Any, laid: Any, taken: Any) -> None:
+        self._write(sorted(laid), laid, taken)
+
+    lanes.take_over, lanes._write, lanes.lay = take_over, _write, lay
+
+
 def random_id(transactional_id: Callable[..., str]) -> Callable[..., str]:
     """Every process has an id of its own, so that nobody fences anybody."""
 
@@ -79,8 +109,8 @@ def crossing(plan: Callable[..., PlannedBatch | None]) -> Callable[..., PlannedB
     return planned
 
 
-def _in_class(breaking: Callable[[type[Any]], None]) -> Callable[[ModuleType], None]:
-    return lambda module: breaking(module.LanePublisher)
+def _in_class(breaking: Callable[[type[Any]], None], name: str = "LanePublisher") -> Callable[[ModuleType], None]:
+    return lambda module: breaking(getattr(module, name))
 
 
 def _in_function(name: str, breaking: Callable[[Any], Any]) -> Callable[[ModuleType], None]:
@@ -91,6 +121,7 @@ IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "cursor before init": ("bridge.lane_publisher", _in_class(cursor_before_init)),
     "marker outside": ("bridge.lane_publisher", _in_class(marker_outside)),
     "ownerless": ("bridge.lane_publisher", _in_class(ownerless)),
+    "laid at once": ("bridge.taking_over", _in_class(laid_at_once, "Lanes")),
     "random id": ("bridge.publishing", _in_function("transactional_id", random_id)),
     "crossing": ("bridge.planning", _in_function("plan", crossing)),
 }

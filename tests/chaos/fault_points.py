@@ -41,6 +41,12 @@ Point = Literal[
 ]
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
 """In the order in which a lane comes by."""
+IN_LANE: Final = POINTS[:-1]
+"""Those of the lane protocol itself; it knows nothing of Spark."""
+OPENING: Final[tuple[Point, ...]] = ("before init", "after init", "cursor read")
+"""Those that a lane comes by only when it opens its id anew: a worker that is in step keeps it."""
+IN_PRODUCER: Final = tuple(point for point in IN_LANE if point != "cursor read")
+"""Those that a `Watched` producer comes by."""
 
 Manner = Literal["exception", "kill", "stop"]
 """An exception in the process; SIGKILL to every process of the job; SIGSTOP to the process itself."""
@@ -190,18 +196,11 @@ class Watched:
         self._produced = 0
         self._producer.begin()
 
-    def produce(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[tuple[str, bytes]],
-        partition: int | None = None,
-    ) -> None:
+    def produce(self, topic: str, *record: Any, **place: Any) -> None:
         marker = topic == self._progress_topic
         if marker:
             self._reach("before marker")
-        self._producer.produce(topic, key, value, headers, partition)
+        self._producer.produce(topic, *record, **place)
         if marker:
             self._reach("after marker")
             return

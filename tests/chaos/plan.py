@@ -30,6 +30,7 @@ KINDS: Final = (
     "clock jump",
     *ISOLATED,
 )
+_AT_A_POINT: Final = ("die at a point", "err at a point", "stop a worker", "zombie job")
 SECONDS_EACH: Final = 10
 
 
@@ -50,7 +51,8 @@ class Fault:
     number: int
 
     def __str__(self) -> str:
-        return f"{self.kind} ({self.point}, {self.number})" if "point" in self.kind else f"{self.kind} ({self.number})"
+        point = f"{self.point}, " if self.kind in _AT_A_POINT else ""
+        return f"{self.kind} ({point}{self.number})"
 
 
 def plan(seed: int, minutes: float, kinds: Collection[str] = KINDS, *, least: int = 5) -> list[Fault]:

@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import psutil
 
-from bridge.local.errors import LocalStackError
 from bridge.local.stack import LocalStack
 from tests.chaos import fault_points
+from tests.chaos.fault_points import Point
 from tests.chaos.plan import ISOLATED, KINDS, Fault, plan
 from tests.chaos.witness import Counts, Topics, Witness
-from tests.chaos.writing import KEYSPACE, TABLES, Writing
+from tests.chaos.writing import TABLES, Writing
 from tests.integration.running import BridgeJob
 
 CONFIDENCE_MS: Final = 4000
@@ -30,13 +30,34 @@ _RECOVERS_WITHIN_S: Final = 400.0
 _DISK_MIB: Final = 16
 
 
+class _NotReachedError(Exception):
+    """No process came by the point at which it was to meet its fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """What a seed decides: the faults of so many minutes, and what is written meanwhile.
+
+    Attributes:
+        seed: decides both.
+        minutes: as of `tests.chaos.plan.plan`.
+        kinds: the same.
+        least: the same.
+    """
+
+    seed: int
+    minutes: float
+    kinds: Collection[str] = KINDS
+    least: int = 5
+
+
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to.
+    """What a leg came to.
 
     Attributes:
         faults: each with the seconds from its end to the next published change; None when none came.
-        counts: the witness's.
+        counts: the witness's, of all that was written so far.
         problems: what else was wrong.
     """
 
@@ -61,23 +82,24 @@ class Outcome:
 
 
 class Run:
-    """Carries out one plan. Not thread-safe.
+    """Carries out one leg, or several with the same job. Not thread-safe.
 
     Args:
         stack: its servers are killed and started again.
         folder: for the job's files.
-        seed: decides the faults, and what is written.
+        legs: at least one; the first one's seed names the job, and may not have been used on this stack.
         say: gets a line for each step.
         isolated: whether mounts and the network are this process's own.
         rate_per_s: mutations a second.
+        variant: a deliberately broken protocol, one of `tests.chaos.broken`.
     """
 
     def __init__(
         self,
         stack: LocalStack,
         folder: Path,
+        legs: Sequence[Leg],
         *,
-        seed: int,
         say: Callable[[str], None],
         isolated: bool = False,
         rate_per_s: float = 60.0,
@@ -85,8 +107,9 @@ class Run:
     ) -> None:
         self._stack, self._folder, self._say, self._isolated = stack, folder, say, isolated
         self._variant = variant
-        self._outcome = Outcome(seed)
-        self._name = f"chaos{seed}"
+        self._legs = legs
+        self._outcome = Outcome(legs[0].seed)
+        self._name = f"chaos{legs[0].seed}"
         self._topics = [f"{self._name}.{table}" for table in TABLES]
         self._reader = Topics(stack.kafka, stack.registry)
         self._checkpoint = folder / "checkpoint"
@@ -95,41 +118,62 @@ class Run:
             _do("mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(self._checkpoint))
         self._lanes = 2
         self._made = 0
-        self._writing = Writing(stack.cql, seed=seed, rate_per_s=rate_per_s, late_after_s=_LATE_AFTER_S)
+        self._writing = Writing(stack.cql, seed=legs[0].seed, rate_per_s=rate_per_s, late_after_s=_LATE_AFTER_S)
         self._job: BridgeJob = self._new_job()
 
-    def carry_out(self, minutes: float, kinds: Collection[str] = KINDS, *, least: int = 5) -> Outcome:
-        """Write, publish and disturb for so long at least; then let everything arrive, and look at it.
+    def carry_out(self) -> list[Outcome]:
+        """Write, publish and disturb; at the end of each leg let everything arrive, and look at all of it so far.
 
-        Args:
-            minutes: as of `tests.chaos.plan.plan`.
-            kinds: the same.
-            least: the same.
+        Ends with the first leg that is not clean.
         """
-        outcome, began_s = self._outcome, time.monotonic()
-        left_out = () if self._isolated else ISOLATED
-        faults = plan(outcome.seed, minutes, [kind for kind in kinds if kind not in left_out], least=least)
-        self._say(f"seed {outcome.seed}: " + "; ".join(map(str, faults)))
-        self._writing.start()
+        outcomes = []
         try:
-            self._start(self._job)
+            for leg in self._legs:
+                outcomes.append(self._carry_out(leg, last=leg is self._legs[-1]))
+                if not outcomes[-1].clean:
+                    self._keep_evidence()
+                    break
+        finally:
+            self._writing.end()
+            self._clean_up()
+        return outcomes
+
+    def _carry_out(self, leg: Leg, *, last: bool) -> Outcome:
+        outcome, began_s = Outcome(leg.seed), time.monotonic()
+        self._outcome = outcome
+        left_out = () if self._isolated else ISOLATED
+        faults = plan(leg.seed, leg.minutes, [kind for kind in leg.kinds if kind not in left_out], least=leg.least)
+        self._say(f"seed {leg.seed}: " + "; ".join(map(str, faults)))
+        if self._job.process is None:
+            self._writing.start()
+            self._job.start()
             self._await_progress("the start", 0)
-            for fault in faults:
-                self._calm(fault.calm_s)
-                self._suffer(fault)
-            self._calm(minutes * 60 - (time.monotonic() - began_s))
-            self._writing.finish()
+        else:
+            self._writing.take_up(leg.seed)
+        for fault in faults:
+            self._calm(fault.calm_s)
+            self._suffer(fault)
+        self._calm(leg.minutes * 60 - (time.monotonic() - began_s))
+        with self._writing.pause():
             outcome.generations = self._writing.generations
             self._drain()
-            self._end()
-        finally:
-            self._clean_up()
-        outcome.seconds = time.monotonic() - began_s
-        witness = Witness(TABLES, self._writing.lines(), self._writing.late)
-        for record in self._reader.read(self._topics):
-            witness.see(*record)
+            if last:
+                self._end()
+            outcome.seconds = time.monotonic() - began_s
+            witness = Witness(TABLES, self._writing.lines(), self._writing.late)
+            for record in self._reader.read(self._topics):
+                witness.see(*record)
         outcome.counts = witness.close()
         return outcome
+
+    def _keep_evidence(self) -> None:
+        """Say what is wrong, and keep both sides of it: the next run on this stack makes the tables anew."""
+        for line in self._outcome.counts.examples + self._outcome.problems:
+            self._say(line)
+        (self._folder / "written.jsonl").write_text("\n".join(map(str.strip, self._writing.lines())) + "\n")
+        with (self._folder / "arrived.txt").open("w", encoding="utf-8") as arrived:
+            for topic, partition, key, value in self._reader.read(self._topics):
+                print(topic, partition, key.hex(), value, file=arrived)
 
     # -- the job ------------------------------------------------------------------------------------------------------
 
@@ -145,11 +189,6 @@ class Run:
         }
         environment = fault_points.environment(folder / "faults", self._variant)
         return BridgeJob(self._stack, folder, self._name, list(TABLES), settings, environment)
-
-    @staticmethod
-    def _start(job: BridgeJob) -> None:
-        job.settings["spark"]["lanes"] = job.settings["spark"].get("lanes", 2)
-        job.start()
 
     def _again(self) -> None:
         """Start the job anew, as its supervisor would."""
@@ -194,8 +233,11 @@ class Run:
         began_s = time.monotonic()
         while time.monotonic() - began_s < _RECOVERS_WITHIN_S:
             self._look_after()
-            if self._reached() > before:
+            now = self._reached()
+            if now > before >= 0:
                 return time.monotonic() - began_s
+            # Kafka did not say before.
+            before = now if before < 0 else before
             time.sleep(0.3)
         self._outcome.problems.append(f"after {what}: nothing was published for {_RECOVERS_WITHIN_S:.0f} s")
         self._say(self._job.log_tail(15))
@@ -255,7 +297,11 @@ class Run:
             "slow network": self._slow_network,
             "network stall": self._stall,
         }[fault.kind]
-        how(fault)
+        try:
+            how(fault)
+        except _NotReachedError:
+            self._say("    no process came by that point; it counts for nothing")
+            return
         self._look_after()
         took_s = self._await_progress(str(fault), self._reached())
         self._outcome.faults.append((fault, took_s))
@@ -277,10 +323,17 @@ class Run:
     def _kill_job(self, _: Fault) -> None:
         self._kill(self._job)
 
+    def _arm(self, point: Point, manner: fault_points.Manner) -> None:
+        fault_points.arm(self._faults(self._job), point, manner)
+        if point in fault_points.OPENING:
+            for worker in self._job.workers():
+                with suppress(psutil.NoSuchProcess):
+                    worker.kill()
+
     def _at_point(self, fault: Fault, manner: fault_points.Manner) -> bool:
         faults = self._faults(self._job)
         point = fault.point
-        fault_points.arm(faults, point, manner)
+        self._arm(point, manner)
         until_s = time.monotonic() + 40
         while time.monotonic() < until_s and not fault_points.fired(faults, point):
             if manner != "kill":
@@ -297,11 +350,13 @@ class Run:
         self._kill(self._job)
 
     def _err_at_point(self, fault: Fault) -> None:
-        self._at_point(fault, "exception")
+        if not self._at_point(fault, "exception"):
+            raise _NotReachedError
 
     def _stop_worker(self, fault: Fault) -> None:
         """A worker stands still inside the protocol until its transaction has timed out, then goes on."""
-        self._at_point(fault, "stop")
+        if not self._at_point(fault, "stop"):
+            raise _NotReachedError
         time.sleep(_beyond_transaction(fault))
         fault_points.signal_all(self._faults(self._job), signal.SIGCONT)
 
@@ -316,12 +371,11 @@ class Run:
         if fault.number % 3 == 0:
             other.settings["spark"]["checkpoint"] = str(other.folder / "checkpoint")
         if fault.number % 5 == 0:
-            # Whoever has the former lanes stops for good, so it is the one to go.
-            self._lanes = other.settings["spark"]["lanes"] = 1 + self._lanes % 4
-            self._say(f"    the other one with {self._lanes} lanes")
+            other.settings["spark"]["lanes"] = 1 + self._lanes % 4
+            self._say(f"    the other one with {other.settings['spark']['lanes']} lanes")
         other.start()
         until_s = time.monotonic() + _RECOVERS_WITHIN_S
-        while "lanes, from" not in other.log.read_text(errors="replace"):
+        while other.log.read_text(errors="replace").count("lanes, from") < len(TABLES):
             if time.monotonic() > until_s or other.process is None or other.process.poll() is not None:
                 self._outcome.problems.append(f"a second job did not come up:\n{other.log_tail(10)}")
                 break
@@ -332,16 +386,16 @@ class Run:
         """A job stands still, another one takes over, and the first one wakes and goes on."""
         faults = self._faults(self._job)
         point = fault.point
-        fault_points.arm(faults, point, "stop")
+        self._arm(point, "stop")
         until_s = time.monotonic() + 10
         while time.monotonic() < until_s and not fault_points.fired(faults, point):
             time.sleep(0.05)
         fault_points.signal_all(faults, signal.SIGSTOP)
         fault_points.disarm(faults)
-        time.sleep(0.5)  # what its last transaction committed becomes visible
-        zombie, before = self._job, self._reached()
+        zombie = self._job
         self._job = self._other_job(fault)
-        self._await_progress("another job's start", before)
+        # It has opened every lane, so what the one that stands still had begun is settled, and not counted here.
+        self._await_progress("another job's start", self._reached())
         fault_points.signal_all(faults, signal.SIGCONT)
         self._both(zombie, self._job, fault)
 
@@ -352,9 +406,9 @@ class Run:
     def _both(self, older: BridgeJob, newer: BridgeJob, fault: Fault) -> None:
         """Both run for a while; then one of them is killed."""
         time.sleep(12 + fault.number % 5)
-        goes, stays = (older, newer) if fault.number % 2 or fault.number % 5 == 0 else (newer, older)
+        goes, stays = (older, newer) if fault.number % 2 else (newer, older)
         self._kill(goes)
-        self._job = stays
+        self._job, self._lanes = stays, stays.settings["spark"]["lanes"]
 
     def _kill_broker(self, fault: Fault) -> None:
         self._stack.kill("kafka")
@@ -439,6 +493,3 @@ def _beyond_transaction(fault: Fault) -> float:
 
 def _do(*command: str) -> None:
     subprocess.run(command, check=True, timeout=20)
-
-
-__all__ = ["KEYSPACE", "LocalStackError", "Outcome", "Run"]

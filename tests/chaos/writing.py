@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
@@ -56,7 +57,7 @@ class Writing(threading.Thread):
 
         Args:
             cql: the server.
-            seed: decides keys, values and streams.
+            seed: decides streams, and with `take_up` what is written.
             rate_per_s: mutations a second.
             late_after_s: a change acknowledged later than this after its own time need not arrive.
         """
@@ -66,7 +67,6 @@ class Writing(threading.Thread):
         self.generations = 1
         self._lines = _Lines()
         self._rate_per_s, self._late_after_s = rate_per_s, late_after_s
-        self._random = Random(f"{seed}/writing")
         self._ended = threading.Event()
         self._still = threading.Lock()
         self._session = CqlSession.connect(
@@ -76,15 +76,13 @@ class Writing(threading.Thread):
         self._cluster.reset()
         self._cluster.add_generation(UnixMillis(system_clock_us() // 1000 - 1000))
         self._unpublished: tuple[float, Generation] | None = None
-        tables = []
-        for name, columns in TABLES.items():
-            table = SimulatedTable(schema_of(name, columns))
+        self._tables = [SimulatedTable(schema_of(name, columns)) for name, columns in TABLES.items()]
+        for table in self._tables:
             table.drop(self._session)
             table.create(self._session)
-            tables.append(table)
         oracle = Oracle(self._lines)  # type: ignore[arg-type]  # all that it does is write
-        self._simulator = Simulator(self._session, self._cluster, tables, seed=seed, oracle=oracle)
-        self._work = [(table, Workload(table.table_schema, seed=seed, keys=200, mix=MIX)) for table in tables]
+        self._simulator = Simulator(self._session, self._cluster, self._tables, seed=seed, oracle=oracle)
+        self.take_up(seed)
 
     @property
     def written(self) -> int:
@@ -94,6 +92,19 @@ class Writing(threading.Thread):
     def lines(self) -> list[str]:
         """Every acknowledged change as the oracle tells it."""
         return self._lines.lines
+
+    def take_up(self, seed: int) -> None:
+        """Let this seed decide keys, values and what becomes of the generations from now on."""
+        with self._still:
+            self._random = Random(f"{seed}/writing")
+            self._work = [(table, Workload(table.table_schema, seed=seed, keys=200, mix=MIX)) for table in self._tables]
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Write nothing meanwhile, and publish the generation that is still held back."""
+        with self._still:
+            self._publish_late(float("inf"))
+            yield
 
     def hold(self) -> threading.Lock:
         """While this is held nothing is written, and nothing is under way."""
@@ -112,18 +123,17 @@ class Writing(threading.Thread):
             else:
                 return
 
-    def finish(self) -> None:
-        """Stop writing, and raise what went wrong."""
+    def end(self) -> None:
+        """Stop writing, for good."""
         self._ended.set()
-        self.join(120)
+        if self.ident is not None:
+            self.join(120)
         self._session.close()
-        if self.error is not None:
-            raise self.error
 
     def run(self) -> None:
         try:
             self._run()
-        except BaseException as error:  # noqa: BLE001  # `finish` raises it
+        except BaseException as error:  # noqa: BLE001  # the run looks at it
             self.error = error
 
     def _run(self) -> None:
@@ -141,7 +151,6 @@ class Writing(threading.Thread):
                     self._change_generation(now_s)
                 self._publish_late(now_s)
                 self._burst()
-        self._publish_late(float("inf"))
 
     def _change_generation(self, now_s: float) -> None:
         self._publish_late(float("inf"))

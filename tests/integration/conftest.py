@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.adapters.scylla import CqlSession
 from bridge.local.jars import JARS_VARIABLE
 from bridge.local.stack import LocalStack
 
@@ -35,3 +36,11 @@ def local_stack(tmp_path_factory: pytest.TempPathFactory, shared_jars: Path) -> 
     stack = LocalStack.up(tmp_path_factory.mktemp("local-stack"), report=print, jars=shared_jars)
     yield stack
     stack.down()
+
+
+@pytest.fixture(scope="module")
+def session(local_stack: LocalStack) -> Iterator[CqlSession]:
+    """A session to the stack's CQL server."""
+    made = local_stack.cql_session()
+    yield made
+    made.close()

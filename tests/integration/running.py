@@ -146,15 +146,18 @@ class BridgeJob:
                 total += sum(reader.end(topic, partition) for partition in range(partitions))
         return total
 
-    def records(self, table: TableSettings) -> Iterator[Record]:
-        """What a table's topic holds, read with read_committed from its beginning to its end."""
-        return self.records_of(self.config.topic_of(table))
+    def records(self, table: TableSettings, within_s: float = 60) -> Iterator[Record]:
+        """What a table's topic holds, read with read_committed from its beginning to its end.
 
-    def records_of(self, topic: str) -> Iterator[Record]:
+        `within_s` is for reading and for whatever is done with each record meanwhile.
+        """
+        return self.records_of(self.config.topic_of(table), within_s)
+
+    def records_of(self, topic: str, within_s: float = 60) -> Iterator[Record]:
         """The same of any topic."""
         partitions = range(KafkaAdmin(self.config.kafka).partitions(topic))
         with CommittedReader(self.config.kafka) as reader:
-            yield from reader.read_to_end(topic, partitions, 60)
+            yield from reader.read_to_end(topic, partitions, within_s)
 
     def verdict(
         self,
@@ -162,12 +165,13 @@ class BridgeJob:
         expected: Iterable[ExpectedChange],
         *,
         full: Collection[str] = (),
+        within_s: float = 60,
     ) -> Verdict:
-        """Hold the topics against the oracle; `full` as of the checker."""
+        """Hold the topics against the oracle; `full` as of the checker, `within_s` as of `records` for each topic."""
         checker = Checker(tables, Registry(self.stack.registry), full=full)
         checker.expect(expected)
         for table in self.config.tables:
-            for record in self.records(table):
+            for record in self.records(table, within_s):
                 checker.see(record)
         return checker.close()
 
@@ -177,6 +181,13 @@ class BridgeJob:
             return psutil.Process(self.process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
+
+
+def job_reached(job: BridgeJob, goal: int) -> bool:
+    """Whether a running job has begun its work and committed as much as this, by `BridgeJob.committed`."""
+    assert job.process is not None
+    assert job.process.poll() is None, job.log_tail()
+    return "lanes, from" in job.log.read_text(errors="replace") and job.committed() >= goal
 
 
 def _command(process: psutil.Process) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,10 @@ from typing import Any
 import pytest
 
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
-from bridge.model.times import UnixMicros, UnixMillis
-from tests.chaos.run import Run
-from tests.integration.running import BridgeJob, wait_for
-from tests.integration.test_pipeline import SECOND, job_reached, table
+from tests.chaos.run import Leg, Run
+from tests.integration.histories import history, table
+from tests.integration.running import BridgeJob, job_reached, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -30,25 +22,30 @@ BACKLOG = 500_000
 STREAM_ROWS = 10_000
 
 
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
+LEGS = (
+    Leg(1, 0.1, ("second job", "stop a worker"), least=2),
+    Leg(37, 0.1, ("second job",), least=1),
+    Leg(25, 0.1, ("kill a worker", "err at a point", "kill the broker"), least=3),
+)
+"""The second leg's other job has a checkpoint and a number of lanes of its own."""
 
 
-def test_short_run(local_stack: LocalStack, tmp_path: Path) -> None:
-    """A job that is started twice, and a worker that wakes long after its transaction's end, double and lose nothing.
+def test_three_short_runs(local_stack: LocalStack, tmp_path: Path) -> None:
+    """Two jobs named alike, with one checkpoint and lane count or two; what wakes late; what dies or errs midway.
 
-    The one of the two jobs that is fenced says why.
+    Nothing is missing, doubled or out of order, and of two jobs the one that is fenced says why.
     """
-    run = Run(local_stack, tmp_path / "run", seed=1, say=print)
-    outcome = run.carry_out(0.3, ("second job", "stop a worker"), least=2)
-    print(outcome)
-    assert outcome.clean, f"{outcome}\n{outcome.counts.examples}\n{outcome.problems}"
+    outcomes = Run(local_stack, tmp_path / "run", LEGS, say=print).carry_out()
+    for outcome in outcomes:
+        print(outcome)
+        assert outcome.clean, f"{outcome}\n{outcome.counts.examples}\n{outcome.problems}"
+    assert len(outcomes) == len(LEGS)
+    jobs = [path.parent for path in tmp_path.glob("run/job*/*.log")]
+    assert len(jobs) == 3
+    assert [path for path in jobs if (path / "checkpoint").is_dir()], "each job had the same checkpoint"
     logs = [path.read_text(errors="replace") for path in tmp_path.glob("run/job*/*.log")]
-    assert len(logs) == 2
-    assert any("another job named alike" in log and "has taken it over from this one" in log for log in logs)
+    fenced = [log for log in logs if "another job named alike" in log and "has taken it over from this one" in log]
+    assert len(fenced) >= 2
 
 
 @pytest.mark.skipif(
@@ -61,22 +58,13 @@ def test_two_kills_while_a_backlog_is_drained(session: CqlSession, local_stack: 
     ScyllaDB's connector for Kafka Connect doubled 112,401 and left out 76,900 under this.
     """
     schema = table("chaos_backlog", "t")
-    cluster = SimulatedCluster(session, seed=8, vnodes=2, shards=1)
-    cluster.reset()
-    now_us = system_clock_us()
-    cluster.add_generation(UnixMillis((now_us - 600 * SECOND) // 1000))
-    simulated = SimulatedTable(schema)
-    simulated.drop(session)
-    simulated.create(session)
-    simulator = Simulator(session, cluster, [simulated], seed=8)
-    start_us, until_us = UnixMicros(now_us - 590 * SECOND), UnixMicros(now_us - 5 * SECOND)
-    workload = Workload(schema, seed=8, keys=10_000)
-    simulator.load(simulated, spread(workload, count=BACKLOG, start_us=start_us, until_us=until_us))
-    written = list(simulator.oracle)
+    written = history(
+        session, schema, seed=8, changes=BACKLOG, keys=10_000, generations_s_ago=(600,), vnodes=2, shards=1
+    )
     settings: dict[str, Any] = {"publishing": {"topic": "backlog.{keyspace}.{table}", "max_transaction_records": 5_000}}
     streams = len({change.stream_id for change in written})
     # The first window is a minute.
-    assert len(written) / streams * 60 / 585 > STREAM_ROWS
+    assert len(written) / streams * 60 / 590 > STREAM_ROWS
     rng = random.Random()
     with BridgeJob(local_stack, tmp_path, "backlog", ["chaos_backlog.t"], settings) as job:
         reached = 0
@@ -89,6 +77,6 @@ def test_two_kills_while_a_backlog_is_drained(session: CqlSession, local_stack: 
             print(f"killed after {reached} of {len(written)}")
         assert reached < len(written), "everything was published before the last kill; nothing was interrupted"
         job.run_once(900)
-        verdict = job.verdict([schema], written)
+        verdict = job.verdict([schema], written, within_s=900)
     print(verdict)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
 from bridge.local.stack import LocalStack
 from tests.chaos import fault_points
 from tests.chaos.fault_points import POINTS, Point
+from tests.integration.histories import history, table
 from tests.integration.running import BridgeJob, wait_for
-from tests.integration.test_pipeline import history, table
 
 pytestmark = pytest.mark.integration
 
@@ -34,13 +32,6 @@ SETTINGS: dict[str, Any] = {
     "publishing": {"topic": "matrix.{keyspace}.{table}", "max_transaction_records": 50},
     "spark": {"trigger_interval_ms": 0},
 }
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 @pytest.mark.timeout(1200)

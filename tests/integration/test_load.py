@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,24 +11,18 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from bridge.activity import ActivityFile
 from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings, SourceConfig
+from bridge.config import SourceConfig
 from bridge.control import end_from_json
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
-from bridge.local.stack import LocalStack
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.local.simulator.pacing import system_clock_us
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from spark import rows, worker
 from spark.stream_reader import ScyllaCdcStreamReader
 from tests.integration.cql_proxy import CqlProxy
+from tests.integration.histories import LAST_MINUTE, history
 
 pytestmark = pytest.mark.integration
 
-SECOND = 1_000_000
 CHANGES = 300
 LANES = 3
 REQUESTS_PER_S = 40
@@ -46,28 +39,9 @@ SCHEMA = TableSchema(
 
 
 @pytest.fixture
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    found = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield found
-    found.close()
-
-
-@pytest.fixture
 def written(session: CqlSession) -> int:
     """How many changes the log holds, in two generations."""
-    cluster = SimulatedCluster(session, seed=1)
-    cluster.reset()
-    now_us = system_clock_us()
-    for ago_s in (60, 30):
-        cluster.add_generation(UnixMillis((now_us - ago_s * SECOND) // 1000))
-    simulated = SimulatedTable(SCHEMA)
-    simulated.drop(session)
-    simulated.create(session)
-    simulator = Simulator(session, cluster, [simulated], seed=1)
-    start_us, until_us = UnixMicros(now_us - 55 * SECOND), UnixMicros(now_us - 5 * SECOND)
-    workload = Workload(SCHEMA, seed=1, keys=100)
-    simulator.load(simulated, spread(workload, count=CHANGES, start_us=start_us, until_us=until_us))
-    return len(simulator.oracle)
+    return len(history(session, SCHEMA, seed=1, changes=CHANGES, keys=100, generations_s_ago=LAST_MINUTE))
 
 
 def source(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -12,21 +11,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
-from bridge.model.times import UnixMicros, UnixMillis
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
+from tests.integration.histories import LAST_MINUTE, history
 from tests.integration.running import BridgeJob, wait_for
 
 pytestmark = pytest.mark.integration
 
-SECOND = 1_000_000
 CHANGES = 1_000
 SCHEMA = TableSchema(
     "seen",
@@ -40,24 +32,9 @@ SCHEMA = TableSchema(
 
 
 @pytest.fixture
-def written(local_stack: LocalStack) -> Iterator[int]:
+def written(session: CqlSession) -> int:
     """How many changes the log holds: of the last minute, over two generations."""
-    session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    cluster = SimulatedCluster(session, seed=1)
-    cluster.reset()
-    now_us = system_clock_us()
-    for ago_s in (60, 30):
-        cluster.add_generation(UnixMillis((now_us - ago_s * SECOND) // 1000))
-    simulated = SimulatedTable(SCHEMA)
-    simulated.drop(session)
-    simulated.create(session)
-    simulator = Simulator(session, cluster, [simulated], seed=1)
-    start_us, until_us = UnixMicros(now_us - 55 * SECOND), UnixMicros(now_us - 5 * SECOND)
-    simulator.load(
-        simulated, spread(Workload(SCHEMA, seed=1, keys=200), count=CHANGES, start_us=start_us, until_us=until_us)
-    )
-    yield len(simulator.oracle)
-    session.close()
+    return len(history(session, SCHEMA, seed=1, changes=CHANGES, keys=200, generations_s_ago=LAST_MINUTE))
 
 
 class Port:

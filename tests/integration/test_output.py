@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.cql.grammar import statement_of
 from bridge.local.simulator.cql.interpret import Request
@@ -75,13 +74,6 @@ class Read:
     headers: dict[str, bytes]
     raw_key: bytes | None
     raw_value: bytes | None
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -16,32 +16,16 @@ import psutil
 import pytest
 
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.oracle import ExpectedChange
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
 from bridge.local.stack import LocalStack
-from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from bridge.model.times import timeuuid_of
+from tests.integration.histories import history, table
 from tests.integration.poison import contradiction
-from tests.integration.running import BridgeJob, wait_for
+from tests.integration.running import BridgeJob, job_reached, wait_for
 
 pytestmark = pytest.mark.integration
 
-SECOND = 1_000_000
 POISON_LOW = bytes(7) + b"\x09"
 MakeJob = Callable[..., BridgeJob]
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -53,35 +37,6 @@ def bridge(local_stack: LocalStack, tmp_path: Path) -> Iterator[MakeJob]:
             return jobs.enter_context(BridgeJob(local_stack, tmp_path, name, tables, settings or {}))
 
         yield make
-
-
-def table(keyspace: str, name: str) -> TableSchema:
-    columns = (
-        Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
-        Column("part", parse("text"), ColumnKind.PARTITION_KEY, 1),
-        Column("ck", parse("bigint"), ColumnKind.CLUSTERING, 0),
-        Column("s", parse("text"), ColumnKind.STATIC),
-        Column("v", parse("text"), ColumnKind.REGULAR),
-        Column("n", parse("decimal"), ColumnKind.REGULAR),
-    )
-    return TableSchema(keyspace, name, columns)
-
-
-def history(session: CqlSession, schema: TableSchema, *, seed: int, changes: int, keys: int) -> list[ExpectedChange]:
-    """A log over the last ten minutes, across two generation changes; gives what it holds."""
-    cluster = SimulatedCluster(session, seed=seed)
-    cluster.reset()
-    now_us = system_clock_us()
-    for ago_s in (600, 400, 200):
-        cluster.add_generation(UnixMillis((now_us - ago_s * SECOND) // 1000))
-    simulated = SimulatedTable(schema)
-    simulated.drop(session)
-    simulated.create(session)
-    simulator = Simulator(session, cluster, [simulated], seed=seed)
-    start_us, until_us = UnixMicros(now_us - 590 * SECOND), UnixMicros(now_us - 5 * SECOND)
-    workload = Workload(schema, seed=seed, keys=keys)
-    simulator.load(simulated, spread(workload, count=changes, start_us=start_us, until_us=until_us))
-    return list(simulator.oracle)
 
 
 def test_order_holds_over_two_generation_changes_for_ten_thousand_keys(session: CqlSession, bridge: MakeJob) -> None:
@@ -156,12 +111,6 @@ def test_three_kills_change_nothing(session: CqlSession, bridge: MakeJob) -> Non
     assert verdict.clean, f"{verdict}\n{verdict.examples}\n{[killer.__name__ for killer in killers]}"
     letters = [json.loads(record.value or b"") for record in job.records_of("kill.dead")]
     assert sorted((letter["stream_id"], letter["time"]) for letter in letters) == sorted(poisoned)
-
-
-def job_reached(job: BridgeJob, goal: int) -> bool:
-    assert job.process is not None
-    assert job.process.poll() is None, job.log_tail()
-    return "lanes, from" in job.log.read_text(errors="replace") and job.committed() >= goal
 
 
 def test_lanes_and_checkpoint_may_change_over_a_crash(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from tests.chart.rendering import Chart, Rendered
 from tests.chart.tools import HELM, PROMTOOL, ToolMissingError, may_build, tool
+from tests.integration.histories import history
 from tests.integration.running import BridgeJob, wait_for
-from tests.integration.test_pipeline import history
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 

@@ -14,7 +14,6 @@ from uuid import UUID
 import pytest
 
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
 from bridge.local.recorded.expected import expected_changes, knows_its_row
 from bridge.local.recorded.loader import lasting_rows, load, shifted
 from bridge.local.recorded.recording import Recording, scenarios
@@ -60,13 +59,6 @@ class Loaded:
             for table in recording.tables[-MOST_TABLES:]:
                 expected = expected_changes(recording, table, keyspace=keyspace, shift_ms=self.shift_ms, replay=replay)
                 yield replay.simulated_table(table.name, keyspace), expected
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ import yaml
 from bridge import cli
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.mutations import Mutation
 from bridge.local.simulator.pacing import paced, system_clock_us
@@ -41,13 +40,6 @@ STRATEGIES = {
     "RecordName": ("{record}.Key", "{record}.Envelope"),
     "TopicRecordName": ("{topic}-{record}.Key", "{topic}-{record}.Envelope"),
 }
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 def table(keyspace: str, name: str) -> TableSchema:

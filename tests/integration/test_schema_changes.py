@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,6 @@ from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin, Record
 from bridge.adapters.scylla import CqlSession
 from bridge.captured import CapturedTable, UnsettledSchemaError, capture
-from bridge.config import ScyllaSettings
 from bridge.encoding import POSITION_HEADER
 from bridge.errors import RetriableError
 from bridge.local.checker import Checker
@@ -63,13 +62,6 @@ def table(name: str, *, pk: str = "pk", ck: str = "ck", types: Types = SPOT, **v
     )
     columns = (Column(column, resolve(parse(kind), types), ColumnKind.REGULAR) for column, kind in values.items())
     return TableSchema(KEYSPACE, name, (*key, *columns))
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count, islice
 
 import pytest
 
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.log_table import CdcOptions
 from bridge.local.simulator.mutations import Insert, Mutation, PartitionDelete, RowDelete, Update
@@ -17,7 +15,6 @@ from bridge.local.simulator.tables import SimulatedTable
 from bridge.local.simulator.values import EXTREMES
 from bridge.local.simulator.workload import Mix, Workload
 from bridge.local.simulator.writer import Simulator
-from bridge.local.stack import LocalStack
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis
 from schemas.cql_types import parse
@@ -29,13 +26,6 @@ pytestmark = pytest.mark.integration
 KEYSPACES = (f"simulated{number}" for number in count())
 SCALARS = sorted(EXTREMES)
 KEY_TYPES = [name for name in SCALARS if name != "duration"]
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 def column(name: str, type_text: str, kind: ColumnKind, position: int = -1) -> Column:

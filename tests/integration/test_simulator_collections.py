@@ -9,7 +9,6 @@ from itertools import count, groupby, islice
 import pytest
 
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
 from bridge.local.simulator.base import BaseRow
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.log_rows import CollectionDelta
@@ -31,7 +30,6 @@ from bridge.local.simulator.schema_changes import (
 from bridge.local.simulator.tables import SimulatedTable
 from bridge.local.simulator.workload import EVERYTHING, Workload
 from bridge.local.simulator.writer import Simulator
-from bridge.local.stack import LocalStack
 from bridge.model.times import UnixMicros, UnixMillis
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
@@ -43,13 +41,6 @@ KEYSPACES = (f"collected{number}" for number in count())
 PLACE = UserType("place", (("name", parse("text")), ("at", parse("frozen<tuple<double, double>>"))))
 VALUES = ("int", "set<text>", "map<uuid, frozen<list<int>>>", "place", "frozen<place>", "map<smallint, decimal>",
           "vector<float, 3>", "tuple<varint, frozen<map<date, inet>>>")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 def column(name: str, type_text: str, kind: ColumnKind = ColumnKind.REGULAR, position: int = -1) -> Column:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bridge.adapters.scylla import CqlSession
 from bridge.adapters.stream_metadata import TabletStreams, VnodeStreams, stream_metadata
-from bridge.config import ScyllaSettings
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.older import forget_upgrade, publish_old, upgrade
 from bridge.local.simulator.tablets import SimulatedTablets, mark_tablets, merge, split
@@ -25,13 +23,6 @@ pytestmark = pytest.mark.integration
 SWITCHES = int(os.environ.get("SCYLLA_CDC_BRIDGE_SWITCHES", "2"))
 """Changes of each kind of streams, in real time, every 10 s; with `make switches`, 20."""
 SEED = int(os.environ.get("SCYLLA_CDC_BRIDGE_SEED", "7"))
-
-
-@pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 def test_lanes_share_out_a_generation(session: CqlSession) -> None:

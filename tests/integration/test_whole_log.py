@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from io import BytesIO
 from itertools import islice
@@ -15,7 +15,6 @@ import pytest
 
 from bridge.adapters.kafka import Record
 from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.log_table import CdcOptions
 from bridge.local.simulator.nested import UserType
@@ -61,13 +60,6 @@ TABLES = {
     "lone": table("lone", clustering=False, options=CdcOptions(preimage="true")),
 }
 FULL = ("images", "lone")
-
-
-@pytest.fixture
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
-    made = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
-    yield made
-    made.close()
 
 
 def written(session: CqlSession) -> tuple[list[Simulator], UnixMicros]:

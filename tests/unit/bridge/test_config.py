@@ -164,7 +164,7 @@ def test_subjects() -> None:
     [
         (
             "SparkSettings",
-            "spark.a.token spark.a.TokenFil spark.a.tokenFile spark.A.SECRET.key spark.access.key spark.access-key spar.k b.c",
+            "spark.a.token spark.a.TokenFil spark.tokenFile spark.A.SECRET.b spark.access.key spark.access-key spar.k",
         ),
         ("KafkaSettings", "acks Acks ssl.key.PEM pem oauth_cb _cbx on_commit on_commits logger loggers b.c"),
     ],

@@ -14,7 +14,8 @@ from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.figures import LaneFigures
 from bridge.publishing import LaneTask, decide_start
-from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Crash, clients, crash_points
+from tests.chaos.fault_points import IN_PRODUCER, FaultError, Point, Watched
+from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
 G = UnixMillis(1000)
 SINCE = Cursor(G, UnixMicros(0))
@@ -47,7 +48,7 @@ def make(
     count: Callable[[LaneFigures], None] = lambda _: None,
 ) -> LanePublisher:
     return LanePublisher(
-        clients(broker, "id" if lane == 0 else f"id{lane}"),
+        lambda: Watched(Client(broker, "id" if lane == 0 else f"id{lane}"), PROGRESS, broker.reach),
         lambda: broker.markers.get(lane),
         progress_topic=PROGRESS,
         owner=owner,
@@ -84,10 +85,10 @@ def test_random_attempts_of_many_processes(seed: int) -> None:
         start, end = end, end + rng.randint(1, 15)
         task, fresh = batch(start, end), False
         while True:
-            broker.crash_at = rng.choice([None, None, *crash_points()])
+            broker.crash_at = rng.choice([None, None, *IN_PRODUCER])
             try:
                 work(publisher, task, fresh=fresh)
-            except Crash:
+            except FaultError:
                 zombies.append(publisher)
                 publisher, fresh = make(broker, most_records=rng.choice([1, 4, 50])), rng.random() < 0.5
                 continue
@@ -182,13 +183,13 @@ def work_parts(publisher: LanePublisher, *, fresh: bool) -> None:
 
 
 @pytest.mark.parametrize("most_records", [1, 2, 3, 1000])
-@pytest.mark.parametrize("point", list(crash_points()))
-def test_parts_are_published_one_after_the_other(point: str, most_records: int) -> None:
+@pytest.mark.parametrize("point", IN_PRODUCER)
+def test_parts_are_published_one_after_the_other(point: Point, most_records: int) -> None:
     """A later part may begin at an earlier time; a crash in any of them goes on behind what was committed."""
     broker = Broker()
     make(broker).write_progress(LaneProgress(0, LAYOUT, at(10)), instead_of=None)
     broker.crash_at = point
-    with pytest.raises(Crash):
+    with pytest.raises(FaultError):
         work_parts(make(broker, most_records=most_records), fresh=False)
     work_parts(make(broker, most_records=most_records), fresh=True)
     wanted = [b"%d/%d.%d" % (part, *place) for part, places in enumerate(PARTS) for place in places]
@@ -278,7 +279,7 @@ def test_what_was_committed_is_counted() -> None:
     publisher = make(broker, most_records=7, count=total.add)
     work(publisher, batch(0, 10), fresh=False)
     broker.crash_at = "before commit"
-    with pytest.raises(Crash):
+    with pytest.raises(FaultError):
         work(publisher, batch(10, 20), fresh=False)
     publisher.close()
     work(make(broker, most_records=7, count=total.add), batch(10, 20), fresh=True)
@@ -308,7 +309,7 @@ def test_transaction_that_is_open_for_long_ends_with_its_group() -> None:
     broker, now_s = Broker(), 100.0
     first_start(broker)
     publisher = LanePublisher(
-        clients(broker, "id"),
+        lambda: Client(broker, "id"),
         lambda: broker.markers.get(0),
         progress_topic=PROGRESS,
         owner="job",

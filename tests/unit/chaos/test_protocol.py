@@ -18,11 +18,10 @@ from bridge.model.streams import MAX_TOKEN, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import LaneTask, decide_start
 from tests.chaos import broken
-from tests.chaos.fault_points import POINTS, FaultError, Point, watched
+from tests.chaos.fault_points import IN_LANE, FaultError, Point, watched
 from tests.unit.bridge import test_switching as switching
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
-IN_LANE = POINTS[:-1]
 SINCE = Cursor(UnixMillis(1000), UnixMicros(0))
 LAYOUT = Layout(1, SINCE)
 END = 12
