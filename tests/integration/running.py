@@ -27,9 +27,6 @@ from schemas.table_schema import TableSchema
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A run of a minute never earns back what the second compiler costs: a third of a start's CPU time."""
-
 
 def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 90) -> None:
     """Wait until a condition holds, or fail saying what did not come about."""
@@ -82,7 +79,8 @@ class BridgeJob:
                 "checkpoint": str(self.folder / "checkpoint"),
                 "properties": {
                     "spark.local.dir": str(self.folder / "scratch"),
-                    "spark.driver.extraJavaOptions": QUICK_JVM,
+                    # A run of a minute never earns back what the second compiler costs: a third of a start's CPU time.
+                    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
                 },
             },
         }

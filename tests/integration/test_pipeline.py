@@ -67,33 +67,23 @@ def table(keyspace: str, name: str) -> TableSchema:
     return TableSchema(keyspace, name, columns)
 
 
-def history(session: CqlSession, schema: TableSchema, *, seed: int, changes: int, keys: int) -> list[ExpectedChange]:
-    """A log over the last ten minutes, across two generation changes; gives what it holds."""
+def history(
+    session: CqlSession, schema: TableSchema, *, seed: int, changes: int, keys: int, span_s: int = 600
+) -> list[ExpectedChange]:
+    """A log over the last ten minutes (or `span_s`), across two generation changes; gives what it holds."""
     cluster = SimulatedCluster(session, seed=seed)
     cluster.reset()
     now_us = system_clock_us()
-    for ago_s in (600, 400, 200):
-        cluster.add_generation(UnixMillis((now_us - ago_s * SECOND) // 1000))
+    for part in (3, 2, 1):
+        cluster.add_generation(UnixMillis((now_us - part * span_s * SECOND // 3) // 1000))
     simulated = SimulatedTable(schema)
     simulated.drop(session)
     simulated.create(session)
     simulator = Simulator(session, cluster, [simulated], seed=seed)
-    start_us, until_us = UnixMicros(now_us - 590 * SECOND), UnixMicros(now_us - 5 * SECOND)
+    start_us, until_us = UnixMicros(now_us - (span_s - 10) * SECOND), UnixMicros(now_us - 5 * SECOND)
     workload = Workload(schema, seed=seed, keys=keys)
     simulator.load(simulated, spread(workload, count=changes, start_us=start_us, until_us=until_us))
     return list(simulator.oracle)
-
-
-def test_order_holds_over_two_generation_changes_for_ten_thousand_keys(session: CqlSession, bridge: MakeJob) -> None:
-    """10,000 keys written over three generations arrive once, each in its order."""
-    schema = table("pipe_order", "t")
-    written = history(session, schema, seed=3, changes=40_000, keys=10_000)
-    assert len({change.key for change in written}) > 9_500
-    assert len({change.generation_ms for change in written}) == 3
-    job = bridge("order", ["pipe_order.t"])
-    job.run_once()
-    verdict = job.verdict([schema], written)
-    assert verdict.clean, f"{verdict}\n{verdict.examples}"
 
 
 def kill_jvm(job: BridgeJob) -> None:
@@ -118,44 +108,12 @@ def kill_group(job: BridgeJob) -> None:
     job.kill_group()
 
 
-def test_three_kills_change_nothing(session: CqlSession, bridge: MakeJob) -> None:
-    """`kill -9` of the JVM, of workers and of everything at random moments: each change and each dead letter once."""
-    schema = table("pipe_kill", "t")
-    written = history(session, schema, seed=4, changes=30_000, keys=2_000)
-    # What can't be carried, all over: a dead letter is committed with its neighbours, or not at all.
-    poisoned = []
-    for change in written[::100]:
-        time = timeuuid_of(change.timestamp_us, POISON_LOW)
-        key = dict(zip(("pk", "part"), change.partition_key, strict=True)) | {"ck": bytes(8)}
-        contradiction(session, "pipe_kill.t", change.stream_id, time, key, "v")
-        poisoned.append((change.stream_id.hex(), str(UUID(bytes=time))))
-    # Small windows and transactions, so that there is much to interrupt.
-    settings = {
-        "reading": {"confidence_ms": 500, "max_window_ms": 15_000},
-        "publishing": {
-            "topic": "kill.{keyspace}.{table}",
-            "dead_letter_topic": "kill.dead",
-            "max_transaction_records": 100,
-        },
-        "spark": {"trigger_interval_ms": 0},
-    }
-    job = bridge("kill", ["pipe_kill.t"], settings)
-    rng = random.Random()  # a random moment each time; the oracle decides, not the schedule
-    killers: list[Callable[[BridgeJob], None]] = [kill_jvm, kill_workers_then_group, kill_group]
-    rng.shuffle(killers)
-    reached = 0
-    for killer in killers:
-        job.start()
-        goal = reached + rng.randint(100, 3_000)
-        wait_for("the job publishing", partial(job_reached, job, goal), 120)
-        killer(job)
-        reached = job.committed()
-    assert reached < len(written), "everything was published before the last kill; nothing was interrupted"
-    job.run_once()
-    verdict = job.verdict([schema], written)
-    assert verdict.clean, f"{verdict}\n{verdict.examples}\n{[killer.__name__ for killer in killers]}"
-    letters = [json.loads(record.value or b"") for record in job.records_of("kill.dead")]
-    assert sorted((letter["stream_id"], letter["time"]) for letter in letters) == sorted(poisoned)
+def kill_while_it_publishes(job: BridgeJob, killer: Callable[[BridgeJob], None], goal: int) -> int:
+    """Start the job, kill it when so much is committed, and give what is committed then."""
+    job.start()
+    wait_for(f"the job publishing with {job.settings['spark']}", partial(job_reached, job, goal), 120)
+    killer(job)
+    return job.committed()
 
 
 def job_reached(job: BridgeJob, goal: int) -> bool:
@@ -164,27 +122,43 @@ def job_reached(job: BridgeJob, goal: int) -> bool:
     return "lanes, from" in job.log.read_text(errors="replace") and job.committed() >= goal
 
 
-def test_lanes_and_checkpoint_may_change_over_a_crash(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:
-    """A killed job that comes back with more lanes, with fewer, without its checkpoint loses and doubles nothing."""
-    schema = table("pipe_lanes", "t")
-    written = history(session, schema, seed=5, changes=20_000, keys=1_000)
-    settings = {
-        "reading": {"confidence_ms": 500, "max_window_ms": 15_000},
-        "publishing": {"topic": "lanes.{keyspace}.{table}", "max_transaction_records": 100},
-        "spark": {"lanes": 2, "trigger_interval_ms": 0},
-    }
-    job = bridge("lanes", ["pipe_lanes.t"], settings)
+def test_kills_and_new_lanes_change_nothing(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:
+    """10,000 keys over three generations arrive once, each in its order, whatever happens to the job on the way.
+
+    `kill -9` of the JVM, of workers and of everything at random moments, and each dead letter comes once, too; a killed
+    job that comes back as it was, with more lanes, with fewer, without its checkpoint loses and doubles nothing.
+    """
+    schema = table("pipe_kill", "t")
+    written = history(session, schema, seed=4, changes=40_000, keys=10_000, span_s=300)
+    assert len({change.key for change in written}) > 9_500
+    assert len({change.generation_ms for change in written}) == 3
+    # What can't be carried, all over: a dead letter is committed with its neighbours, or not at all.
+    poisoned = []
+    for change in written[::100]:
+        time = timeuuid_of(change.timestamp_us, POISON_LOW)
+        key = dict(zip(("pk", "part"), change.partition_key, strict=True)) | {"ck": bytes(8)}
+        contradiction(session, "pipe_kill.t", change.stream_id, time, key, "v")
+        poisoned.append((change.stream_id.hex(), str(UUID(bytes=time))))
+    # Small windows and transactions, so that there is much to interrupt.
+    reading = {"confidence_ms": 500, "max_window_ms": 15_000}
+    publishing = {"topic": "kill.{keyspace}.{table}", "dead_letter_topic": "kill.dead", "max_transaction_records": 100}
+    job = bridge("kill", ["pipe_kill.t"], {"reading": reading, "publishing": publishing, "spark": {}})
+    rng = random.Random()  # a random moment each time; the oracle decides, not the schedule
+    killers: list[Callable[[BridgeJob], None]] = [kill_jvm, kill_workers_then_group, kill_group]
+    rng.shuffle(killers)
     reached = 0
-    for lanes, goal in ((2, 700), (5, 1_500), (1, 1_000)):
-        settings["spark"]["lanes"] = lanes
-        job.start()
-        wait_for(f"the job publishing with {lanes} lanes", partial(job_reached, job, reached + goal), 120)
-        job.kill_group()
-        reached = job.committed()
+    for lanes, killer in zip((2, 2, 5, 1), (*killers, kill_group), strict=True):
+        job.settings["spark"] = {"lanes": lanes, "trigger_interval_ms": 0}
+        reached = kill_while_it_publishes(job, killer, reached + rng.randint(100, 3_000))
+    assert reached < len(written), "everything was published before the last kill; nothing was interrupted"
     shutil.rmtree(tmp_path / "checkpoint")
-    settings["spark"]["lanes"] = 3
+    # What is left has nothing to show but that it arrives.
+    job.settings["spark"]["lanes"] = 3
+    del reading["max_window_ms"], publishing["max_transaction_records"]
     job.run_once()
     verdict = job.verdict([schema], written)
-    assert verdict.clean, f"{verdict}\n{verdict.examples}"
+    assert verdict.clean, f"{verdict}\n{verdict.examples}\n{[killer.__name__ for killer in killers]}"
+    letters = [json.loads(record.value or b"") for record in job.records_of("kill.dead")]
+    assert sorted((letter["stream_id"], letter["time"]) for letter in letters) == sorted(poisoned)
     # The log is younger than what it holds, and yet the same one all along.
     assert "made anew" not in job.log.read_text(encoding="utf-8", errors="replace")
