@@ -359,7 +359,7 @@ class Switching(RuleBasedStateMachine):
 
 
 Switching.TestCase.settings = settings(
-    max_examples=70,
+    max_examples=50,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
