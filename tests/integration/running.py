@@ -60,9 +60,9 @@ class BridgeJob:
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
-    _clients: ExitStack = field(default_factory=ExitStack)
-    _looking: tuple[KafkaAdmin, CommittedReader] | None = None
-    _counts: dict[str, _Count] = field(default_factory=dict)
+    _clients: ExitStack = field(default_factory=ExitStack, init=False)
+    _looking: tuple[KafkaAdmin, CommittedReader] | None = field(default=None, init=False)
+    _counts: dict[str, _Count] = field(default_factory=dict, init=False)
 
     def mapping(self) -> dict[str, Any]:
         base: dict[str, Any] = {
