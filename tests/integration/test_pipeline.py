@@ -122,6 +122,7 @@ def job_reached(job: BridgeJob, goal: int) -> bool:
     return "lanes, from" in job.log.read_text(errors="replace") and job.committed() >= goal
 
 
+@pytest.mark.timeout(1200)
 def test_kills_and_new_lanes_change_nothing(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:
     """10,000 keys over three generations arrive once, each in its order, whatever happens to the job on the way.
 
