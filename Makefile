@@ -26,9 +26,14 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## Run the whole bridge on this machine and write build/demo/report.html
 	$(BIN)/scylla-cdc-bridge demo
 
-test: check ## Check the code, then run every test
+# Tests wait for servers and for jobs that start, which use half of two cores. A file is one worker's, with a stack of its
+# own; files come in their order, so the many short ones of tests/unit, at the end, even the workers out.
+WORKERS ?= 2
+IN_PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test: check ## Check the code, then run every test (WORKERS=1: one after the other, with half the memory)
 	@mkdir -p build
-	$(BIN)/python -m pytest --basetemp build/pytest
+	$(BIN)/python -m pytest $(IN_PARALLEL) --basetemp build/pytest
 
 check: $(STAMP) ## Lint, types, layers
 	$(BIN)/ruff check .
@@ -38,11 +43,11 @@ check: $(STAMP) ## Lint, types, layers
 
 unit: $(STAMP) ## Run the tests that need no servers
 	@mkdir -p build
-	$(BIN)/python -m pytest --basetemp build/pytest tests/unit
+	$(BIN)/python -m pytest $(IN_PARALLEL) --basetemp build/pytest tests/unit
 
 integration: $(STAMP) ## Run the tests on real servers
 	@mkdir -p build
-	$(BIN)/python -m pytest --basetemp build/pytest tests/integration
+	$(BIN)/python -m pytest $(IN_PARALLEL) --basetemp build/pytest tests/integration
 
 cluster: $(STAMP) ## Count on a cluster of two CQL servers which node is asked for which stream
 	@mkdir -p build

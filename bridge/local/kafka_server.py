@@ -17,6 +17,8 @@ from bridge.local.ports import LOOPBACK
 
 _PROBE_TIMEOUT_S = 2.0
 _METADATA, _METADATA_VERSION = 3, 1
+_BRIEFLY = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For what runs for two seconds, while the other servers of the stack start on the same cores."""
 
 _LOG4J = """\
 <?xml version="1.0" encoding="UTF-8"?>
@@ -72,9 +74,9 @@ class KafkaServer:
     def _log4j(self) -> Path:
         return self.data / "log4j2.xml"
 
-    def _java_command(self) -> list[str]:
+    def _java_command(self, *options: str) -> list[str]:
         return [
-            *(self.java.command, "-Xms128m", "-Xmx384m", f"-Dlog4j2.configurationFile={self._log4j}"),
+            *(self.java.command, *options, "-Xms128m", "-Xmx384m", f"-Dlog4j2.configurationFile={self._log4j}"),
             *("-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true", "-cp", self.jars.class_path("kafka")),
         ]
 
@@ -84,7 +86,7 @@ class KafkaServer:
             cluster_id = "A" + cluster_id[1:]  # The tool would take it for an option.
         options = ["--config", str(self._properties), "--cluster-id", cluster_id, "--standalone", "--ignore-formatted"]
         answer = subprocess.run(
-            [*self._java_command(), "kafka.tools.StorageTool", "format", *options],
+            [*self._java_command(*_BRIEFLY), "kafka.tools.StorageTool", "format", *options],
             capture_output=True,
             text=True,
             timeout=120,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,22 @@ def _interruptible() -> None:
     """Undo what a shell does to background jobs: they ignore SIGINT, and so would the commands under test."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have the many short-lived processes start quickly: half of a run's CPU time is their start.
+
+    What lives for minutes never earns back what Java's second compiler costs; and where Python may not keep compiled
+    modules beside the sources, every process would compile all of them again.
+    """
+    with pytest.MonkeyPatch.context() as environment:
+        if "JDK_JAVA_OPTIONS" not in os.environ:
+            environment.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        if sys.dont_write_bytecode:
+            environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            environment.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import yaml
 
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin, Record
 from bridge.config import BridgeConfig, TableSettings, validate
+from bridge.errors import RetriableError
 from bridge.local.checker import Checker, Verdict
 from bridge.local.simulator.oracle import ExpectedChange
 from bridge.local.stack import LocalStack
@@ -36,6 +37,19 @@ def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 90) ->
 
 
 @dataclass
+class _Count:
+    """Counts the records of a topic while they come."""
+
+    reader: CommittedReader
+    records: int = 0
+
+    def so_far(self) -> int:
+        while found := self.reader.poll(5_000, 0.2):
+            self.records += len(found)
+        return self.records
+
+
+@dataclass
 class BridgeJob:
     """The job of one configuration file, started and ended any number of times."""
 
@@ -46,6 +60,9 @@ class BridgeJob:
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    _clients: ExitStack = field(default_factory=ExitStack, init=False)
+    _looking: tuple[KafkaAdmin, CommittedReader] | None = field(default=None, init=False)
+    _counts: dict[str, _Count] = field(default_factory=dict, init=False)
 
     def mapping(self) -> dict[str, Any]:
         base: dict[str, Any] = {
@@ -54,7 +71,8 @@ class BridgeJob:
             "kafka": {"bootstrap_servers": self.stack.kafka, "partitions": 4},
             "registry": {"url": self.stack.registry},
             "tables": self.tables,
-            "reading": {"confidence_ms": 500, "idle_interval_ms": 2000},
+            # A micro-batch of a new job takes seconds whatever is in it: read a log that was written ahead in few.
+            "reading": {"confidence_ms": 500, "idle_interval_ms": 2000, "target_batch_ms": 20_000},
             "publishing": {"topic": self.name + ".{keyspace}.{table}"},
             "spark": {
                 "master": "local[2]",
@@ -83,6 +101,7 @@ class BridgeJob:
 
     def __exit__(self, *_: object) -> None:
         """Leave nothing running, whatever the test came to."""
+        self._clients.close()
         if self.process is not None and self.process.poll() is None:
             self.kill_group()
 
@@ -138,13 +157,26 @@ class BridgeJob:
 
     def committed(self) -> int:
         """Committed records and markers so far in the change topics' partitions, roughly: their end offsets."""
+        config = self.config
+        admin, reader = self._kafka()
         total = 0
-        for table in self.config.tables:
-            topic = self.config.topic_of(table)
-            partitions = KafkaAdmin(self.config.kafka).partitions(topic)
-            with CommittedReader(self.config.kafka) as reader:
-                total += sum(reader.end(topic, partition) for partition in range(partitions))
+        for topic in map(config.topic_of, config.tables):
+            total += sum(reader.end(topic, partition) for partition in range(admin.partitions(topic)))
         return total
+
+    def arrived(self, topic: str) -> int:
+        """How many committed records a topic has so far; what was counted before is not read again."""
+        if topic not in self._counts:
+            try:
+                partitions = self._kafka()[0].partitions(topic)
+            except RetriableError:  # a topic that was made just now has no leader yet
+                return 0
+            if partitions == 0:
+                return 0
+            reader = self._clients.enter_context(CommittedReader(self.config.kafka))
+            reader.follow(topic, range(partitions))
+            self._counts[topic] = _Count(reader)
+        return self._counts[topic].so_far()
 
     def records(self, table: TableSettings, within_s: float = 60) -> Iterator[Record]:
         """What a table's topic holds, read with read_committed from its beginning to its end.
@@ -174,6 +206,13 @@ class BridgeJob:
             for record in self.records(table, within_s):
                 checker.see(record)
         return checker.close()
+
+    def _kafka(self) -> tuple[KafkaAdmin, CommittedReader]:
+        # Kept: a wait asks many times, and each client made anew costs more than its question.
+        if self._looking is None:
+            kafka = self.config.kafka
+            self._looking = KafkaAdmin(kafka), self._clients.enter_context(CommittedReader(kafka))
+        return self._looking
 
     def _children(self) -> list[psutil.Process]:
         assert self.process is not None

@@ -31,8 +31,6 @@ from tests.unit.schemas.certificates import Authority, Issued
 USER = "bridge"
 REAUTHENTICATE_MS = 1000
 """After how long a login by SCRAM-SHA-256 or OAUTHBEARER has to be renewed on a connection that stays open."""
-QUICK_START = "-XX:TieredStopAtLevel=1"
-"""Servers that live for a minute never earn back what the second compiler costs."""
 _LISTENERS = ("LOGIN", "MUTUAL", "EXPIRED", "ELSEWHERE")
 
 
@@ -83,7 +81,7 @@ class SecureKafka(KafkaServer):
 
     def command(self) -> list[str]:
         java, *rest = super().command()
-        return [java, QUICK_START, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.keys.as_uri()}", *rest]
+        return [java, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.keys.as_uri()}", *rest]
 
     def _configuration(self) -> str:
         former = dict(line.split("=", 1) for line in super()._configuration().splitlines())
@@ -137,10 +135,6 @@ class SecureCql(CqlServer):
     """A CQL server with logins, rights and mutual TLS; without TLS it answers too, for the tests' own doings."""
 
     certificates: Certificates = field(kw_only=True)
-
-    def command(self) -> list[str]:
-        java, *rest = super().command()
-        return [java, QUICK_START, *rest]
 
     def prepare(self) -> None:
         super().prepare()

@@ -23,7 +23,7 @@ PROGRAM = (
 
 
 def command(stack: LocalStack, output: Path) -> list[str]:
-    options = ["--folder", str(stack.folder), "--output", str(output), "--seconds", "15", "--rate", "300"]
+    options = ["--folder", str(stack.folder), "--output", str(output), "--seconds", "10", "--rate", "300"]
     return [sys.executable, "-c", PROGRAM, "demo", *options]
 
 

@@ -7,12 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from bridge.errors import RetriableError
 from bridge.local.stack import LocalStack
 from tests.integration.running import BridgeJob, wait_for
 
@@ -49,14 +47,6 @@ def command(*words: str, text: str | None = None) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
-def arrived(job: BridgeJob) -> int:
-    """Records in the table's topic; none while it is in the making."""
-    (settings,) = job.config.tables
-    with suppress(RetriableError):
-        return len(list(job.records(settings)))
-    return 0
-
-
 def test_first_steps(local_stack: LocalStack, tmp_path: Path) -> None:
     """Two invocations of `local cql` know of each other, their changes arrive, and SIGTERM to all of it is a stop."""
     folder = ("--folder", str(local_stack.folder))
@@ -69,7 +59,8 @@ def test_first_steps(local_stack: LocalStack, tmp_path: Path) -> None:
     table = {"name": 'first."LineItems"', "shape": "full"}
     with BridgeJob(local_stack, tmp_path, "steps", [table]) as job:
         job.start()
-        wait_for("changes", lambda: arrived(job) >= 6, timeout_s=240)
+        (settings,) = job.config.tables
+        wait_for("changes", lambda: job.arrived(job.config.topic_of(settings)) >= 6, timeout_s=240)
         assert job.process is not None
         jvm = job.jvm()
         os.killpg(job.process.pid, signal.SIGTERM)

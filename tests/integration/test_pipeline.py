@@ -39,18 +39,6 @@ def bridge(local_stack: LocalStack, tmp_path: Path) -> Iterator[MakeJob]:
         yield make
 
 
-def test_order_holds_over_two_generation_changes_for_ten_thousand_keys(session: CqlSession, bridge: MakeJob) -> None:
-    """10,000 keys written over three generations arrive once, each in its order."""
-    schema = table("pipe_order", "t")
-    written = history(session, schema, seed=3, changes=40_000, keys=10_000)
-    assert len({change.key for change in written}) > 9_500
-    assert len({change.generation_ms for change in written}) == 3
-    job = bridge("order", ["pipe_order.t"])
-    job.run_once()
-    verdict = job.verdict([schema], written)
-    assert verdict.clean, f"{verdict}\n{verdict.examples}"
-
-
 def kill_jvm(job: BridgeJob) -> None:
     job.jvm().kill()
     assert job.process is not None
@@ -73,10 +61,25 @@ def kill_group(job: BridgeJob) -> None:
     job.kill_group()
 
 
-def test_three_kills_change_nothing(session: CqlSession, bridge: MakeJob) -> None:
-    """`kill -9` of the JVM, of workers and of everything at random moments: each change and each dead letter once."""
+def kill_while_it_publishes(job: BridgeJob, killer: Callable[[BridgeJob], None], goal: int) -> int:
+    """Start the job, kill it when so much is committed, and give what is committed then."""
+    job.start()
+    wait_for(f"the job publishing with {job.settings['spark']}", partial(job_reached, job, goal), 120)
+    killer(job)
+    return job.committed()
+
+
+@pytest.mark.timeout(1200)
+def test_kills_and_new_lanes_change_nothing(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:
+    """10,000 keys over three generations arrive once, each in its order, whatever happens to the job on the way.
+
+    `kill -9` of the JVM, of workers and of everything at random moments, and each dead letter comes once, too; a killed
+    job that comes back as it was, with more lanes, with fewer, without its checkpoint loses and doubles nothing.
+    """
     schema = table("pipe_kill", "t")
-    written = history(session, schema, seed=4, changes=30_000, keys=2_000)
+    written = history(session, schema, seed=4, changes=40_000, keys=10_000, generations_s_ago=(300, 200, 100))
+    assert len({change.key for change in written}) > 9_500
+    assert len({change.generation_ms for change in written}) == 3
     # What can't be carried, all over: a dead letter is committed with its neighbours, or not at all.
     poisoned = []
     for change in written[::100]:
@@ -85,55 +88,25 @@ def test_three_kills_change_nothing(session: CqlSession, bridge: MakeJob) -> Non
         contradiction(session, "pipe_kill.t", change.stream_id, time, key, "v")
         poisoned.append((change.stream_id.hex(), str(UUID(bytes=time))))
     # Small windows and transactions, so that there is much to interrupt.
-    settings = {
-        "reading": {"confidence_ms": 500, "max_window_ms": 15_000},
-        "publishing": {
-            "topic": "kill.{keyspace}.{table}",
-            "dead_letter_topic": "kill.dead",
-            "max_transaction_records": 100,
-        },
-        "spark": {"trigger_interval_ms": 0},
-    }
-    job = bridge("kill", ["pipe_kill.t"], settings)
+    reading = {"confidence_ms": 500, "max_window_ms": 15_000}
+    publishing = {"topic": "kill.{keyspace}.{table}", "dead_letter_topic": "kill.dead", "max_transaction_records": 100}
+    job = bridge("kill", ["pipe_kill.t"], {"reading": reading, "publishing": publishing, "spark": {}})
     rng = random.Random()  # a random moment each time; the oracle decides, not the schedule
     killers: list[Callable[[BridgeJob], None]] = [kill_jvm, kill_workers_then_group, kill_group]
     rng.shuffle(killers)
     reached = 0
-    for killer in killers:
-        job.start()
-        goal = reached + rng.randint(100, 3_000)
-        wait_for("the job publishing", partial(job_reached, job, goal), 120)
-        killer(job)
-        reached = job.committed()
+    for lanes, killer in zip((2, 2, 5, 1), (*killers, kill_group), strict=True):
+        job.settings["spark"] = {"lanes": lanes, "trigger_interval_ms": 0}
+        reached = kill_while_it_publishes(job, killer, reached + rng.randint(100, 3_000))
     assert reached < len(written), "everything was published before the last kill; nothing was interrupted"
+    shutil.rmtree(tmp_path / "checkpoint")
+    # What is left has nothing to show but that it arrives.
+    job.settings["spark"]["lanes"] = 3
+    del reading["max_window_ms"], publishing["max_transaction_records"]
     job.run_once()
     verdict = job.verdict([schema], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}\n{[killer.__name__ for killer in killers]}"
     letters = [json.loads(record.value or b"") for record in job.records_of("kill.dead")]
     assert sorted((letter["stream_id"], letter["time"]) for letter in letters) == sorted(poisoned)
-
-
-def test_lanes_and_checkpoint_may_change_over_a_crash(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:
-    """A killed job that comes back with more lanes, with fewer, without its checkpoint loses and doubles nothing."""
-    schema = table("pipe_lanes", "t")
-    written = history(session, schema, seed=5, changes=20_000, keys=1_000)
-    settings = {
-        "reading": {"confidence_ms": 500, "max_window_ms": 15_000},
-        "publishing": {"topic": "lanes.{keyspace}.{table}", "max_transaction_records": 100},
-        "spark": {"lanes": 2, "trigger_interval_ms": 0},
-    }
-    job = bridge("lanes", ["pipe_lanes.t"], settings)
-    reached = 0
-    for lanes, goal in ((2, 700), (5, 1_500), (1, 1_000)):
-        settings["spark"]["lanes"] = lanes
-        job.start()
-        wait_for(f"the job publishing with {lanes} lanes", partial(job_reached, job, reached + goal), 120)
-        job.kill_group()
-        reached = job.committed()
-    shutil.rmtree(tmp_path / "checkpoint")
-    settings["spark"]["lanes"] = 3
-    job.run_once()
-    verdict = job.verdict([schema], written)
-    assert verdict.clean, f"{verdict}\n{verdict.examples}"
     # The log is younger than what it holds, and yet the same one all along.
     assert "made anew" not in job.log.read_text(encoding="utf-8", errors="replace")

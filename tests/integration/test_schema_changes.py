@@ -14,11 +14,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from bridge.adapters.change_log import ChangeLog
-from bridge.adapters.kafka import CommittedReader, KafkaAdmin, Record
+from bridge.adapters.kafka import Record
 from bridge.adapters.scylla import CqlSession
 from bridge.captured import CapturedTable, UnsettledSchemaError, capture
 from bridge.encoding import POSITION_HEADER
-from bridge.errors import RetriableError
 from bridge.local.checker import Checker
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.log_table import CdcOptions, log_ddl_of
@@ -127,19 +126,13 @@ class Written:
 
 
 def records(job: BridgeJob, topic: str) -> list[Record]:
-    partitions = range(KafkaAdmin(job.config.kafka).partitions(topic))
-    with CommittedReader(job.config.kafka) as reader:
-        return list(reader.read_to_end(topic, partitions, 30))
+    return list(job.records_of(topic))
 
 
 def arrived(job: BridgeJob, written: Written) -> bool:
     assert job.process is not None
     assert job.process.poll() is None, job.log_tail()
-    topic = f"{job.name}.{KEYSPACE}.{written.schema.name}"
-    try:
-        return len(records(job, topic)) >= written.count
-    except RetriableError:  # a topic that was made just now has no leader yet
-        return False
+    return job.arrived(f"{job.name}.{KEYSPACE}.{written.schema.name}") >= written.count
 
 
 def wait(what: str, condition: Callable[[], bool]) -> None:

@@ -53,7 +53,6 @@ from schemas.registry import Registry
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from tests.integration.running import BridgeJob, wait_for
 from tests.integration.secure_servers import (
-    QUICK_START,
     REAUTHENTICATE_MS,
     USER,
     Certificates,
@@ -649,7 +648,6 @@ def test_job_through_all_of_it(world: World, written: list[ExpectedChange], tmp_
             "lanes": 2,
             "properties": {
                 "spark.local.dir": str(tmp_path / "scratch"),
-                "spark.driver.extraJavaOptions": QUICK_START,
                 "spark.eventLog.enabled": True,
                 "spark.eventLog.dir": str(tmp_path),
             },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -78,10 +79,11 @@ def run(stack: LocalStack, folder: Path, trigger: str) -> list[dict[str, str]]:
     program = folder / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
     output = folder / "output"
+    kept = {name: os.environ[name] for name in ("JDK_JAVA_OPTIONS", "PYTHONPYCACHEPREFIX") if name in os.environ}
     finished = subprocess.run(
         [sys.executable, str(program), stack.cql, str(folder / "checkpoint"), str(output), trigger],
         cwd=folder,
-        env={"PYTHONPATH": str(REPOSITORY), "PYSPARK_PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
+        env=kept | {"PYTHONPATH": str(REPOSITORY), "PYSPARK_PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         timeout=180,

@@ -122,7 +122,7 @@ def test_requests_that_fail_at_once_reach_whoever_waits(raised: bool) -> None:
             future.set_exception(RetriableError("gone"))
             return future
 
-    log = Gone({stream(n): [] for n in range(1, 5001)}, held=True)
+    log = Gone({stream(n): [] for n in range(1, 2001)}, held=True)
     gate = BoundedPages(log, 8)
     asked = [gate.page(of, WINDOW, page_rows=50) for of in log.rows]
     for future, page in log.open[:8]:
@@ -130,7 +130,7 @@ def test_requests_that_fail_at_once_reach_whoever_waits(raised: bool) -> None:
     for future, page in log.open[8:]:
         future.set_result(page)
     assert all(future.done() for future in asked)
-    assert sum(future.exception() is not None for future in asked) == 5000 - 16
+    assert sum(future.exception() is not None for future in asked) == 2000 - 16
 
 
 def test_many_streams_share_the_memory() -> None:
@@ -144,7 +144,7 @@ def test_many_streams_share_the_memory() -> None:
             return super().page(stream, window, page_rows=page_rows, paging_state=paging_state)
 
     sizes: set[int] = set()
-    for count in (1, 1000, 10_000):
+    for count in (1, 1000, 3_000):
         rows: dict[StreamId, list[Cells]] = {stream(n): [] for n in range(1, count + 1)}
         assert list(read_lane(Sizes(rows), list(rows), WINDOW, LAYOUT, page_rows=2000, in_flight=8)) == []
     assert sizes == {2000, 100, 50}
