@@ -10,6 +10,7 @@ import pytest
 from bridge.control import Begin, Schemas
 from bridge.errors import BridgeError
 from bridge.model.cursors import (
+    PROGRESS_VERSION,
     CatchUp,
     Cursor,
     GroupPosition,
@@ -72,7 +73,7 @@ def test_cursors_are_ordered_by_generation_then_time() -> None:
     "value",
     [
         {},
-        {"v": 2},
+        {"v": PROGRESS_VERSION + 1},
         {"v": 1, "next": [1], "batch": None, "turn": 1},
         [],
         {"v": 1, "next": [1, 2], "batch": {}, "turn": 1},
@@ -155,7 +156,7 @@ def test_windows_and_batches_must_move_on() -> None:
         {"batch": [[1000, -1], [1000, -1]]},
         {"layout": {"lanes": 0, "since": [1000, 5000]}},
         {"batch": [[1000, 5000], [1000, 9000]], "done": [0, "zz", ""]},
-        {"v": 2},
+        {"v": PROGRESS_VERSION + 1},
     ],
 )
 def test_foreign_progress_is_told(change: dict[str, object]) -> None:
