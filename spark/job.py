@@ -28,12 +28,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge import config_file, logs, preflight
 from bridge.config import BridgeConfig
-from bridge.errors import BridgeError, ConfigError, NoGenerationError, StartupError, is_hopeless
+from bridge.errors import BridgeError, ConfigError, NoGenerationError, is_hopeless
 from bridge.monitoring.board import Board
 from bridge.monitoring.figures import tally
 from bridge.monitoring.monitor import Monitor
+from spark.nursery import Nursery
 from spark.report import ProgressReport
-from spark.session import build_session
+from spark.session import ComingSession
 from spark.table_query import TableQuery
 
 _log = logging.getLogger(__name__)
@@ -240,19 +241,19 @@ def _what_went_wrong(failure: Exception) -> str:
     return f"{type(failure).__name__}: {(raised[-1:] or lines[:1] or ['no message'])[0]}"
 
 
-def run(config: BridgeConfig, stop: threading.Event, *, once: bool) -> int:
-    """Run a checked configuration until `stop` is set; gives the exit status.
+def run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, *, once: bool) -> int:
+    """Run a checked configuration in a session that is coming up, until `stop` is set; gives the exit status.
 
     Raises:
         StartupError: the port of `monitoring.listen` can't be opened.
     """
     with Monitor(config) as monitor:
-        return _run(config, stop, monitor, once=once)
+        return _run(config, coming, stop, monitor, once=once)
 
 
-def _run(config: BridgeConfig, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
+def _run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
     try:
-        session = build_session(config.name, config.spark)
+        session = coming.result()
         status = Job(session, config, stop, once=once, board=monitor.board, mailbox=monitor.mailbox).run()
         session.stop()
     except (Py4JError, ConnectionError, PySparkException) as error:
@@ -293,7 +294,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = config_file.load(arguments.config)
         logs.setup(arguments.log_level, form=config.logging.format)
-        preflight.check(config, report=_log.info, resuming=True)
+        nursery = Nursery()
+        try:
+            return _start(config, once=arguments.once)
+        finally:
+            nursery.close()
     except ConfigError as error:
         for problem in error.problems:
             _log.error("%s", problem)
@@ -302,6 +307,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             _log.error("%s", line)
         return EXIT_REFUSED
+
+
+def _start(config: BridgeConfig, *, once: bool) -> int:
+    """Look at everything while Spark comes up, then run; gives the exit status.
+
+    Raises:
+        BridgeError: something is not as it must be, and nothing was begun.
+    """
+    coming = ComingSession(config.name, config.spark)
+    try:
+        preflight.check(config, report=_log.info, resuming=True)
+    except BaseException:
+        coming.give_up()
+        raise
     stop = threading.Event()
 
     def asked_to_stop(signum: int, _frame: FrameType | None) -> None:
@@ -310,15 +329,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, asked_to_stop)
     signal.signal(signal.SIGINT, asked_to_stop)
-    try:
-        return run(config, stop, once=arguments.once)
-    except StartupError as error:
-        _log.error("%s", error)
-        return EXIT_REFUSED
+    return run(config, coming, stop, once=once)
 
 
 if __name__ == "__main__":
-    code = main()
+    try:
+        code = main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else EXIT_FAILED
     # Not sys.exit: the gateway's threads may wait for a JVM that is gone.
     logging.shutdown()
     sys.stdout.flush()

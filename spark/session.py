@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
+from concurrent.futures import Future
 from typing import Any, Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from bridge.config import SparkSettings
-from spark.sink import KafkaLanesSink
-from spark.source import ScyllaCdcSource
+from spark.gateway import SparkJvm
 
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
@@ -20,6 +22,7 @@ _DEFAULTS: Final = {
     "spark.driver.memory": "1g",
     # Between the JVM and Python on one machine; with the frozen garbage collector it halves a small micro-batch's time.
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "spark.daemon",
     # How often an idle query asks for new offsets; the default of 10 ms costs 7 % of a core.
     "spark.sql.streaming.pollingDelay": "100ms",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
@@ -53,21 +56,72 @@ def cores_of(settings: SparkSettings) -> int:
     return max(1, executors * int(properties.get("spark.executor.cores", 1)))
 
 
+class ComingSession:
+    """A session whose JVM comes up while something else is done.
+
+    With a local master that is all of Spark. With another, executors are asked for only when the session is wanted.
+    """
+
+    def __init__(self, name: str, settings: SparkSettings) -> None:
+        """Start the JVM; workers run this very interpreter.
+
+        Raises:
+            StartupError: there is no Java.
+            OSError: no process can be started.
+        """
+        # Unset, PySpark picks another interpreter and fails only with "failed to connect back".
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        self._properties = _properties(name, settings)
+        self._jvm = SparkJvm(self._properties)
+        self._built: Future[SparkSession] | None = None
+        if settings.master.startswith("local"):
+            self._built = Future()
+            threading.Thread(target=self._build_ahead, args=[self._built], daemon=True).start()
+
+    def result(self) -> SparkSession:
+        """The session, with source and sink registered.
+
+        Raises:
+            PySparkException, Py4JError: Spark did not come up.
+        """
+        session = self._build() if self._built is None else self._built.result()
+        # Not needed by the JVM's start, and the longest of all imports.
+        from spark.sink import KafkaLanesSink
+        from spark.source import ScyllaCdcSource
+
+        session.dataSource.register(ScyllaCdcSource)
+        session.dataSource.register(KafkaLanesSink)
+        return session
+
+    def give_up(self) -> None:
+        """End the JVM: the session is not wanted."""
+        self._jvm.end()
+
+    def _build_ahead(self, built: Future[SparkSession]) -> None:
+        try:
+            built.set_result(self._build())
+        except BaseException as error:  # noqa: BLE001  # handed over whole to the thread that asks
+            built.set_exception(error)
+
+    def _build(self) -> SparkSession:
+        conf = SparkConf(loadDefaults=False).setAll(list(self._properties.items()))
+        context = SparkContext(conf=conf, gateway=self._jvm.connect())
+        session = SparkSession(context, options=dict(self._properties))
+        _outlive_sigterm(session)
+        return session
+
+
 def build_session(name: str, settings: SparkSettings) -> SparkSession:
-    """A session with source and sink registered; workers run this very interpreter."""
-    # Unset, PySpark picks another interpreter and fails only with "failed to connect back".
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(name).master(master_of(settings))
+    """A session with source and sink registered; errors as `ComingSession`."""
+    return ComingSession(name, settings).result()
+
+
+def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
     properties = dict(_DEFAULTS)
     if settings.master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    for key, value in (properties | {key: _text(value) for key, value in settings.properties.items()}).items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    _outlive_sigterm(session)
-    session.dataSource.register(ScyllaCdcSource)
-    session.dataSource.register(KafkaLanesSink)
-    return session
+    properties |= {key: _text(value) for key, value in settings.properties.items()}
+    return properties | {"spark.app.name": name, "spark.master": master_of(settings)}
 
 
 def _outlive_sigterm(session: SparkSession) -> None:

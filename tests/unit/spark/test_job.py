@@ -237,19 +237,19 @@ def test_table_without_streams_is_waited_for_and_holds_nobody_up(
     ],
 )
 def test_jvm_that_ends_fails_the_job_unless_it_was_to_stop(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception, words: str
+    caplog: pytest.LogCaptureFixture, failure: Exception, words: str
 ) -> None:
     """Whoever signals all processes of the job at once means a stop; what was committed stays either way."""
 
-    def fail(*_: object) -> None:
+    def fail() -> None:
         raise failure
 
-    monkeypatch.setattr(job, "build_session", fail)
+    coming: Any = SimpleNamespace(result=fail)
     monitor: Any = SimpleNamespace(board=None, mailbox=None)
     stop = threading.Event()
-    assert job._run(config_of("a.b"), stop, monitor, once=False) == job.EXIT_FAILED
+    assert job._run(config_of("a.b"), coming, stop, monitor, once=False) == job.EXIT_FAILED
     assert words in caplog.text
     caplog.clear()
     stop.set()
-    assert job._run(config_of("a.b"), stop, monitor, once=False) == 0
+    assert job._run(config_of("a.b"), coming, stop, monitor, once=False) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
