@@ -13,23 +13,25 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from py4j.java_gateway import JavaGateway
+from pyspark import java_gateway
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
-from pyspark.serializers import UTF8Deserializer, read_int
 
 from bridge.errors import StartupError
 
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
 _SHELL: Final = "pyspark-shell"
+ARCHIVE: Final = Path(sys.prefix, "share", "scylla-cdc-bridge", "spark.jsa")
+"""The archive of the JVM's classes, where one was made (`spark.archive`)."""
 _LOOK_EVERY_S: Final = 0.02
 _OPENED: Final = (
     "java.base/java.lang",
@@ -89,6 +91,14 @@ def find_java() -> str:
 def class_path(jars: Path) -> list[str]:
     """Spark's jars by name, because a folder's own order differs from machine to machine and class archives mind it."""
     return sorted(str(jar) for jar in jars.glob("*.jar"))
+
+
+def java_options() -> list[str]:
+    """What the driver's JVM is told unless the configuration tells it otherwise."""
+    if not ARCHIVE.is_file():
+        return []
+    # Made for another JVM or other jars it is of no use, but does no harm either.
+    return [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def command(properties: Mapping[str, str], environment: Mapping[str, str], *, java: str, jars: Path) -> list[str]:
@@ -165,14 +175,25 @@ class SparkJvm:
                 if self._process.poll() is not None:
                     raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
                 time.sleep(_LOOK_EVERY_S)
-            with self._answer.open("rb") as answer:
-                port, secret = read_int(answer), UTF8Deserializer().loads(answer)
+            # A port, and a secret behind its length; written elsewhere and moved here whole.
+            answer = self._answer.read_bytes()
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
-        with _known_gateway(port, secret):
-            gateway = launch_gateway()
+        launch: Any = java_gateway.launch_gateway
+        with _known_gateway(int.from_bytes(answer[:4], "big"), answer[8:].decode()):
+            gateway: JavaGateway = launch()
         gateway.proc = self._process
         return gateway
+
+    def wait(self, timeout_s: float) -> None:
+        """Let it end by itself, by the end of its input.
+
+        Raises:
+            subprocess.TimeoutExpired: it does not.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout_s)
 
     def end(self) -> None:
         """End it at once: nothing was begun with it."""

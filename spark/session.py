@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import threading
 from concurrent.futures import Future
@@ -13,7 +14,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from bridge.config import SparkSettings
-from spark.gateway import SparkJvm
+from spark.gateway import SparkJvm, java_options
 
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
@@ -93,6 +94,10 @@ class ComingSession:
         session.dataSource.register(KafkaLanesSink)
         return session
 
+    def wait(self, timeout_s: float) -> None:
+        """Let the JVM end, after the session; as `SparkJvm.wait`."""
+        self._jvm.wait(timeout_s)
+
     def give_up(self) -> None:
         """End the JVM: the session is not wanted."""
         self._jvm.end()
@@ -117,7 +122,7 @@ def build_session(name: str, settings: SparkSettings) -> SparkSession:
 
 
 def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
-    properties = dict(_DEFAULTS)
+    properties = dict(_DEFAULTS) | {"spark.driver.defaultJavaOptions": shlex.join(java_options())}
     if settings.master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     properties |= {key: _text(value) for key, value in settings.properties.items()}
