@@ -235,7 +235,8 @@ def _what_went_wrong(failure: Exception) -> str:
     match = None if isinstance(failure, BridgeError) else _ours(failure)
     if match is not None:
         return match["words"]
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    # Behind a colon stands what was thrown in the JVM.
+    lines = [line.strip().removeprefix(": ") for line in str(failure).splitlines() if line.strip()]
     # A traceback's own last line says what happened; what is above it says only where.
     raised = [line for line in lines if _EXCEPTION_LINE.match(line)]
     return f"{type(failure).__name__}: {(raised[-1:] or lines[:1] or ['no message'])[0]}"

@@ -94,6 +94,11 @@ class Nursery:
             )
         os.environ[VARIABLE] = address
 
+    @property
+    def pid(self) -> int:
+        """The warm process's id."""
+        return self._process.pid
+
     def close(self) -> None:
         """Let it end; what it has forked goes on."""
         os.environ.pop(VARIABLE, None)

@@ -74,10 +74,10 @@ class ComingSession:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         self._properties = _properties(name, settings)
         self._jvm = SparkJvm(self._properties)
-        self._built: Future[SparkSession] | None = None
+        self._context: Future[SparkContext] | None = None
         if settings.master.startswith("local"):
-            self._built = Future()
-            threading.Thread(target=self._build_ahead, args=[self._built], daemon=True).start()
+            self._context = Future()
+            threading.Thread(target=self._make_context_ahead, args=[self._context], daemon=True).start()
 
     def result(self) -> SparkSession:
         """The session, with source and sink registered.
@@ -85,7 +85,10 @@ class ComingSession:
         Raises:
             PySparkException, Py4JError: Spark did not come up.
         """
-        session = self._build() if self._built is None else self._built.result()
+        context = self._make_context() if self._context is None else self._context.result()
+        # Each thread has one of its own in the JVM, and Spark goes by the session that was made there.
+        session = SparkSession(context, options=dict(self._properties))
+        _outlive_sigterm(session)
         # Not needed by the JVM's start, and the longest of all imports.
         from spark.sink import KafkaLanesSink
         from spark.source import ScyllaCdcSource
@@ -102,18 +105,15 @@ class ComingSession:
         """End the JVM: the session is not wanted."""
         self._jvm.end()
 
-    def _build_ahead(self, built: Future[SparkSession]) -> None:
+    def _make_context_ahead(self, made: Future[SparkContext]) -> None:
         try:
-            built.set_result(self._build())
+            made.set_result(self._make_context())
         except BaseException as error:  # noqa: BLE001  # handed over whole to the thread that asks
-            built.set_exception(error)
+            made.set_exception(error)
 
-    def _build(self) -> SparkSession:
+    def _make_context(self) -> SparkContext:
         conf = SparkConf(loadDefaults=False).setAll(list(self._properties.items()))
-        context = SparkContext(conf=conf, gateway=self._jvm.connect())
-        session = SparkSession(context, options=dict(self._properties))
-        _outlive_sigterm(session)
-        return session
+        return SparkContext(conf=conf, gateway=self._jvm.connect())
 
 
 def build_session(name: str, settings: SparkSettings) -> SparkSession:

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from random import Random
@@ -125,7 +125,9 @@ class Switch:
 
 @dataclass(slots=True)
 class Outage:
-    """A kill that was carried out: since when, and since when each table's progress goes on."""
+    """A kill that was carried out: of which switch, since when, and since when each table's progress moves on."""
+
+    switch: Switch
 
     since_us: int
     settled_us: int
@@ -142,6 +144,7 @@ class Stall:
         bound_s: what that one was allowed.
         kept_s: the longest time from writing to consumer in streams that went on meanwhile; None without any.
         late: changes that came later than allowed.
+        back_s: how long after the kill the table's progress moved on; None without a kill.
     """
 
     switch: Switch
@@ -150,21 +153,23 @@ class Stall:
     bound_s: float
     kept_s: float | None
     late: int
+    back_s: float | None
 
     def __str__(self) -> str:
         switch = self.switch
         published_s = (switch.publish_us - switch.start_us) / _SECOND
         kept = "" if self.kept_s is None else f"{self.kept_s:.1f}"
+        back = "" if self.back_s is None else f"{self.back_s:.1f}"
         return (
             f"{switch.number:>6} {switch.table:<8} {switch.kind:<12} {published_s:>+9.1f} {self.waited:>7} "
-            f"{self.stall_s:>7.1f} {self.bound_s:>7.1f} {kept:>7}  {switch.kill or ''!s:<18}"
+            f"{self.stall_s:>7.1f} {self.bound_s:>7.1f} {kept:>7} {back:>7}  {switch.kill or ''!s:<18}"
             f"{f' LATE: {self.late}' if self.late else ''}"
         )
 
 
 HEADER: Final = (
     f"{'switch':>6} {'table':<8} {'kind':<12} {'published':>9} {'changes':>7} {'stall s':>7} {'bound s':>7} "
-    f"{'kept s':>7}  kill -9"
+    f"{'kept s':>7} {'back s':>7}  kill -9"
 )
 
 
@@ -283,6 +288,7 @@ class Scenario:
         self.job = BridgeJob(stack, folder, "switches", [f"switch_{name}.t" for name in self._tables], settings)
         self._seen: dict[bytes, int] = {}
         self._entered: dict[str, set[UnixMillis]] = defaultdict(set)
+        self._stands: dict[tuple[str, int], LaneProgress] = {}
         self._outages: list[Outage] = []
         self._switches: list[Switch] = []
 
@@ -427,7 +433,7 @@ class Scenario:
                         worker.kill()
                 psutil.wait_procs(doomed, timeout=10)
         # What was committed before may still be on its way to the consumer.
-        self._outages.append(Outage(since_us, system_clock_us() + int(_SETTLED_S * _SECOND)))
+        self._outages.append(Outage(switch, since_us, system_clock_us() + int(_SETTLED_S * _SECOND)))
 
     def _begin(self) -> None:
         self.job.start()
@@ -477,10 +483,14 @@ class Scenario:
 
     def _progressed(self, record: Record, at_us: int) -> None:
         assert record.value is not None
-        name = self._table_of[record.topic]
-        self._entered[name].add(LaneProgress.from_bytes(record.value).cursor.generation_ms)
+        name, progress = self._table_of[record.topic], LaneProgress.from_bytes(record.value)
+        self._entered[name].add(progress.cursor.generation_ms)
+        # A job that starts says first that the lanes are its own, which moves nothing yet.
+        stands = replace(progress, owner="")
+        moved = self._stands.get((name, progress.lane)) != stands
+        self._stands[name, progress.lane] = stands
         for outage in self._outages:
-            if at_us > outage.settled_us:
+            if moved and at_us > outage.settled_us:
                 outage.back_us.setdefault(name, at_us)
 
     # -- what came of it --------------------------------------------------------------------------------------------
@@ -499,7 +509,9 @@ class Scenario:
             (kept if goes_on else waits).append(((seen_us - from_us) / _SECOND, allowed_s))
         stall_s, bound_s = max(waits)
         late = sum(took_s > allowed_s for took_s, allowed_s in (*waits, *kept))
-        return Stall(switch, len(waits), stall_s, bound_s, max(kept)[0] if kept else None, late)
+        met = [one for one in self._outages if one.switch is switch]
+        back_s = (met[0].back_us[switch.table] - met[0].since_us) / _SECOND if met else None
+        return Stall(switch, len(waits), stall_s, bound_s, max(kept)[0] if kept else None, late, back_s)
 
     def _allowed_s(self, table: str, from_us: int, allowed_s: float) -> float:
         """A change's bound, or more if the job was dead while it waited."""

@@ -61,6 +61,8 @@ def test_what_no_further_try_can_mend_ends_the_job(failure: Exception, hopeless:
 def test_failure_of_spark_itself_is_told_in_a_line() -> None:
     """A failure that is not ours keeps its first line only."""
     assert _what_went_wrong(RuntimeError("\nJob aborted\n\tat org.apache...")) == "RuntimeError: Job aborted"
+    thrown = "An error occurred while calling o96.start.\n: java.io.IOException: disk full\n\tat org.apache..."
+    assert _what_went_wrong(RuntimeError(thrown)) == "RuntimeError: java.io.IOException: disk full"
 
 
 @pytest.mark.parametrize(
