@@ -13,9 +13,9 @@ from pyspark.errors import PySparkRuntimeError
 from bridge.config import BridgeConfig, SparkSettings, validate
 from bridge.errors import BridgeError, ConfigError, DataLossError, FencedError, NoGenerationError, RetriableError
 from bridge.monitoring.board import Board
-from spark import job
-from spark.job import Job, _is_hopeless, _what_went_wrong
+from spark import supervisor
 from spark.session import cores_of, master_of
+from spark.supervisor import Job, _is_hopeless, _what_went_wrong
 
 WORKER_TRACE = """[STREAM_FAILED] Query failed. SQLSTATE: XXKST
 An exception was thrown from the Python worker: Traceback (most recent call last):
@@ -147,8 +147,8 @@ def run_job(
         def close(self) -> None:
             closed.append(self.name)
 
-    monkeypatch.setattr(job, "TableQuery", Table)
-    monkeypatch.setattr(job, "_LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(supervisor, "TableQuery", Table)
+    monkeypatch.setattr(supervisor, "_LOOK_EVERY_S", 0.001)
     session: Any = None
     closed: list[str] = []
     config = config_of(*queries)
@@ -194,7 +194,7 @@ def test_what_was_changed_in_a_table_is_told_with_its_end(
 
 def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that failed is no reason to give a table up."""
-    monkeypatch.setattr(job, "_LONGEST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.01)
     queries = {"a.b": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]}
     assert run_job(monkeypatch, queries, once=True) == 0
     assert queries == {"a.b": []}
@@ -202,7 +202,7 @@ def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_board_is_told_what_becomes_of_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starts, failures and the end of each table are on the status page."""
-    monkeypatch.setattr(job, "_LONGEST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.01)
     queries = {
         "a.good": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)],
         "a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))],
@@ -218,7 +218,7 @@ def test_table_without_streams_is_waited_for_and_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is no failure, is said once, and others run meanwhile, as tablets do in a cluster without a generation."""
-    monkeypatch.setattr(job, "_FIRST_GENERATION_EVERY_S", 0)
+    monkeypatch.setattr(supervisor, "_FIRST_GENERATION_EVERY_S", 0)
     good = Query(3, None)
     none_yet = NoGenerationError("test:1 has no CDC generation yet")
     board = Board(config_of("a.young", "a.good"), "0", lambda: 7.0)
@@ -249,9 +249,9 @@ def test_jvm_that_ends_fails_the_job_unless_it_was_to_stop(
     coming: Any = SimpleNamespace(result=fail)
     monitor: Any = SimpleNamespace(board=None, mailbox=None)
     stop = threading.Event()
-    assert job._run(config_of("a.b"), coming, stop, monitor, once=False) == job.EXIT_FAILED
+    assert supervisor._run(config_of("a.b"), coming, stop, monitor, once=False) == supervisor._EXIT_FAILED
     assert words in caplog.text
     caplog.clear()
     stop.set()
-    assert job._run(config_of("a.b"), coming, stop, monitor, once=False) == 0
+    assert supervisor._run(config_of("a.b"), coming, stop, monitor, once=False) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
