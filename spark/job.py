@@ -18,7 +18,7 @@ from typing import Final
 
 from bridge import config_file, logs
 from bridge.config import BridgeConfig
-from bridge.errors import BridgeError, ConfigError
+from bridge.errors import BridgeError, ConfigError, StartupError
 from spark.nursery import Nursery
 from spark.session import ComingSession
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logs.setup(arguments.log_level, form=config.logging.format)
         nursery = Nursery()
         try:
-            return _start(config, once=arguments.once)
+            return _start(config, nursery.python, once=arguments.once)
         finally:
             nursery.close()
     except ConfigError as error:
@@ -61,13 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_REFUSED
 
 
-def _start(config: BridgeConfig, *, once: bool) -> int:
+def _start(config: BridgeConfig, python: str, *, once: bool) -> int:
     """Look at everything while Spark comes up, then run; gives the exit status.
 
     Raises:
         BridgeError: something is not as it must be, and nothing was begun.
     """
-    coming = ComingSession(config.name, config.spark)
+    coming = ComingSession(config.name, config.spark, python=python)
     try:
         # Not before: the JVM starts while all this is imported.
         from bridge import preflight
@@ -85,7 +85,11 @@ def _start(config: BridgeConfig, *, once: bool) -> int:
 
     signal.signal(signal.SIGTERM, asked_to_stop)
     signal.signal(signal.SIGINT, asked_to_stop)
-    return supervisor.run(config, coming, stop, once=once)
+    try:
+        return supervisor.run(config, coming, stop, once=once)
+    except StartupError:
+        coming.give_up()
+        raise
 
 
 if __name__ == "__main__":

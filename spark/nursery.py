@@ -1,24 +1,27 @@
 """Python processes of a job that start warm: forked from one that has imported already what all of them need.
 
-Spark starts a Python process for each kind of call to a data source, and each of those forks another one: a dozen in a
-job's first seconds, which would all import the same. `Nursery` is the job's side: a process that imports while Spark's
-JVM comes up. `python -m spark.nursery` is that process. `spark.daemon` is what Spark starts; it asks here.
+Spark starts a Python process for each kind of call to a data source, and most of those fork another one: a dozen in a
+job's first seconds, one after the other, which would all import the same. `Nursery` is the job's side: a process that
+imports while Spark's JVM comes up, and a command that Spark takes for its Python. `python -m spark.nursery` is that
+process, `spark.asking` that command.
 
-A request is one message over a Unix socket in a folder of the job's own: a JSON object with `arguments`, `environment`
-and `folder`, behind its length as 4 bytes, and with it the file descriptors 0, 1 and 2 of the process that asks. The
-answer is the id of the forked process, 4 bytes; the connection ends when that ends.
+A request is one message over a Unix socket in a folder of the job's own, behind its length as 4 bytes, and with it the
+file descriptors 0, 1 and 2 of who asks: the folder to work in, how many words follow, a module and its arguments, the
+variables as NAME=VALUE, with a NUL between any two. The answer is the id of the forked process, 4 bytes; it runs the
+module as `python -m` does. The connection ends when it ends; should it be the other way about, it gets a SIGTERM.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
-import json
 import os
+import runpy
 import select
+import shlex
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -26,20 +29,19 @@ import traceback
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-VARIABLE: Final = "SCYLLA_CDC_BRIDGE_NURSERY"
-"""Names the socket to the job's processes."""
+from spark import asking
+from spark.asking import LENGTH, PORTS, VARIABLE
 
 WITHOUT_THREADS: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""Libraries that would start threads when they are imported, which a fork does not take along."""
+"""For libraries that would start threads when they are imported, which a fork does not take along."""
 
 MODULES: Final = (
-    "pyspark.daemon",
     "pyspark.worker",
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.lookup_data_sources",
@@ -51,23 +53,7 @@ MODULES: Final = (
 )
 """What Spark runs in its Python processes, and what of ours it loads there."""
 
-_LENGTH: Final = struct.Struct("!I")
-_PORTS: Final = 3
 _BACKLOG: Final = 64
-
-
-def preload() -> bool:
-    """Import it all and take it out of the garbage collector's sight; says whether this process may be forked."""
-    for name in MODULES:
-        import_module(name)
-    gc.collect()
-    gc.freeze()
-    return _is_single_threaded()
-
-
-def _is_single_threaded() -> bool:
-    tasks = Path("/proc/self/task")
-    return not tasks.exists() or len(list(tasks.iterdir())) == 1
 
 
 class Nursery:
@@ -79,8 +65,8 @@ class Nursery:
         Raises:
             OSError: there is no folder for temporary files, or no process can be started.
         """
-        self._folder = tempfile.mkdtemp(prefix="scylla-cdc-bridge-")
-        address = str(Path(self._folder, "nursery"))
+        self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-bridge-"))
+        address = str(self._folder / "nursery")
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(address)
             listening.listen(_BACKLOG)
@@ -93,6 +79,10 @@ class Nursery:
                 env={"PYTHONHASHSEED": "0", **os.environ, **WITHOUT_THREADS},
             )
         os.environ[VARIABLE] = address
+        self.python = str(self._folder / "python")
+        command = shlex.join([sys.executable, "-IS", str(asking.__file__)])
+        Path(self.python).write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+        Path(self.python).chmod(0o700)
 
     @property
     def pid(self) -> int:
@@ -133,75 +123,63 @@ def main() -> None:
                 _become(request, ports, connection)
             for port in ports:
                 os.close(port)
-            connection.sendall(_LENGTH.pack(pid))
+            connection.sendall(LENGTH.pack(pid))
 
 
-def _request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    head, ports, _, _ = socket.recv_fds(connection, _LENGTH.size, _PORTS)
-    (length,) = _LENGTH.unpack(head)
+def preload() -> bool:
+    """Import it all and take it out of the garbage collector's sight; says whether this process may be forked."""
+    for name in MODULES:
+        import_module(name)
+    gc.collect()
+    gc.freeze()
+    tasks = Path("/proc/self/task")
+    return not tasks.exists() or len(list(tasks.iterdir())) == 1
+
+
+def _request(connection: socket.socket) -> tuple[list[str], list[int]]:
+    head, ports, _, _ = socket.recv_fds(connection, LENGTH.size, PORTS)
+    (length,) = LENGTH.unpack(head)
     with connection.makefile("rb") as stream:
-        request: dict[str, Any] = json.loads(stream.read(length))
+        request = stream.read(length).decode(errors="surrogateescape").split("\0")
     return request, ports
 
 
-def _become(request: dict[str, Any], ports: list[int], connection: socket.socket) -> NoReturn:
-    """In the fork: what Spark meant to start. The connection stays open for as long as this lives."""
+def _become(request: list[str], ports: list[int], connection: socket.socket) -> NoReturn:
+    """In the fork: what Spark meant to start."""
     code = 1
     try:
         for number, port in enumerate(ports):
             os.dup2(port, number)
             os.close(port)
-        # Workers that the fork makes must not keep it open.
-        os.register_at_fork(after_in_child=connection.close)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
-        os.chdir(request["folder"])
+        _end_with(connection)
+        folder, count, *rest = request
+        words, variables = rest[: int(count)], rest[int(count) :]
+        os.chdir(folder)
         os.environ.clear()
-        os.environ.update(request["environment"])
-        sys.argv = request["arguments"]
-        run()
+        os.environ.update(dict(one.split("=", 1) for one in variables))
+        sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
+        module, *sys.argv[1:] = words
+        # For whoever looks at the machine's processes.
+        Path("/proc/self/comm").write_text(module.rpartition("worker.")[2], encoding="ascii")
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001  # the last word of a process
         traceback.print_exc()
     finally:
-        connection.close()
         os._exit(code)
 
 
-def run() -> None:
-    """PySpark's own daemon, which takes over this process."""
-    import_module("pyspark.daemon").manager()
-
-
-def ask(address: str) -> int:
-    """Have this process's work done by a fork of the warm one, and wait for its end; gives an exit status.
-
-    A SIGTERM is handed on.
-
-    Raises:
-        OSError: there is no warm process (any more), or it declined.
-    """
-    request = json.dumps(
-        {"arguments": sys.argv, "environment": dict(os.environ), "folder": os.getcwd()}  # noqa: PTH109
-    ).encode()
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        socket.send_fds(connection, [_LENGTH.pack(len(request))], range(_PORTS))
-        connection.sendall(request)
-        answer = connection.recv(_LENGTH.size, socket.MSG_WAITALL)
-        if len(answer) < _LENGTH.size:
-            raise ConnectionResetError(f"nothing was forked by {address}")
-        (pid,) = _LENGTH.unpack(answer)
-
-        def hand_on(number: int, _frame: object) -> None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-        signal.signal(signal.SIGTERM, hand_on)
-        connection.recv(1)
-    return 0
+def _end_with(connection: socket.socket) -> None:
+    """Have the kernel send us a SIGTERM when the other side ends: it stands for us."""
+    fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(connection, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
+    # Processes that we fork must not keep it open.
+    os.register_at_fork(after_in_child=connection.close)
 
 
 if __name__ == "__main__":

@@ -63,8 +63,13 @@ class ComingSession:
     With a local master that is all of Spark. With another, executors are asked for only when the session is wanted.
     """
 
-    def __init__(self, name: str, settings: SparkSettings) -> None:
+    def __init__(self, name: str, settings: SparkSettings, *, python: str | None = None) -> None:
         """Start the JVM; workers run this very interpreter.
+
+        Args:
+            name: the job's.
+            settings: of Spark.
+            python: what Spark's Python processes on this machine are started with, in place of the interpreter.
 
         Raises:
             StartupError: there is no Java.
@@ -72,10 +77,14 @@ class ComingSession:
         """
         # Unset, PySpark picks another interpreter and fails only with "failed to connect back".
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        is_local = settings.master.startswith("local")
+        if python is not None and is_local:
+            # Executors elsewhere are told the same path.
+            os.environ["PYSPARK_PYTHON"] = python
         self._properties = _properties(name, settings)
         self._jvm = SparkJvm(self._properties)
         self._context: Future[SparkContext] | None = None
-        if settings.master.startswith("local"):
+        if is_local:
             self._context = Future()
             threading.Thread(target=self._make_context_ahead, args=[self._context], daemon=True).start()
 

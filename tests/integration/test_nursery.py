@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark import nursery
+from spark.asking import VARIABLE
 from spark.nursery import Nursery
 from tests.integration.running import wait_for
 
@@ -33,11 +33,11 @@ def warm() -> Iterator[tuple[Nursery, psutil.Process]]:
 class Daemon:
     """What Spark starts, as Spark starts it."""
 
-    def __init__(self, folder: Path, **variables: str) -> None:
+    def __init__(self, python: str, folder: Path, **variables: str) -> None:
         self.folder = folder
         environment = os.environ | {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "spark.daemon", _MODULE],
+            [python, "-m", "pyspark.daemon", _MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment | variables,
@@ -57,13 +57,20 @@ class Daemon:
             self.process.kill()
 
 
+def test_other_words_are_pythons(warm: tuple[Nursery, psutil.Process]) -> None:
+    """Spark asks for the interpreter's version this way."""
+    words = [warm[0].python, "-c", "import sys; print(sys.version_info[0], sys.executable)"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30).stdout
+    assert said.split() == ["3", sys.executable]
+
+
 def _forks(process: psutil.Process) -> list[psutil.Process]:
     return process.children()
 
 
 def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[Nursery, psutil.Process], tmp_path: Path) -> None:
     """It has the variables and the streams of the process that asked, and ends with the end of its input."""
-    with Daemon(tmp_path) as daemon:
+    with Daemon(warm[0].python, tmp_path) as daemon:
         assert daemon.socket().parent == tmp_path
         (fork,) = _forks(warm[1])
         assert fork.num_threads() == 1
@@ -73,21 +80,24 @@ def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[Nursery, psutil.Proce
         wait_for("the fork's end", lambda: not _forks(warm[1]), 10)
 
 
-def test_signal_is_handed_on(warm: tuple[Nursery, psutil.Process], tmp_path: Path) -> None:
-    """Spark ends a daemon by SIGTERM."""
-    with Daemon(tmp_path) as daemon:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_fork_ends_with_what_spark_started(
+    warm: tuple[Nursery, psutil.Process], tmp_path: Path, number: signal.Signals
+) -> None:
+    """Spark ends its processes by signals; what they stand for must not go on."""
+    with Daemon(warm[0].python, tmp_path) as daemon:
         daemon.socket()
         assert len(_forks(warm[1])) == 1
-        daemon.process.send_signal(signal.SIGTERM)
+        daemon.process.send_signal(number)
         daemon.process.wait(10)
         wait_for("the fork's end", lambda: not _forks(warm[1]), 10)
 
 
-def test_without_a_warm_process_a_cold_one_does_it(tmp_path: Path) -> None:
-    """On another machine than the job's, or when the warm process has died."""
-    with Daemon(tmp_path, **{nursery.VARIABLE: str(tmp_path / "nobody")}) as daemon:
+def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[Nursery, psutil.Process], tmp_path: Path) -> None:
+    """When the warm process has died, or could not come up."""
+    with Daemon(warm[0].python, tmp_path, **{VARIABLE: str(tmp_path / "nobody")}) as daemon:
         assert daemon.socket().parent == tmp_path
-        assert psutil.Process(daemon.process.pid).num_threads() == 1
+        assert _forks(warm[1]) == []
         assert daemon.process.stdin is not None
         daemon.process.stdin.close()
         daemon.process.wait(10)

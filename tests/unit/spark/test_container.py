@@ -65,8 +65,8 @@ def test_start_that_waits_for_its_servers_can_be_stopped(monkeypatch: pytest.Mon
     path.write_text(example_yaml(), encoding="utf-8")
     ended: list[str] = []
     monkeypatch.setattr(preflight, "check", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
-    monkeypatch.setattr(job, "Nursery", lambda: SimpleNamespace(close=lambda: ended.append("nursery")))
-    monkeypatch.setattr(job, "ComingSession", lambda *_: SimpleNamespace(give_up=lambda: ended.append("JVM")))
+    monkeypatch.setattr(job, "Nursery", lambda: SimpleNamespace(python="python", close=lambda: ended.append("nursery")))
+    monkeypatch.setattr(job, "ComingSession", lambda *_, **__: SimpleNamespace(give_up=lambda: ended.append("JVM")))
     former = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as end:
