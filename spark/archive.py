@@ -7,7 +7,9 @@ where they are: by the image's build, or once in a virtual environment. A JVM th
 
 from __future__ import annotations
 
+import argparse
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -26,6 +29,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from bridge.config import SparkSettings
+from bridge.errors import BridgeError
 from spark import rows
 from spark.gateway import ARCHIVE
 from spark.session import ComingSession
@@ -97,11 +101,12 @@ def make(archive: Path) -> None:
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
     new = archive.with_name(f"{archive.name}.new")
-    option = f"-XX:ArchiveClassesAtExit={new}"
+    # Of classes that can't be archived there are hundreds, a warning each.
+    options = [f"-XX:ArchiveClassesAtExit={new}", "-Xlog:cds=error", "-Xlog:cds+dynamic=error"]
     with tempfile.TemporaryDirectory() as folder:
         settings = SparkSettings(
             master=f"local[{_LANES}]",
-            properties={"spark.local.dir": folder, "spark.driver.extraJavaOptions": shlex.quote(option)},
+            properties={"spark.local.dir": folder, "spark.driver.extraJavaOptions": shlex.join(options)},
         )
         archive.unlink(missing_ok=True)
         coming = ComingSession(_NAME, settings)
@@ -118,10 +123,18 @@ def make(archive: Path) -> None:
     new.replace(archive)
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
-    make(ARCHIVE)
-    sys.stdout.write(f"{ARCHIVE}: {ARCHIVE.stat().st_size / 2**20:.0f} MiB\n")
+    parser = argparse.ArgumentParser(prog="python -m spark.archive", description="Archive the classes of Spark's JVM.")
+    parser.add_argument("--quiet", action="store_true", help="say nothing if all is well")
+    arguments = parser.parse_args(argv)
+    try:
+        make(ARCHIVE)
+    except (BridgeError, OSError, PySparkException, subprocess.TimeoutExpired) as error:
+        sys.stderr.write(f"{ARCHIVE}: no archive could be made: {error}\n")
+        return 1
+    if not arguments.quiet:
+        sys.stdout.write(f"{ARCHIVE}: {ARCHIVE.stat().st_size / 2**20:.0f} MiB\n")
     return 0
 
 
