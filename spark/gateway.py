@@ -9,6 +9,7 @@ compiles PySpark anew, most of a second of CPU time. Another distribution (SPARK
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -30,6 +31,17 @@ from bridge.errors import StartupError
 
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
 _SHELL: Final = "pyspark-shell"
+_SMALL_HEAP: Final = "-XX:+UseSerialGC"
+"""Another collector's own threads would compete with the work for few cores."""
+_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
+_QUICK: Final = (
+    # The second compiler took a quarter of a start's CPU time, for code that ran some thousand times; only ten times as
+    # many calls as by default are worth it.
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
 ARCHIVE: Final = Path(sys.prefix, "share", "scylla-cdc-bridge", "spark.jsa")
 """The archive of the JVM's classes, where one was made (`spark.archive`)."""
 _LOOK_EVERY_S: Final = 0.02
@@ -93,12 +105,13 @@ def class_path(jars: Path) -> list[str]:
     return sorted(str(jar) for jar in jars.glob("*.jar"))
 
 
-def java_options() -> list[str]:
-    """What the driver's JVM is told unless the configuration tells it otherwise."""
-    if not ARCHIVE.is_file():
-        return []
+def java_options(given: str) -> list[str]:
+    """What the driver's JVM is told before the options that are given in the configuration."""
     # Made for another JVM or other jars it is of no use, but does no harm either.
-    return [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    archive = [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    # Two collectors are one too many for a JVM.
+    collector = [] if _COLLECTOR.search(given) else [_SMALL_HEAP]
+    return [*collector, *_QUICK, *(archive if ARCHIVE.is_file() else [])]
 
 
 def command(properties: Mapping[str, str], environment: Mapping[str, str], *, java: str, jars: Path) -> list[str]:

@@ -31,6 +31,8 @@ _DEFAULTS: Final = {
     "spark.task.maxFailures": "4",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.stopTimeout": "10s",
+    # The checkpoint is a plan, not the truth: checksums would double its files, of which each takes a process (chmod).
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # What is asked for every two seconds, whole.
     "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
@@ -131,10 +133,12 @@ def build_session(name: str, settings: SparkSettings) -> SparkSession:
 
 
 def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
-    properties = dict(_DEFAULTS) | {"spark.driver.defaultJavaOptions": shlex.join(java_options())}
+    given = {key: _text(value) for key, value in settings.properties.items()}
+    options = java_options(given.get("spark.driver.extraJavaOptions", ""))
+    properties = dict(_DEFAULTS) | {"spark.driver.defaultJavaOptions": shlex.join(options)}
     if settings.master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    properties |= {key: _text(value) for key, value in settings.properties.items()}
+    properties |= given
     return properties | {"spark.app.name": name, "spark.master": master_of(settings)}
 
 

@@ -12,8 +12,8 @@ leeway + one window, the time that a micro-batch may take. While the job is dead
 wait then are due one window after the table's progress moves again.
 
 Where no streams change a change is due within confidence + one window. By how much the slowest of those came later in
-the same run, the machine itself was too slow; the two micro-batches of a switch, one that closes and one that opens, are
-given twice that. On a machine that does nothing else it is nothing.
+the same run, the machine itself was too slow; the two micro-batches of a switch, one that closes and one that opens,
+are given twice that. On a machine that does nothing else it is nothing.
 """
 
 from __future__ import annotations

@@ -55,13 +55,19 @@ def test_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         find_java()
 
 
+def test_collector_may_be_chosen() -> None:
+    """A JVM refuses to start with two."""
+    assert "-XX:+UseSerialGC" in java_options("-Da=b")
+    assert "-XX:+UseSerialGC" not in java_options("-Da=b -XX:+UseZGC")
+
+
 def test_class_archive_is_used_where_it_was_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without one the JVM is not told of any; what the configuration says of Java comes behind."""
     archive = tmp_path / "an archive.jsa"
     monkeypatch.setattr(gateway, "ARCHIVE", archive)
-    assert not any(option.startswith("-XX:SharedArchiveFile") for option in java_options())
+    assert not any(option.startswith("-XX:SharedArchiveFile") for option in java_options(""))
     archive.touch()
-    assert f"-XX:SharedArchiveFile={archive}" in java_options()
+    assert f"-XX:SharedArchiveFile={archive}" in java_options("")
     properties = _properties("job", SparkSettings(properties={"spark.driver.extraJavaOptions": "-Da=b"}))
     words = command(properties, {}, java="java", jars=tmp_path)
     assert words.index(f"-XX:SharedArchiveFile={archive}") < words.index("-Da=b")
