@@ -80,8 +80,9 @@ class ComingSession:
         # Unset, PySpark picks another interpreter and fails only with "failed to connect back".
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         is_local = settings.master.startswith("local")
+        self.warm = python is not None and is_local
+        """Whether it is that command that Spark starts: executors elsewhere would be told the same path."""
         if python is not None and is_local:
-            # Executors elsewhere are told the same path.
             os.environ["PYSPARK_PYTHON"] = python
         self._properties = _properties(name, settings)
         self._jvm = SparkJvm(self._properties)

@@ -91,8 +91,21 @@ class Job:
         once: bool,
         board: Board,
         mailbox: str | None = None,
+        warm: bool = False,
     ) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            session: with source and sink registered.
+            config: of the whole job.
+            stop: set when the job is to stop.
+            once: whether to end with what can be read now.
+            board: told what becomes of the tables.
+            mailbox: where the sink's reports go; None for nowhere.
+            warm: whether planner processes come up in no time, so that queries need not wait for each other's.
+        """
         self._once = once
+        self._warm = warm
         self._stop = stop
         self._board = board
         self._tables = [
@@ -136,7 +149,7 @@ class Job:
                 _log.error("%s has stopped: %s", running.table.name, running.given_up)
             return
         if query is None:
-            if now_s >= running.again_at_s and not any(other.starting for other in self._tables):
+            if now_s >= running.again_at_s and (self._warm or not any(other.starting for other in self._tables)):
                 self._start(running)
             return
         running.report.look(query)
@@ -242,7 +255,8 @@ def run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, *, o
 def _run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
     try:
         session = coming.result()
-        status = Job(session, config, stop, once=once, board=monitor.board, mailbox=monitor.mailbox).run()
+        board, mailbox = monitor.board, monitor.mailbox
+        status = Job(session, config, stop, once=once, board=board, mailbox=mailbox, warm=coming.warm).run()
         session.stop()
     except (Py4JError, ConnectionError, PySparkException) as error:
         if stop.is_set():

@@ -129,6 +129,7 @@ def run_job(
     *,
     once: bool,
     board: Board | None = None,
+    warm: bool = False,
 ) -> int:
     class Table:
         def __init__(self, _session: object, _config: object, table: Any, *_: object) -> None:
@@ -153,7 +154,7 @@ def run_job(
     closed: list[str] = []
     config = config_of(*queries)
     board = board or Board(config, "0", lambda: 0.0)
-    status = Job(session, config, threading.Event(), once=once, board=board).run()
+    status = Job(session, config, threading.Event(), once=once, board=board, warm=warm).run()
     assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
     return status
 
@@ -166,6 +167,26 @@ def test_table_that_can_not_go_on_is_told_and_fails_the_job(
     failing = Query(looks, RuntimeError("bridge.errors.DataLossError: the cursor lies before the window"))
     assert run_job(monkeypatch, {"a.b": [failing]}, once=True) == 1
     assert "a.b stops: the cursor lies before the window" in caplog.text
+
+
+@pytest.mark.parametrize(("warm", "looks_left"), [(False, False), (True, True)])
+def test_queries_wait_for_each_others_planners_unless_these_are_warm(
+    monkeypatch: pytest.MonkeyPatch, warm: bool, looks_left: bool
+) -> None:
+    """Many cold planner processes at once would all miss the time that Spark gives them."""
+    first = Query(20, None)
+    first.lastProgress, first.status = None, {"isTriggerActive": True, "message": "Initializing sources"}
+    left_at_start: list[int] = []
+
+    class Second(Query):
+        @property
+        def isActive(self) -> bool:  # noqa: N802  # PySpark's name
+            if not left_at_start:
+                left_at_start.append(first.looks)
+            return super().isActive
+
+    assert run_job(monkeypatch, {"a.first": [first], "a.second": [Second(1, None)]}, once=True, warm=warm) == 0
+    assert (left_at_start[0] > 0) is looks_left
 
 
 def test_other_tables_go_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
