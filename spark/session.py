@@ -77,13 +77,12 @@ class ComingSession:
             StartupError: there is no Java.
             OSError: no process can be started.
         """
-        # Unset, PySpark picks another interpreter and fails only with "failed to connect back".
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         is_local = settings.master.startswith("local")
         self.warm = python is not None and is_local
         """Whether it is that command that Spark starts: executors elsewhere would be told the same path."""
-        if python is not None and is_local:
-            os.environ["PYSPARK_PYTHON"] = python
+        # Unset, PySpark picks another interpreter and fails only with "failed to connect back".
+        started = python if python is not None and is_local else sys.executable
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = started
         self._properties = _properties(name, settings)
         self._jvm = SparkJvm(self._properties)
         self._context: Future[SparkContext] | None = None
