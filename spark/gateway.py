@@ -45,6 +45,7 @@ _QUICK: Final = (
 ARCHIVE: Final = Path(sys.prefix, "share", "scylla-cdc-bridge", "spark.jsa")
 """The archive of the JVM's classes, where one was made (`spark.archive`)."""
 _LOOK_EVERY_S: Final = 0.02
+_CLEAN_UP_S: Final = 5.0
 _OPENED: Final = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -209,9 +210,15 @@ class SparkJvm:
         self._process.wait(timeout_s)
 
     def end(self) -> None:
-        """End it at once: nothing was begun with it."""
-        self._process.kill()
-        self._process.wait()
+        """End it now: nothing was begun with it. It may clean up after itself for a moment."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.terminate()
+        try:
+            self._process.wait(_CLEAN_UP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
