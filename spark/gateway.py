@@ -154,8 +154,7 @@ class SparkJvm:
         """Start it.
 
         Raises:
-            StartupError: there is no Java, or no PySpark.
-            OSError: no process can be started.
+            StartupError: there is no Java or no PySpark, or it can't be started.
         """
         home = os.environ.get("SPARK_HOME")
         if home:
@@ -176,7 +175,13 @@ class SparkJvm:
             former = os.environ.get("LD_LIBRARY_PATH")
             environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [library_path, former]))
         # Ctrl-C is the job's to handle; as PySpark does it.
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, env=environment, preexec_fn=_ignore_interrupts)
+        try:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, env=environment, preexec_fn=_ignore_interrupts
+            )
+        except OSError as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise StartupError(f"Spark's JVM can't be started: {words[0]}: {error.strerror}; see JAVA_HOME") from error
 
     def connect(self) -> JavaGateway:
         """Wait until it answers.

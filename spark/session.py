@@ -74,8 +74,7 @@ class ComingSession:
             python: what Spark's Python processes on this machine are started with, in place of the interpreter.
 
         Raises:
-            StartupError: there is no Java.
-            OSError: no process can be started.
+            StartupError: there is no Java, or it can't be started.
         """
         is_local = settings.master.startswith("local")
         self.warm = python is not None and is_local

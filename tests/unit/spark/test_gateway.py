@@ -11,7 +11,7 @@ import pytest
 from bridge.config import SparkSettings
 from bridge.errors import StartupError
 from spark import gateway
-from spark.gateway import MODULE_OPTIONS, command, find_java, java_options, spark_folder
+from spark.gateway import MODULE_OPTIONS, SparkJvm, command, find_java, java_options, spark_folder
 from spark.session import _properties
 
 
@@ -53,6 +53,14 @@ def test_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StartupError, match="set JAVA_HOME"):
         find_java()
+
+
+def test_java_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error names the file, and where it comes from."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StartupError, match=f"{tmp_path}/bin/java: No such file or directory; see JAVA_HOME"):
+        SparkJvm({"spark.driver.memory": "1g"})
 
 
 def test_collector_may_be_chosen() -> None:
