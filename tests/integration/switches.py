@@ -295,6 +295,7 @@ class Scenario:
         self._stands: dict[tuple[str, int], LaneProgress] = {}
         self._outages: list[Outage] = []
         self._switches: list[Switch] = []
+        self._end_us = 0
 
     def run(self) -> None:
         """Carry it all out; `stalls` says afterwards what came of each switch, and `verdict` what of all changes."""
@@ -314,6 +315,7 @@ class Scenario:
             begin_us = system_clock_us() + int(_LEAD_S * _SECOND)
             self._switches = sorted([*self._vnode_switches(begin_us), *self._tablet_switches(begin_us)], key=_start)
             end_us = int(max(one.due_us for one in self._switches) + (CONFIDENCE_S + LEEWAY_S) * _SECOND)
+            self._end_us = end_us
             writing = [threads.submit(table.write, end_us) for table in self._tables.values()]
             publishing = threads.submit(self._publish)
             self._kill_and_look_on(end_us)
@@ -333,7 +335,7 @@ class Scenario:
             self._seen_us(change) - change.timestamp_us
             for table, written in self._tables.items()
             for change in written.changes
-            if self._is_plain(table, change.timestamp_us)
+            if change.timestamp_us < self._end_us and self._is_plain(table, change)
         )
         return max(0.0, max(took_us, default=0) / _SECOND - CONFIDENCE_S - WINDOW_S)
 
@@ -509,13 +511,14 @@ class Scenario:
 
     # -- what came of it --------------------------------------------------------------------------------------------
 
-    def _is_plain(self, table: str, time_us: int) -> bool:
-        """Whether a change of that time is in no switch, and in no outage or what follows it."""
+    def _is_plain(self, table: str, change: ExpectedChange) -> bool:
+        """Whether a change waited for no switch, for no job that was dead, and for nothing that was to be caught up."""
+        time_us = change.timestamp_us
         switch = self._switch_of(table, time_us)
         if switch is None or time_us < switch.due_us + (CONFIDENCE_S + LEEWAY_S) * _SECOND:
             return False
-        before_us, after_us = (CONFIDENCE_S + WINDOW_S) * _SECOND, BOUND_S * _SECOND
-        return not any(one.since_us - before_us < time_us < one.back_us[table] + after_us for one in self._outages)
+        seen_us, after_us = self._seen_us(change), BOUND_S * _SECOND
+        return not any(one.since_us < seen_us and time_us < one.back_us[table] + after_us for one in self._outages)
 
     def _seen_us(self, change: ExpectedChange) -> int:
         return self._seen[change.stream_id + change.time + change.batch_seq_no.to_bytes(4, "big")]
