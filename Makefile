@@ -21,6 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m spark.archive --quiet || echo "without an archive of the JVM's classes: jobs start all the same, more slowly"
 	touch $@
 
 demo: $(STAMP) ## Run the whole bridge on this machine and write build/demo/report.html

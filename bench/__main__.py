@@ -31,6 +31,7 @@ from bridge.errors import BridgeError
 from bridge.local.errors import LocalStackError
 from bridge.local.jars import JARS_VARIABLE
 from bridge.local.stack import LocalStack
+from spark.gateway import ARCHIVE
 
 _JARS: Final = ROOT / ".local-stack" / "jars"
 _DEFAULT_FOLDER: Final = ROOT / ".local-stack" / "bench"
@@ -143,6 +144,7 @@ def _machine() -> Figures:
         "memory_gib": round(memory_bytes / 1024**3),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in _PACKAGES},
+        "class_archive": ARCHIVE.is_file(),
         "load_average": round(os.getloadavg()[0], 2),
     }
 

@@ -21,6 +21,8 @@ from typing import Final
 from bench.errors import BenchError
 
 _PROC: Final = Path("/proc")
+_PLANNER: Final = "pyspark.sql.str"
+"""How Linux shortens the module's name that plans micro-batches."""
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _PR_SET_PDEATHSIG: Final = 1
@@ -141,11 +143,12 @@ def role(one: ProcessStat, main: int) -> str:
     program = Path(command.partition(" ")[0]).name
     if program == "java":
         return "jvm"
-    if "pyspark.daemon" in command:
-        return "workers"
     if not command:
         return ""
-    return "planner" if program.startswith("python") else "other"
+    if "spark.nursery" in command:
+        # Forks of the job's warm process have its command line, but a name of their own.
+        return "planner" if _read(_PROC / str(one.pid) / "comm").startswith(_PLANNER) else "workers"
+    return "workers" if "pyspark.daemon" in command else "other"
 
 
 class RoleTimes:

@@ -7,15 +7,14 @@ replace this process, so that the job or the JVM itself gets the SIGTERM.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from bridge import cli
 from bridge.errors import StartupError
+from spark.gateway import find_java, spark_folder
 
 _BACKEND: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _OPTION: Final = "SPARK_JAVA_OPT_"
@@ -69,29 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[:1] != ["executor"]:
         return cli.main(words)
     try:
-        command = executor_command(os.environ, java=_java(), jars=_spark_home() / "jars")
+        command = executor_command(os.environ, java=find_java(), jars=spark_folder() / "jars")
     except StartupError as error:
         sys.stderr.write(f"{cli.PROGRAM}: error: {error}\n")
         return cli.EXIT_REFUSED
-    os.environ["SPARK_HOME"] = str(_spark_home())
+    os.environ["SPARK_HOME"] = str(spark_folder())
     sys.stdout.flush()
     os.execv(command[0], command)  # noqa: S606  # the image's own JVM
     raise AssertionError("execv came back")
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java is None:
-        raise StartupError("no Java: set JAVA_HOME, or put java on the PATH")
-    return java
-
-
-def _spark_home() -> Path:
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise StartupError("the Python module pyspark is missing")
-    return Path(found.origin).parent
 
 
 if __name__ == "__main__":

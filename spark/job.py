@@ -9,299 +9,23 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
-from importlib import import_module
 from types import FrameType
 from typing import Final
 
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
-
-from bridge import config_file, logs, preflight
+from bridge import config_file, logs
 from bridge.config import BridgeConfig
-from bridge.errors import BridgeError, ConfigError, NoGenerationError, StartupError, is_hopeless
-from bridge.monitoring.board import Board
-from bridge.monitoring.figures import tally
-from bridge.monitoring.monitor import Monitor
-from bridge.patience import in_background
-from spark.report import ProgressReport
-from spark.session import build_session
-from spark.table_query import TableQuery
+from bridge.errors import BridgeError, ConfigError, StartupError
+from spark.nursery import Nursery
+from spark.session import ComingSession
 
 _log = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
-_STOP_WITHIN_S: Final = 10.0
-_LOOK_EVERY_S: Final = 0.2
-_LOOK_AT_STARTS_EVERY_S: Final = 0.05
-_LONGEST_BACKOFF_S: Final = 30.0
-_CALM_AFTER_S: Final = 60.0
-_PLANNER_WITHIN_S: Final = 20.0
-_FIRST_GENERATION_EVERY_S: Final = 0.5
-
-_RAISED: Final = re.compile(
-    r"^(?:pyspark\S*: )?(?P<module>(?:bridge|schemas)\.[\w.]+)\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
-)
-_EXCEPTION_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*: ")
-_REMIND_EVERY_S: Final = 60.0
-
-
-@dataclass(slots=True)
-class _Running:
-    """One table's query, and how its failures were met so far."""
-
-    table: TableQuery
-    board: Board
-    query: StreamingQuery | None = None
-    attempt: Future[StreamingQuery] | None = None
-    since_s: float = 0.0
-    tries: int = 0
-    again_at_s: float = 0.0
-    given_up: str | None = None
-    waits: bool = False
-    report: ProgressReport = field(init=False)
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is left to do: the query came to its end, or the table was given up."""
-        if self.given_up is not None:
-            return True
-        query = self.query
-        return query is not None and not query.isActive and query.exception() is None
-
-    @property
-    def starting(self) -> bool:
-        """Whether the start is under way, or the query's planner process may still be coming up.
-
-        Spark waits only so long for it to call back: many at once on few cores would all miss that.
-        """
-        if self.attempt is not None:
-            return True
-        query = self.query
-        if query is None or not query.isActive or time.monotonic() - self.since_s > _PLANNER_WITHIN_S:
-            return False
-        return query.lastProgress is None and not query.status["message"].startswith("Waiting")
-
-    def __post_init__(self) -> None:
-        self.report = ProgressReport(self.table.name, self.board)
-
-
-class Job:
-    """Runs every table until it is told to stop; a table that can't go on does not hold the others up."""
-
-    def __init__(
-        self,
-        session: SparkSession,
-        config: BridgeConfig,
-        stop: threading.Event,
-        *,
-        once: bool,
-        board: Board,
-        mailbox: str | None = None,
-    ) -> None:
-        self._once = once
-        self._outlive_tables = config.monitoring.outlive_tables and not once
-        self._stop = stop
-        self._board = board
-        self._tables = [
-            _Running(TableQuery(session, config, table, stop.is_set, board, mailbox), board) for table in config.tables
-        ]
-
-    def run(self) -> int:
-        """Start the queries and look after them; gives the exit status."""
-        try:
-            while not self._stop.is_set():
-                self._board.tick()
-                self._board.count(tally.take())
-                for running in self._tables:
-                    self._look_after(running)
-                if all(running.given_up for running in self._tables) and not self._outlive_tables:
-                    break
-                if self._once and all(running.done for running in self._tables):
-                    break
-                under_way = any(running.attempt for running in self._tables)
-                self._stop.wait(_LOOK_AT_STARTS_EVERY_S if under_way else _LOOK_EVERY_S)
-        finally:
-            self._stop_queries()
-            for running in self._tables:
-                running.table.close()
-        return EXIT_FAILED if any(running.given_up for running in self._tables) else 0
-
-    def _look_after(self, running: _Running) -> None:
-        query, now_s = running.query, time.monotonic()
-        if running.given_up is not None:
-            # Others go on, so that this must not scroll out of sight.
-            if now_s >= running.again_at_s:
-                running.again_at_s = now_s + _REMIND_EVERY_S
-                _log.error("%s has stopped: %s", running.table.name, running.given_up)
-            return
-        if running.attempt is not None:
-            if running.attempt.done():
-                self._started(running, running.attempt)
-            return
-        if query is None:
-            if now_s >= running.again_at_s and not any(other.starting for other in self._tables):
-                self._start(running)
-            return
-        running.report.look(query)
-        if query.isActive:
-            if now_s - running.since_s > _CALM_AFTER_S:
-                running.tries = 0
-            return
-        failure = query.exception()
-        if failure is None:
-            self._board.finished(running.table.name)
-            return
-        running.query = None
-        self._met_failure(running, failure)
-
-    def _start(self, running: _Running) -> None:
-        if not running.waits:
-            self._board.starting(running.table.name)
-        # It waits for servers, in part inside of libraries: neither the job's pulse, nor a stop, nor the other tables
-        # wait with it.
-        running.attempt = in_background(partial(running.table.start, once=self._once), f"start of {running.table.name}")
-
-    def _started(self, running: _Running, attempt: Future[StreamingQuery]) -> None:
-        running.attempt = None
-        try:
-            running.query = attempt.result()
-            running.since_s, running.waits = time.monotonic(), False
-            self._board.running(running.table.name)
-        except NoGenerationError as waiting:
-            # Not waited for in there: others have theirs.
-            if not running.waits:
-                _log.warning("%s: %s", running.table.name, waiting)
-            running.waits, running.again_at_s = True, time.monotonic() + _FIRST_GENERATION_EVERY_S
-            self._board.waiting(running.table.name, str(waiting))
-        except (BridgeError, StreamingQueryException) as failure:
-            self._met_failure(running, failure)
-
-    def _met_failure(self, running: _Running, failure: Exception) -> None:
-        words = _what_went_wrong(failure)
-        if _is_hopeless(failure):
-            changes = running.table.changes()
-            words += f" (changed since the job began to read the table: {changes})" if changes else ""
-            running.given_up, running.again_at_s = words, time.monotonic() + _REMIND_EVERY_S
-            self._board.stopped(running.table.name, words)
-            _log.error("%s stops: %s", running.table.name, words)
-            return
-        running.tries += 1
-        # What was interrupted is read anew at once.
-        wait_s = max(min(_LONGEST_BACKOFF_S, 0.5 * 2**running.tries), running.table.paced_for_s())
-        running.again_at_s = time.monotonic() + wait_s
-        self._board.retrying(running.table.name, words, wait_s)
-        _log.warning("%s: %s (failure %d; starting again in %.0f s)", running.table.name, words, running.tries, wait_s)
-
-    def _stop_queries(self) -> None:
-        deadline_s = time.monotonic() + _STOP_WITHIN_S
-        busy = [running for running in self._tables if running.attempt is not None or running.query is not None]
-
-        def query_of(running: _Running) -> StreamingQuery | None:
-            if running.attempt is None:
-                return running.query
-            # It looks for the stop itself where it can. Given up, it is like a process that was killed then: nothing is
-            # lost.
-            with suppress(BridgeError, StreamingQueryException, TimeoutError):
-                return running.attempt.result(max(0.0, deadline_s - time.monotonic()))
-            if not running.attempt.done():
-                _log.warning("%s: stopped in the midst of its start", running.table.name)
-            return None
-
-        def stop(running: _Running) -> None:
-            query = query_of(running)
-            if query is None or not query.isActive:
-                return
-            # Between two micro-batches no transaction is open. Stopping inside one is harmless too, but hides later
-            # records from read_committed consumers until the lane is opened again.
-            batch = _batch_id(query)
-            while query.status["isTriggerActive"] and _batch_id(query) == batch and time.monotonic() < deadline_s:
-                time.sleep(0.01)
-            query.stop()
-
-        if busy:
-            with ThreadPoolExecutor(len(busy)) as threads:
-                list(threads.map(stop, busy))
-
-
-def _batch_id(query: StreamingQuery) -> object:
-    progress = query.lastProgress
-    return None if progress is None else progress["batchId"]
-
-
-def _ours(failure: Exception) -> re.Match[str] | None:
-    # Errors of Python workers arrive as text inside Spark's exceptions; the last is the one that ended the attempt.
-    found = list(_RAISED.finditer(str(failure)))
-    return found[-1] if found else None
-
-
-def _is_hopeless(failure: Exception) -> bool:
-    match = None if isinstance(failure, BridgeError) else _ours(failure)
-    if match is None:
-        return is_hopeless(type(failure))
-    kind = getattr(import_module(match["module"]), match["kind"], None)
-    return kind is not None and is_hopeless(kind)
-
-
-def _what_went_wrong(failure: Exception) -> str:
-    match = None if isinstance(failure, BridgeError) else _ours(failure)
-    if match is not None:
-        return match["words"]
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    # A traceback's own last line says what happened; what is above it says only where.
-    raised = [line for line in lines if _EXCEPTION_LINE.match(line)]
-    # Py4J says which call failed, and why on the next line.
-    reason = [line.removeprefix(": ") for line in lines[:2] if line.startswith(": ")]
-    return f"{type(failure).__name__}: {(raised[-1:] or reason or lines[:1] or ['no message'])[0]}"
-
-
-def run(config: BridgeConfig, stop: threading.Event, *, once: bool) -> int:
-    """Run a checked configuration until `stop` is set; gives the exit status.
-
-    Raises:
-        StartupError: the port of `monitoring.listen` can't be opened.
-    """
-    with Monitor(config) as monitor:
-        return _run(config, stop, monitor, once=once)
-
-
-def _run(config: BridgeConfig, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
-    try:
-        session = build_session(config.name, config.spark)
-        status = Job(session, config, stop, once=once, board=monitor.board, mailbox=monitor.mailbox).run()
-        session.stop()
-    except (Py4JError, ConnectionError, PySparkException, StartupError) as error:
-        if stop.is_set():
-            # Stopped as asked all the same: a transaction that was open is aborted, by Kafka or by the next start.
-            _log.warning("stopped; Spark's JVM had ended before (%s); what was committed stays", type(error).__name__)
-            return 0
-        if isinstance(error, StartupError):
-            raise
-        return _failed(error)
-    _log.info("stopped")
-    return status
-
-
-def _failed(error: Exception) -> int:
-    if isinstance(error, PySparkException):
-        _log.error("%s", _what_went_wrong(error))
-    elif isinstance(error, Py4JJavaError):
-        _log.error("Spark failed: %s", _what_went_wrong(error))
-    else:
-        _log.error("Spark's JVM has ended (%s); what was committed stays, start the job again", type(error).__name__)
-    return EXIT_FAILED
 
 
 def _unexpected(error: Exception) -> int:
@@ -329,7 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = config_file.load(arguments.config)
         logs.setup(arguments.log_level, form=config.logging.format)
-        preflight.check(config, report=_log.info, warn=_log.warning, resuming=True)
+        nursery = Nursery()
+        try:
+            return _start(config, nursery.python, once=arguments.once)
+        finally:
+            nursery.close()
     except ConfigError as error:
         for problem in error.problems:
             _log.error("%s", problem)
@@ -340,6 +68,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_REFUSED
     except Exception as error:  # noqa: BLE001  # the one place where a person, not a program, gets the error
         return _unexpected(error)
+
+
+def _start(config: BridgeConfig, python: str, *, once: bool) -> int:
+    """Look at everything while Spark comes up, then run; gives the exit status.
+
+    Raises:
+        BridgeError: something is not as it must be, and nothing was begun.
+    """
+    coming = ComingSession(config.name, config.spark, python=python)
+    try:
+        # Not before: the JVM starts while all this is imported.
+        from bridge import preflight
+        from spark import supervisor
+
+        preflight.check(config, report=_log.info, warn=_log.warning, resuming=True)
+    except BaseException:
+        coming.give_up()
+        raise
     stop = threading.Event()
 
     def asked_to_stop(signum: int, _frame: FrameType | None) -> None:
@@ -349,16 +95,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, asked_to_stop)
     signal.signal(signal.SIGINT, asked_to_stop)
     try:
-        return run(config, stop, once=arguments.once)
-    except StartupError as error:
-        _log.error("%s", error)
-        return EXIT_REFUSED
-    except Exception as error:  # noqa: BLE001  # as above
-        return _unexpected(error)
+        return supervisor.run(config, coming, stop, once=once)
+    except StartupError:
+        coming.give_up()
+        raise
 
 
 if __name__ == "__main__":
-    code = main()
+    try:
+        code = main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else EXIT_FAILED
     # Not sys.exit: the gateway's threads may wait for a JVM that is gone.
     logging.shutdown()
     sys.stdout.flush()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
+import threading
+from concurrent.futures import Future
 from typing import Any, Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -14,8 +18,7 @@ from bridge.config import SparkSettings
 from bridge.errors import StartupError
 from bridge.local.errors import LocalStackError
 from bridge.local.java import find_java
-from spark.sink import KafkaLanesSink
-from spark.source import ScyllaCdcSource
+from spark.gateway import SparkJvm, java_options
 
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
@@ -24,6 +27,7 @@ _DEFAULTS: Final = {
     "spark.driver.memory": "1g",
     # Between the JVM and Python on one machine; with the frozen garbage collector it halves a small micro-batch's time.
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "spark.daemon",
     # How often an idle query asks for new offsets; the default of 10 ms costs 7 % of a core.
     "spark.sql.streaming.pollingDelay": "100ms",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
@@ -31,6 +35,8 @@ _DEFAULTS: Final = {
     "spark.task.maxFailures": "4",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.stopTimeout": "10s",
+    # The checkpoint is a plan, not the truth: checksums would double its files, of which each takes a process (chmod).
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # What is asked for every two seconds, whole.
     "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
@@ -57,30 +63,92 @@ def cores_of(settings: SparkSettings) -> int:
     return max(1, executors * int(properties.get("spark.executor.cores", 1)))
 
 
-def build_session(name: str, settings: SparkSettings) -> SparkSession:
-    """A session with source and sink registered; workers run this very interpreter.
+class ComingSession:
+    """A session whose JVM comes up while something else is done.
 
-    Raises:
-        StartupError: Spark's JVM does not start.
+    With a local master that is all of Spark. With another, executors are asked for only when the session is wanted.
     """
-    # Unset, PySpark picks another interpreter and fails only with "failed to connect back".
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(name).master(master_of(settings))
-    properties = dict(_DEFAULTS)
+
+    def __init__(self, name: str, settings: SparkSettings, *, python: str | None = None) -> None:
+        """Start the JVM; workers run this very interpreter.
+
+        Args:
+            name: the job's.
+            settings: of Spark.
+            python: what Spark's Python processes on this machine are started with, in place of the interpreter.
+
+        Raises:
+            StartupError: there is no Java, or it can't be started.
+        """
+        is_local = settings.master.startswith("local")
+        self.warm = python is not None and is_local
+        """Whether it is that command that Spark starts: executors elsewhere would be told the same path."""
+        # Unset, PySpark picks another interpreter and fails only with "failed to connect back".
+        started = python if python is not None and is_local else sys.executable
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = started
+        self._properties = _properties(name, settings)
+        self._jvm = SparkJvm(self._properties)
+        self._context: Future[SparkContext] | None = None
+        if is_local:
+            self._context = Future()
+            threading.Thread(target=self._make_context_ahead, args=[self._context], daemon=True).start()
+
+    def result(self) -> SparkSession:
+        """The session, with source and sink registered.
+
+        Raises:
+            StartupError: Spark's JVM does not start.
+            PySparkException, Py4JError: Spark did not come up.
+        """
+        context = self._make_context() if self._context is None else self._context.result()
+        # Each thread has one of its own in the JVM, and Spark goes by the session that was made there.
+        session = SparkSession(context, options=dict(self._properties))
+        _outlive_sigterm(session)
+        # Not needed by the JVM's start, and the longest of all imports.
+        from spark.sink import KafkaLanesSink
+        from spark.source import ScyllaCdcSource
+
+        session.dataSource.register(ScyllaCdcSource)
+        session.dataSource.register(KafkaLanesSink)
+        return session
+
+    def wait(self, timeout_s: float) -> None:
+        """Let the JVM end, after the session; as `SparkJvm.wait`."""
+        self._jvm.wait(timeout_s)
+
+    def give_up(self) -> None:
+        """End the JVM: the session is not wanted."""
+        self._jvm.end()
+
+    def _make_context_ahead(self, made: Future[SparkContext]) -> None:
+        try:
+            made.set_result(self._make_context())
+        except BaseException as error:  # noqa: BLE001  # handed over whole to the thread that asks
+            made.set_exception(error)
+
+    def _make_context(self) -> SparkContext:
+        conf = SparkConf(loadDefaults=False).setAll(list(self._properties.items()))
+        try:
+            return SparkContext(conf=conf, gateway=self._jvm.connect())
+        except PySparkRuntimeError as error:
+            if error.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+            raise StartupError(_why_no_jvm()) from error
+
+
+def build_session(name: str, settings: SparkSettings) -> SparkSession:
+    """A session with source and sink registered; errors as `ComingSession`."""
+    return ComingSession(name, settings).result()
+
+
+def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
+    given = {key: _text(value) for key, value in settings.properties.items()}
+    options = java_options(given.get("spark.driver.extraJavaOptions", ""))
+    properties = dict(_DEFAULTS) | {"spark.driver.defaultJavaOptions": shlex.join(options)}
     if settings.master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    for key, value in (properties | {key: _text(value) for key, value in settings.properties.items()}).items():
-        builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        if error.getCondition() != "JAVA_GATEWAY_EXITED":
-            raise
-        raise StartupError(_why_no_jvm()) from error
-    _outlive_sigterm(session)
-    session.dataSource.register(ScyllaCdcSource)
-    session.dataSource.register(KafkaLanesSink)
-    return session
+    properties |= given
+    return properties | {"spark.app.name": name, "spark.master": master_of(settings)}
 
 
 def _why_no_jvm() -> str:

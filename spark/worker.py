@@ -263,7 +263,7 @@ def drop_topic_sizes(config: BridgeConfig) -> None:
 
 def registry(config: BridgeConfig) -> Registry:
     """This process's registry client; it remembers what is registered, with the other processes of this executor."""
-    # Imported here because it is a fifth of a worker's start, and only lanes with changes need it.
+    # Imported here because planners need none, and where they start cold it is a fifth of that.
     from bridge.connections import make_registry
 
     settings = config.registry

@@ -28,6 +28,16 @@ def find_java() -> Java:
     Raises:
         LocalStackError: there is none, it doesn't run, or it is older than 17.
     """
+    command = find_command()
+    return Java(command, _checked_major(command))
+
+
+def find_command() -> str:
+    """Path of the same Java's command, without a look at its version.
+
+    Raises:
+        LocalStackError: there is none.
+    """
     home = os.environ.get("JAVA_HOME")
     if home:
         command = str(Path(home, "bin", "java"))
@@ -40,7 +50,7 @@ def find_java() -> Java:
             message = f"No Java found: install a Java {OLDEST_JAVA} runtime, and put it on the PATH or set JAVA_HOME."
             raise LocalStackError(message)
         command = found
-    return Java(command, _checked_major(command))
+    return command
 
 
 def _checked_major(command: str) -> int:

@@ -1,7 +1,7 @@
 """The image's root file system, made and entered without an engine, by the steps that `deploy/Dockerfile` has.
 
 Two things stand in for what an engine would fetch: this machine's C library, Python and Java for the base image and its
-packages, and the user and folder that the last stage's own commands make.
+packages, and the user and folder that the last stage's own commands make; its archive of classes is that of this Java.
 """
 
 from __future__ import annotations
@@ -161,6 +161,8 @@ class RootFileSystem:
                     passwd.write_text(line, encoding="utf-8")
                 case ["install", "-d", *_, folder]:
                     self._place(folder).mkdir(parents=True, exist_ok=True)
+                case [_, "-m", "spark.archive"]:
+                    self._shell(words)
                 case _:
                     raise UnknownStepError(f"RUN {shlex.join(words)}")
 

@@ -27,6 +27,8 @@ FOLDER: Final = "SCYLLA_CDC_BRIDGE_TEST_FAULTS"
 VARIANT: Final = "SCYLLA_CDC_BRIDGE_TEST_VARIANT"
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 _PRODUCED: Final = 3
+_EXITING: Final = 0x4
+"""PF_EXITING of Linux: the process is shutting down."""
 
 Point = Literal[
     "before init",
@@ -107,6 +109,21 @@ def processes(folder: Path) -> list[int]:
         if wanted in variables:
             found.append(int(entry.name))
     return found
+
+
+def survivors(folder: Path) -> list[int]:
+    """Those of them that nobody has killed: what is dying can still be seen while its memory is given back."""
+    return [pid for pid in processes(folder) if not _is_dying(pid)]
+
+
+def _is_dying(pid: int) -> bool:
+    try:
+        flags = int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[6])
+        status = (Path("/proc") / str(pid) / "status").read_text()
+    except OSError:
+        return True
+    pending = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd:", "ShdPnd:"))]
+    return bool(flags & _EXITING) or any(mask >> (signal.SIGKILL - 1) & 1 for mask in pending)
 
 
 def signal_all(folder: Path, number: signal.Signals) -> int:

@@ -118,14 +118,20 @@ def test_rendered_configuration_is_taken(image: RootFileSystem, chart: Chart) ->
 def test_spark_works_without_network(image: RootFileSystem) -> None:
     """Jars, JVM and Python workers are all inside: a task runs with nothing to fetch from."""
     script = """
+from pathlib import Path
 from bridge.config import SparkSettings
 from spark.session import build_session
-session = build_session("check", SparkSettings(master="local[1]"))
+told = {"spark.driver.extraJavaOptions": "-Xlog:class+load:file=/tmp/loaded"}
+session = build_session("check", SparkSettings(master="local[1]", properties=told))
 print(session.sparkContext.parallelize([1, 2, 3], 1).map(lambda x: x + 1).sum())
+print(Path("/tmp/loaded").read_text().count("source: shared objects file (top)"))
 session.stop()
 """
     ended = image.run([PYTHON, "-c", script], within_s=240)
-    assert ended.stdout.strip().endswith("9"), ended.stderr[-3000:]
+    *_, computed, archived = ended.stdout.split()
+    assert computed == "9", ended.stderr[-3000:]
+    # The image's own archive of classes fits the image's JVM and jars.
+    assert int(archived) > 3_000
 
 
 def test_executor_starts_its_jvm(image: RootFileSystem) -> None:

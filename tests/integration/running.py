@@ -139,9 +139,10 @@ class BridgeJob:
         return found
 
     def workers(self) -> list[psutil.Process]:
-        """Python processes under the JVM, the forking daemon apart."""
+        """Python processes that Spark's daemons have forked; the daemons are forks of a warm process."""
         everyone = self._children()
-        daemons = {one.pid for one in everyone if "pyspark.daemon" in _command(one)}
+        warm = {one.pid for one in everyone if "spark.nursery" in _command(one)}
+        daemons = {one.pid for one in everyone if _parent(one) in warm}
         return [one for one in everyone if _parent(one) in daemons]
 
     def kill_group(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from bridge import preflight
 from bridge.config_docs import example_yaml
 from bridge.errors import StartupError
 from spark import job
@@ -61,11 +63,15 @@ def test_start_that_waits_for_its_servers_can_be_stopped(monkeypatch: pytest.Mon
     """A SIGTERM before anything runs ends the job at once; a first process has no default action for it."""
     path = tmp_path / "bridge.yaml"
     path.write_text(example_yaml(), encoding="utf-8")
-    monkeypatch.setattr(job.preflight, "check", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    ended: list[str] = []
+    monkeypatch.setattr(preflight, "check", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(job, "Nursery", lambda: SimpleNamespace(python="python", close=lambda: ended.append("nursery")))
+    monkeypatch.setattr(job, "ComingSession", lambda *_, **__: SimpleNamespace(give_up=lambda: ended.append("JVM")))
     former = signal.getsignal(signal.SIGTERM)
     try:
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as end:
             job.main(["-c", str(path)])
     finally:
         signal.signal(signal.SIGTERM, former)
-    assert ended.value.code == 0
+    assert end.value.code == 0
+    assert ended == ["JVM", "nursery"]

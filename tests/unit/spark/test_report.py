@@ -14,7 +14,7 @@ from bridge.monitoring.board import Board
 from bridge.monitoring.view import Batches
 from spark import report
 from spark.report import ProgressReport
-from tests.unit.spark.test_job import config_of
+from tests.unit.spark.test_supervisor import config_of
 
 G = UnixMillis(1_000)
 

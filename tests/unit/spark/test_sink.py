@@ -15,7 +15,7 @@ from bridge.monitoring.figures import LaneFigures
 from bridge.monitoring.mailbox import BatchReport, LaneReached
 from bridge.publishing import LaneTask
 from spark.sink import KafkaLanesWriter, LaneWritten
-from tests.unit.spark.test_job import config_of
+from tests.unit.spark.test_supervisor import config_of
 
 NEXT = Cursor(UnixMillis(1), UnixMicros(3_000))
 BATCH = PlannedBatch(Cursor(UnixMillis(1), UnixMicros(2_000)), NEXT, Layout(2, Cursor.at_start_of(UnixMillis(1))))

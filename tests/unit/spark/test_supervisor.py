@@ -25,9 +25,9 @@ from bridge.errors import (
     StartupError,
 )
 from bridge.monitoring.board import Board
-from spark import job
-from spark.job import Job, _is_hopeless, _what_went_wrong
+from spark import supervisor
 from spark.session import build_session, cores_of, master_of
+from spark.supervisor import Job, _is_hopeless, _what_went_wrong
 
 WORKER_TRACE = """[STREAM_FAILED] Query failed. SQLSTATE: XXKST
 An exception was thrown from the Python worker: Traceback (most recent call last):
@@ -73,14 +73,8 @@ def test_what_no_further_try_can_mend_ends_the_job(failure: Exception, hopeless:
 def test_failure_of_spark_itself_is_told_in_a_line() -> None:
     """A failure that is not ours keeps its first line only."""
     assert _what_went_wrong(RuntimeError("\nJob aborted\n\tat org.apache...")) == "RuntimeError: Job aborted"
-
-
-def test_failure_in_the_jvm_is_told_by_its_reason() -> None:
-    """Which call of Py4J's failed helps nobody."""
-    failure = RuntimeError(
-        "An error occurred while calling o91.start.\n: java.io.IOException: no space\n\tat java.base/a.b"
-    )
-    assert _what_went_wrong(failure) == "RuntimeError: java.io.IOException: no space"
+    thrown = "An error occurred while calling o96.start.\n: java.io.IOException: disk full\n\tat org.apache..."
+    assert _what_went_wrong(RuntimeError(thrown)) == "RuntimeError: java.io.IOException: disk full"
 
 
 @pytest.mark.parametrize(
@@ -161,6 +155,7 @@ def run_job(
     *,
     once: bool,
     board: Board | None = None,
+    warm: bool = False,
     **sections: Any,
 ) -> int:
     class Table:
@@ -186,15 +181,15 @@ def run_job(
         def close(self) -> None:
             closed.append(self.name)
 
-    monkeypatch.setattr(job, "TableQuery", Table)
-    monkeypatch.setattr(job, "_LOOK_EVERY_S", 0.001)
-    monkeypatch.setattr(job, "_LOOK_AT_STARTS_EVERY_S", 0.001)
+    monkeypatch.setattr(supervisor, "TableQuery", Table)
+    monkeypatch.setattr(supervisor, "_LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(supervisor, "_LOOK_AT_STARTS_EVERY_S", 0.001)
     session: Any = None
     closed: list[str] = []
     config = config_of(*queries, **sections)
     board = board or Board(config, "0", lambda: 0.0)
     stop = board.stop if isinstance(board, StoppingBoard) else threading.Event()
-    status = Job(session, config, stop, once=once, board=board).run()
+    status = Job(session, config, stop, once=once, board=board, warm=warm).run()
     assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
     return status
 
@@ -207,6 +202,26 @@ def test_table_that_can_not_go_on_is_told_and_fails_the_job(
     failing = Query(looks, RuntimeError("bridge.errors.DataLossError: the cursor lies before the window"))
     assert run_job(monkeypatch, {"a.b": [failing]}, once=True) == 1
     assert "a.b stops: the cursor lies before the window" in caplog.text
+
+
+@pytest.mark.parametrize(("warm", "looks_left"), [(False, False), (True, True)])
+def test_queries_wait_for_each_others_planners_unless_these_are_warm(
+    monkeypatch: pytest.MonkeyPatch, warm: bool, looks_left: bool
+) -> None:
+    """Many cold planner processes at once would all miss the time that Spark gives them."""
+    first = Query(20, None)
+    first.lastProgress, first.status = None, {"isTriggerActive": True, "message": "Initializing sources"}
+    left_at_start: list[int] = []
+
+    class Second(Query):
+        @property
+        def isActive(self) -> bool:  # noqa: N802  # PySpark's name
+            if not left_at_start:
+                left_at_start.append(first.looks)
+            return super().isActive
+
+    assert run_job(monkeypatch, {"a.first": [first], "a.second": [Second(1, None)]}, once=True, warm=warm) == 0
+    assert (left_at_start[0] > 0) is looks_left
 
 
 def test_other_tables_go_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -235,7 +250,7 @@ def test_what_was_changed_in_a_table_is_told_with_its_end(
 
 def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that failed is no reason to give a table up."""
-    monkeypatch.setattr(job, "_LONGEST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.01)
     queries = {"a.b": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]}
     assert run_job(monkeypatch, queries, once=True) == 0
     assert queries == {"a.b": []}
@@ -249,7 +264,7 @@ def test_query_that_failed_waits_for_its_turn_to_ask(monkeypatch: pytest.MonkeyP
         def retrying(self, table: str, reason: str, after_s: float) -> None:
             waits[table] = after_s
 
-    monkeypatch.setattr(job, "_LONGEST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.01)
     queries = {
         name: [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]
         for name in ("a.free", "a.paced")
@@ -260,7 +275,7 @@ def test_query_that_failed_waits_for_its_turn_to_ask(monkeypatch: pytest.MonkeyP
 
 def test_board_is_told_what_becomes_of_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starts, failures and the end of each table are on the status page."""
-    monkeypatch.setattr(job, "_LONGEST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.01)
     queries = {
         "a.good": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)],
         "a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))],
@@ -276,7 +291,7 @@ def test_table_without_streams_is_waited_for_and_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is no failure, is said once, and others run meanwhile, as tablets do in a cluster without a generation."""
-    monkeypatch.setattr(job, "_FIRST_GENERATION_EVERY_S", 0)
+    monkeypatch.setattr(supervisor, "_FIRST_GENERATION_EVERY_S", 0)
     good = Query(3, None)
     none_yet = NoGenerationError("test:1 has no CDC generation yet")
     board = Board(config_of("a.young", "a.good"), "0", lambda: 7.0)
@@ -292,7 +307,7 @@ def test_neither_pulse_nor_stop_nor_other_tables_wait_for_a_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A start that hangs in a library leaves the supervisor at work, and is left behind when the job is to stop."""
-    monkeypatch.setattr(job, "_STOP_WITHIN_S", 0.01)
+    monkeypatch.setattr(supervisor, "_STOP_WITHIN_S", 0.01)
     hanging, failing = threading.Event(), Query(3, RuntimeError("bridge.errors.PoisonError: column v"))
     board = StoppingBoard(config_of("a.failing", "a.hanging"), 50)
     began_s = time.monotonic()
@@ -335,21 +350,21 @@ def test_job_may_outlive_its_tables(
     ],
 )
 def test_jvm_that_ends_fails_the_job_unless_it_was_to_stop(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception, words: str
+    caplog: pytest.LogCaptureFixture, failure: Exception, words: str
 ) -> None:
     """Whoever signals all processes of the job at once means a stop; what was committed stays either way."""
 
-    def fail(*_: object) -> None:
+    def fail() -> None:
         raise failure
 
-    monkeypatch.setattr(job, "build_session", fail)
+    coming: Any = SimpleNamespace(result=fail)
     monitor: Any = SimpleNamespace(board=None, mailbox=None)
     stop = threading.Event()
-    assert job._run(config_of("a.b"), stop, monitor, once=False) == job.EXIT_FAILED
+    assert supervisor._run(config_of("a.b"), coming, stop, monitor, once=False) == supervisor._EXIT_FAILED
     assert words in caplog.text
     caplog.clear()
     stop.set()
-    assert job._run(config_of("a.b"), stop, monitor, once=False) == 0
+    assert supervisor._run(config_of("a.b"), coming, stop, monitor, once=False) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 

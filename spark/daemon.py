@@ -1,0 +1,25 @@
+"""What an executor starts as its Python daemon (`spark.python.daemon.module`): PySpark's own, which imports first.
+
+So that is done once for all of its workers. Beside the job even the daemon starts warm (`spark.nursery`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from spark import nursery
+
+
+def main() -> None:
+    """Be PySpark's daemon."""
+    os.environ.update(nursery.WITHOUT_THREADS)
+    if not nursery.preload():
+        # Threads would be missing in forks: PySpark's own way, by which each worker imports for itself.
+        os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])  # noqa: S606
+    import_module("pyspark.daemon").manager()
+
+
+if __name__ == "__main__":
+    main()

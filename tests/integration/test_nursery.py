@@ -1,0 +1,115 @@
+"""Python processes that are forked from a warm one: what Spark meant to start, and nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spark.asking import VARIABLE
+from spark.nursery import Nursery
+from tests.integration.running import wait_for
+
+pytestmark = pytest.mark.integration
+_MODULE = "pyspark.sql.worker.create_data_source"
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[tuple[Nursery, psutil.Process]]:
+    """A nursery and its process."""
+    made = Nursery()
+    process = psutil.Process(made.pid)
+    yield made, process
+    made.close()
+    process.wait(10)
+
+
+class Daemon:
+    """What Spark starts, as Spark starts it."""
+
+    def __init__(self, python: str, folder: Path, **variables: str) -> None:
+        self.folder = folder
+        environment = os.environ | {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder)}
+        self.process = subprocess.Popen(
+            [python, "-m", "pyspark.daemon", _MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment | variables,
+        )
+
+    def socket(self) -> Path:
+        """Where it says that it listens."""
+        assert self.process.stdout is not None
+        length = int.from_bytes(self.process.stdout.read(4), "big")
+        return Path(self.process.stdout.read(length).decode())
+
+    def __enter__(self) -> Daemon:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.process:
+            self.process.kill()
+
+
+def test_other_words_are_pythons(warm: tuple[Nursery, psutil.Process]) -> None:
+    """Spark asks for the interpreter's version this way."""
+    words = [warm[0].python, "-c", "import sys; print(sys.version_info[0], sys.executable)"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30).stdout
+    assert said.split() == ["3", sys.executable]
+
+
+def _forks(process: psutil.Process) -> list[psutil.Process]:
+    return process.children()
+
+
+def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[Nursery, psutil.Process], tmp_path: Path) -> None:
+    """It has the variables and the streams of the process that asked, and ends with the end of its input."""
+    with Daemon(warm[0].python, tmp_path) as daemon:
+        assert daemon.socket().parent == tmp_path
+        (fork,) = _forks(warm[1])
+        assert fork.num_threads() == 1
+        assert daemon.process.stdin is not None
+        daemon.process.stdin.close()
+        assert daemon.process.wait(10) == 0
+        wait_for("the fork's end", lambda: not _forks(warm[1]), 10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_fork_ends_with_what_spark_started(
+    warm: tuple[Nursery, psutil.Process], tmp_path: Path, number: signal.Signals
+) -> None:
+    """Spark ends its processes by signals; what they stand for must not go on."""
+    with Daemon(warm[0].python, tmp_path) as daemon:
+        daemon.socket()
+        assert len(_forks(warm[1])) == 1
+        daemon.process.send_signal(number)
+        daemon.process.wait(10)
+        wait_for("the fork's end", lambda: not _forks(warm[1]), 10)
+
+
+def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[Nursery, psutil.Process], tmp_path: Path) -> None:
+    """When the warm process has died, or could not come up."""
+    with Daemon(warm[0].python, tmp_path, **{VARIABLE: str(tmp_path / "nobody")}) as daemon:
+        assert daemon.socket().parent == tmp_path
+        assert _forks(warm[1]) == []
+        assert daemon.process.stdin is not None
+        daemon.process.stdin.close()
+        daemon.process.wait(10)
+
+
+def test_ends_with_the_job(tmp_path: Path) -> None:
+    """Also when that is killed: its standard input ends then."""
+    script = "from spark.nursery import Nursery; print(Nursery().pid, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout is not None
+        process = psutil.Process(int(job.stdout.readline()))
+        job.kill()
+        process.wait(20)

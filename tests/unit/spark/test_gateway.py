@@ -1,0 +1,89 @@
+"""How Spark's JVM is started."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from bridge.config import SparkSettings
+from bridge.errors import StartupError
+from spark import gateway
+from spark.gateway import MODULE_OPTIONS, SparkJvm, command, find_java, java_options, spark_folder
+from spark.session import _properties
+
+
+def test_options_of_the_modules_are_those_of_sparks_launcher() -> None:
+    """Another release of Spark may need others; only the vector instructions are left out."""
+    (jar,) = (spark_folder() / "jars").glob("spark-launcher_*.jar")
+    with zipfile.ZipFile(jar) as opened:
+        compiled = opened.read("org/apache/spark/launcher/JavaModuleOptions.class")
+    options = {found.decode() for found in re.findall(rb"-(?:-[a-z]|D|XX)[\w./:=+-]+", compiled)}
+    assert options - set(MODULE_OPTIONS) == {"--add-modules=jdk.incubator.vector"}
+    assert set(MODULE_OPTIONS) <= options
+
+
+def test_command_line(tmp_path: Path) -> None:
+    """Jars by name whatever the folder's order, options of all origins, and properties as they are."""
+    for name in ("b.jar", "a.jar", "no-jar.txt"):
+        (tmp_path / name).touch()
+    properties = {
+        "spark.driver.memory": "2g",
+        "spark.driver.defaultJavaOptions": "-XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-Da='b c' -Dd=e",
+        "spark.driver.extraClassPath": "/mine/*",
+        "spark.app.name": "a job",
+    }
+    environment = {"SPARK_CONF_DIR": "/conf", "HADOOP_CONF_DIR": "/hadoop", "SPARK_SUBMIT_OPTS": "-Df=g"}
+    words = command(properties, environment, java="/bin/java", jars=tmp_path)
+    assert words[:4] == ["/bin/java", "-cp", f"/mine/*:/conf:{tmp_path}/a.jar:{tmp_path}/b.jar:/hadoop", "-Xmx2g"]
+    main = words.index("org.apache.spark.deploy.SparkSubmit")
+    assert words[main - 5 : main] == [MODULE_OPTIONS[-1], "-Df=g", "-XX:+UseSerialGC", "-Da=b c", "-Dd=e"]
+    assert words[main + 1 :: 2] == ["--conf"] * len(properties) + ["pyspark-shell"]
+    assert words[main + 2 :: 2] == [f"{name}={value}" for name, value in properties.items()]
+
+
+def test_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The one in JAVA_HOME, else one on the PATH; without any, what to do."""
+    java = tmp_path / "bin" / "java"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StartupError, match=f"JAVA_HOME is {tmp_path}, but there is no bin/java in it"):
+        find_java()
+    java.parent.mkdir()
+    java.touch()
+    assert find_java() == str(java)
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(StartupError, match="set JAVA_HOME"):
+        find_java()
+
+
+def test_java_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error names the file, and where it comes from."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("no program")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StartupError, match=f"{java}: Permission denied; see JAVA_HOME"):
+        SparkJvm({"spark.driver.memory": "1g"})
+
+
+def test_collector_may_be_chosen() -> None:
+    """A JVM refuses to start with two."""
+    assert "-XX:+UseSerialGC" in java_options("-Da=b")
+    assert "-XX:+UseSerialGC" not in java_options("-Da=b -XX:+UseZGC")
+
+
+def test_class_archive_is_used_where_it_was_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without one the JVM is not told of any; what the configuration says of Java comes behind."""
+    archive = tmp_path / "an archive.jsa"
+    monkeypatch.setattr(gateway, "ARCHIVE", archive)
+    assert not any(option.startswith("-XX:SharedArchiveFile") for option in java_options(""))
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={archive}" in java_options("")
+    properties = _properties("job", SparkSettings(properties={"spark.driver.extraJavaOptions": "-Da=b"}))
+    words = command(properties, {}, java="java", jars=tmp_path)
+    assert words.index(f"-XX:SharedArchiveFile={archive}") < words.index("-Da=b")
