@@ -27,6 +27,7 @@ TRANSACTION_TIMEOUT_MS: Final = 6000
 _LATE_AFTER_S: Final = 2.5
 _AHEAD_US: Final = 1_000_000
 _RECOVERS_WITHIN_S: Final = 400.0
+_QUIET_S: Final = 120.0
 _DISK_MIB: Final = 16
 
 
@@ -248,7 +249,8 @@ class Run:
         self._say(f"written: {self._writing.written}; waiting for the rest")
         began_s = last_s = time.monotonic()
         last = self._reached()
-        quiet_s = CONFIDENCE_MS / 1000 + 25
+        # Beyond any window, and long enough for a job whose start has only just been disturbed.
+        quiet_s = CONFIDENCE_MS / 1000 + _QUIET_S
         while time.monotonic() - last_s < quiet_s and time.monotonic() - began_s < 2 * _RECOVERS_WITHIN_S:
             self._look_after()
             now = self._reached()

@@ -35,7 +35,7 @@ def test_three_short_runs(local_stack: LocalStack, tmp_path: Path) -> None:
 
     Nothing is missing, doubled or out of order, and of two jobs the one that is fenced says why.
     """
-    outcomes = Run(local_stack, tmp_path / "run", LEGS, say=print).carry_out()
+    outcomes = Run(local_stack, tmp_path / "run", LEGS, say=print, rate_per_s=20).carry_out()
     for outcome in outcomes:
         print(outcome)
         assert outcome.clean, f"{outcome}\n{outcome.counts.examples}\n{outcome.problems}"
