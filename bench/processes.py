@@ -148,6 +148,8 @@ def role(one: ProcessStat, main: int) -> str:
     if "spark.nursery" in command:
         # Forks of the job's warm process have its command line, but a name of their own.
         return "planner" if _read(_PROC / str(one.pid) / "comm").startswith(_PLANNER) else "workers"
+    if "python_streaming_source_runner" in command:
+        return "planner"
     return "workers" if "pyspark.daemon" in command else "other"
 
 

@@ -35,7 +35,7 @@ def main() -> None:
 def _ask(address: str, words: list[str]) -> None:
     """Have a module run by a fork of the warm process, which gets our files, and wait for its end.
 
-    Should this process end before, the fork gets a SIGTERM.
+    Should this process end before, so does the fork.
 
     Raises:
         OSError: there is no warm process (any more), or it declined.

@@ -8,7 +8,7 @@ process, `spark.asking` that command.
 A request is one message over a Unix socket in a folder of the job's own, behind its length as 4 bytes, and with it the
 file descriptors 0, 1 and 2 of who asks: the folder to work in, how many words follow, a module and its arguments, the
 variables as NAME=VALUE, with a NUL between any two. The answer is the id of the forked process, 4 bytes; it runs the
-module as `python -m` does. The connection ends when it ends; should it be the other way about, it gets a SIGTERM.
+module as `python -m` does. The connection ends when it ends; should it be the other way about, a SIGIO ends it.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def _become(request: list[str], ports: list[int], connection: socket.socket) -> 
         for number, port in enumerate(ports):
             os.dup2(port, number)
             os.close(port)
-        for number in (signal.SIGTERM, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
+        # SIGTERM stays ignored, as it is by what Spark's JVM starts itself: sent to all, it means the job.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _end_with(connection)
         folder, count, *rest = request
         words, variables = rest[: int(count)], rest[int(count) :]
@@ -174,9 +174,9 @@ def _become(request: list[str], ports: list[int], connection: socket.socket) -> 
 
 
 def _end_with(connection: socket.socket) -> None:
-    """Have the kernel send us a SIGTERM when the other side ends: it stands for us."""
+    """Have the kernel end us, by a SIGIO, when the other side ends: it stands for us."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(connection, fcntl.F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
     # Processes that we fork must not keep it open.
     os.register_at_fork(after_in_child=connection.close)

@@ -272,7 +272,9 @@ class TransactionalProducer(_Client):
 
     def _translated(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
         meant = super()._translated(error, what, needs)
-        if isinstance(meant, RetriableError) and self._refused.words is not None:
+        if isinstance(meant, PoisonError):
+            self._serve()  # which record it was comes by its delivery report
+        if isinstance(meant, RetriableError | PoisonError) and self._refused.words is not None:
             # The transaction only says that something was not delivered.
             return PoisonError(f"Kafka at {self._address} {self._refused.words}")
         return meant

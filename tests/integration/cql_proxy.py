@@ -17,6 +17,7 @@ _ANSWERS_TO_STARTUP: Final = (0x02, 0x03)
 _EVENTS: Final = b"\xff\xff"
 _SEGMENTS_SINCE: Final = 5
 _HEADER_BYTES: Final = 9
+_WAIT_S: Final = 0.1
 
 
 class _Frames:
@@ -60,12 +61,16 @@ class _Frames:
 class CqlProxy:
     """Listens on a port of its own, passes everything on, and remembers the most statements under way.
 
+    Answers wait until so many are, for a moment each: a quick server would answer the first before the last is sent.
+
     Attributes:
         most: prepared statements that were sent and not yet answered, over all connections, at most.
         statements: how many there were.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, wait_for: int) -> None:
+        self._wait_for = wait_for
+        self._are_there = threading.Event()
         host, _, port = server.rpartition(":")
         self._server = host, int(port)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -104,6 +109,8 @@ class CqlProxy:
         frames = _Frames((_STARTUP,) if asks else _ANSWERS_TO_STARTUP)
         with suppress(OSError):
             while data := source.recv(65_536):
+                if not asks:
+                    self._are_there.wait(_WAIT_S)
                 for stream, opcode in frames.feed(data):
                     self._count(connection, stream, opcode, asks)
                 target.sendall(data)
@@ -119,3 +126,5 @@ class CqlProxy:
                 self.statements += 1
                 self._under_way.add((connection, stream))
                 self.most = max(self.most, len(self._under_way))
+                if self.most >= self._wait_for:
+                    self._are_there.set()

@@ -104,7 +104,7 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
 @pytest.mark.parametrize("allowed", [4, 16])
 def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, written: int, allowed: int) -> None:
     """As a proxy counts them; and that many there are, so that it would have seen more."""
-    with CqlProxy(session.address) as proxy:
+    with CqlProxy(session.address, wait_for=allowed) as proxy:
         # Whose keys the streams hold is asked besides.
         reader = source(session, "off", contact_points=proxy.address, requests_in_flight=allowed, page_rows=10)
         try:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def warm() -> Iterator[tuple[Nursery, psutil.Process]]:
     yield made, process
     made.close()
     process.wait(10)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder for Unix sockets, whose paths may have 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="nursery-") as folder:
+        yield Path(folder)
 
 
 class Daemon:
@@ -68,10 +76,10 @@ def _forks(process: psutil.Process) -> list[psutil.Process]:
     return process.children()
 
 
-def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[Nursery, psutil.Process], tmp_path: Path) -> None:
+def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[Nursery, psutil.Process], short_path: Path) -> None:
     """It has the variables and the streams of the process that asked, and ends with the end of its input."""
-    with Daemon(warm[0].python, tmp_path) as daemon:
-        assert daemon.socket().parent == tmp_path
+    with Daemon(warm[0].python, short_path) as daemon:
+        assert daemon.socket().parent == short_path
         (fork,) = _forks(warm[1])
         assert fork.num_threads() == 1
         assert daemon.process.stdin is not None
@@ -82,10 +90,10 @@ def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[Nursery, psutil.Proce
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_fork_ends_with_what_spark_started(
-    warm: tuple[Nursery, psutil.Process], tmp_path: Path, number: signal.Signals
+    warm: tuple[Nursery, psutil.Process], short_path: Path, number: signal.Signals
 ) -> None:
     """Spark ends its processes by signals; what they stand for must not go on."""
-    with Daemon(warm[0].python, tmp_path) as daemon:
+    with Daemon(warm[0].python, short_path) as daemon:
         daemon.socket()
         assert len(_forks(warm[1])) == 1
         daemon.process.send_signal(number)
@@ -93,17 +101,17 @@ def test_fork_ends_with_what_spark_started(
         wait_for("the fork's end", lambda: not _forks(warm[1]), 10)
 
 
-def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[Nursery, psutil.Process], tmp_path: Path) -> None:
+def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[Nursery, psutil.Process], short_path: Path) -> None:
     """When the warm process has died, or could not come up."""
-    with Daemon(warm[0].python, tmp_path, **{VARIABLE: str(tmp_path / "nobody")}) as daemon:
-        assert daemon.socket().parent == tmp_path
+    with Daemon(warm[0].python, short_path, **{VARIABLE: str(short_path / "nobody")}) as daemon:
+        assert daemon.socket().parent == short_path
         assert _forks(warm[1]) == []
         assert daemon.process.stdin is not None
         daemon.process.stdin.close()
         daemon.process.wait(10)
 
 
-def test_ends_with_the_job(tmp_path: Path) -> None:
+def test_ends_with_the_job(short_path: Path) -> None:
     """Also when that is killed: its standard input ends then."""
     script = "from spark.nursery import Nursery; print(Nursery().pid, flush=True); input()"
     with subprocess.Popen(

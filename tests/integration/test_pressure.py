@@ -87,7 +87,8 @@ def test_limit_that_nobody_told_us_stops_with_what_to_do(
         topic,
         incremental_configs=[ConfigEntry("max.message.bytes", "5000000", incremental_operation=AlterConfigOpType.SET)],
     )
-    for done in AdminClient({"bootstrap.servers": local_stack.kafka}).incremental_alter_configs([raised]).values():
+    client = AdminClient({"bootstrap.servers": local_stack.kafka})
+    for done in client.incremental_alter_configs([raised]).values():
         done.result(10)
     large = os.urandom(3_000_000)
     with opened(settings, KafkaAdmin(settings).most_record_bytes([topic])) as producer:
