@@ -544,7 +544,7 @@ def test_registry_requests_suffice_and_each_is_needed(
     assert unused == []
     mapping["output"] = {}
     for number, right in enumerate(REQUESTS):
-        if right.words[1].startswith(("/compatibility/", "/config/")):
+        if "compatibility" in right.words[1]:
             continue  # asked by the way only: the refusal of a registry that lacks it is gone without
         world.allow_registry([one for one in REQUESTS if one is not right])
         status, lines = register(f"topic-{number}")
