@@ -19,7 +19,7 @@ from bridge.model.cursors import LaneProgress, Layout
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing import present_layout, transactional_id
 
-READ_TIMEOUT_S: Final = 3.0
+READ_TIMEOUT_S: Final = 10.0
 _LANES_AT_ONCE: Final = 8
 
 LaneState = Literal["laid", "retired", "none", "unreadable"]

@@ -42,6 +42,8 @@ from bridge.tls_probe import is_open, what_is_wrong
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5
 _THROTTLED_EVERY_S: Final = 60.0
+_OF_THE_GROUP: Final = "FindCoordinator response error"
+"""How librdkafka begins what it says of a group's coordinator that can't be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -617,6 +619,9 @@ def _tells_no_record(message: Message) -> bool:
     if error is None:
         return False
     if error.code() in (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED):
+        return True
+    # Whoever may not log in at all can't read either, and hears of it there.
+    if error.str().startswith(_OF_THE_GROUP):
         return True
     raise KafkaException(error)
 

@@ -268,6 +268,8 @@ class TestPublished:
         assert [lane["state"] for lane in captured["lanes"]] == ["laid", "laid", "retired"]
         assert captured["lanes"][0]["reached"] == "2023-11-14T22:13:20.000000Z"
         assert other["lanes"] == []
-        plain = _run("status", "-c", path).stdout.splitlines()
+        done = _run("status", "-c", path)
+        assert done.returncode == 0, done.stderr
+        plain = done.stdout.splitlines()
         assert [line.split()[0] for line in plain[1:]] == [tables[0], tables[0], tables[1]]
         assert "no progress yet" in plain[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,3 +55,21 @@ def test_another_error_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(RetriableError, match=r"looking for the end of t \[0\] failed: _TIMED_OUT"):
         reader(monkeypatch, consumer).end("t", 0)
     assert consumer.asked_for_leaders == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "is_of_the_group"),
+    [
+        (KafkaError._AUTHENTICATION, "FindCoordinator response error: Local: Authentication failure", True),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "group", True),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Fetch from broker 1 failed", False),
+    ],
+)
+def test_group_that_is_never_used_fails_nothing(code: int, words: str, is_of_the_group: bool) -> None:
+    """Librdkafka looks for its coordinator all the same."""
+    message: Any = SimpleNamespace(error=lambda: KafkaError(code, words))
+    if is_of_the_group:
+        assert kafka._tells_no_record(message)
+    else:
+        with pytest.raises(KafkaException):
+            kafka._tells_no_record(message)
