@@ -33,7 +33,7 @@ LAST_CHANGE_AGO_MS = 60_000
 LOG_TTL_S = 86_400
 """Of every log: some were recorded with seconds."""
 
-MOST_TABLES = int(os.environ.get("SCYLLA_CDC_BRIDGE_RECORDED_TABLES", "1"))
+MOST_TABLES = int(os.environ.get("SCYLLA_CDC_BRIDGE_RECORDED_TABLES", "2"))
 """Of one recording that the job carries, for each costs a query; unit tests hold the changes of all of them."""
 
 

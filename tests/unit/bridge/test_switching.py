@@ -382,7 +382,7 @@ class Switching(RuleBasedStateMachine):
 
 
 Switching.TestCase.settings = settings(
-    max_examples=examples(50),
+    max_examples=examples(70),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
