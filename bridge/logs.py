@@ -90,6 +90,7 @@ def setup(level: str = "info", *, form: Literal["text", "json"] = "text", stream
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     formatter = JsonFormatter if form == "json" else LineFormatter
     handler.setFormatter(formatter(driver_tracebacks=debug))
+    handler.addFilter(_of_its_library)
     root = logging.getLogger()
     for former in [one for one in root.handlers if isinstance(one.formatter, LineFormatter)]:
         root.removeHandler(former)
@@ -102,6 +103,15 @@ def setup(level: str = "info", *, form: Literal["text", "json"] = "text", stream
 def _instant(record: logging.LogRecord) -> str:
     instant = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     return f"{instant.removesuffix('+00:00')}Z"
+
+
+def _of_its_library(record: logging.LogRecord) -> bool:
+    """Treat what a library logs under no name (py4j does, where the JVM is gone) as its own logger's."""
+    package = Path(record.pathname).parent.name
+    if record.name != "root" or package not in DRIVERS:
+        return True
+    record.name = package
+    return logging.getLogger(package).isEnabledFor(record.levelno)
 
 
 def _is_driver(name: str) -> bool:

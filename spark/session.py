@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import threading
+from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from bridge import logs
 from bridge.config import SparkSettings
 from bridge.errors import StartupError
 from bridge.local.errors import LocalStackError
@@ -42,6 +44,7 @@ _DEFAULTS: Final = {
 }
 _LOCAL: Final = re.compile(r"^local(?:\[(?P<threads>\*|\d+)\])?$")
 _LOCAL_TRIES: Final = 4
+_GIVE_UP_S: Final = 5.0
 
 
 def master_of(settings: SparkSettings) -> str:
@@ -118,7 +121,11 @@ class ComingSession:
 
     def give_up(self) -> None:
         """End the JVM: the session is not wanted."""
-        self._jvm.end()
+        with logs.quiet("py4j"):
+            self._jvm.end()
+            if self._context is not None:
+                # Who may be talking to the JVM finds it gone, which is no news.
+                futures.wait([self._context], _GIVE_UP_S)
 
     def _make_context_ahead(self, made: Future[SparkContext]) -> None:
         try:

@@ -6,9 +6,13 @@ import io
 import json
 import logging
 import re
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
+from py4j.java_gateway import GatewayClient
+from py4j.protocol import is_error
 
 from bridge import logs
 
@@ -66,6 +70,32 @@ def test_quiet() -> None:
         with logs.quiet("cassandra"):
             assert logging.getLogger("cassandra.cluster").isEnabledFor(logging.ERROR) is heard
         assert logging.getLogger("cassandra.cluster").isEnabledFor(logging.ERROR)
+
+
+def test_library_without_a_name() -> None:
+    """Where the JVM is gone, py4j logs as nobody: its traceback is hidden as any library's, and it can be silenced."""
+
+    def hang_up(listener: socket.socket) -> None:
+        while True:
+            try:
+                listener.accept()[0].close()
+            except OSError:
+                return
+
+    stream = io.StringIO()
+    logs.setup("info", stream=stream)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = threading.Thread(target=hang_up, args=[listener], daemon=True)
+        answering.start()
+        client = GatewayClient(port=listener.getsockname()[1])
+        with logs.quiet("py4j"):
+            assert is_error(client.send_command("x\n", retry=False))[0]
+        assert stream.getvalue() == ""
+        assert is_error(client.send_command("x\n", retry=False))[0]
+        listener.shutdown(socket.SHUT_RDWR)
+        answering.join(5)
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("ERROR py4j: Exception while sending command.")
 
 
 def test_unknown_level() -> None:
