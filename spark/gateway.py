@@ -155,14 +155,17 @@ class SparkJvm:
         """Start it.
 
         Raises:
-            StartupError: there is no Java or no PySpark, or it can't be started.
+            StartupError: there is no Java or no PySpark, it can't be started, or no temporary file can be made.
         """
         home = os.environ.get("SPARK_HOME")
         if home:
             words = [str(Path(home, "bin", "spark-submit")), *_arguments(properties)]
         else:
             words = command(properties, os.environ, java=find_java(), jars=spark_folder() / "jars")
-        self._folder = tempfile.mkdtemp(prefix="scylla-cdc-bridge-")
+        try:
+            self._folder = tempfile.mkdtemp(prefix="scylla-cdc-bridge-")
+        except OSError as error:
+            raise StartupError(f"no temporary files can be made ({error}); set TMPDIR to a folder for them") from error
         self._answer = Path(self._folder, "gateway")
         environment = {
             **os.environ,

@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
@@ -49,15 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     logs.setup(arguments.log_level)
     # A container's first process ignores signals that it does not handle, and a start may wait long for its servers.
-    signal.signal(signal.SIGTERM, _end_before_start)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end_before_start)
     try:
         config = config_file.load(arguments.config)
         logs.setup(arguments.log_level, form=config.logging.format)
-        nursery = Nursery()
-        try:
-            return _start(config, nursery.python, once=arguments.once)
-        finally:
-            nursery.close()
+        with _warm() as python:
+            return _start(config, python, once=arguments.once)
     except ConfigError as error:
         for problem in error.problems:
             _log.error("%s", problem)
@@ -70,7 +69,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _unexpected(error)
 
 
-def _start(config: BridgeConfig, python: str, *, once: bool) -> int:
+@contextmanager
+def _warm() -> Iterator[str | None]:
+    """What Spark is to take for its Python; None for the interpreter, as it starts anyway."""
+    try:
+        nursery = Nursery()
+    except OSError as error:
+        # It only saves time.
+        _log.info("Spark's Python processes start cold (%s); TMPDIR names another folder", error)
+        yield None
+        return
+    try:
+        yield nursery.python
+    finally:
+        nursery.close()
+
+
+def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
     """Look at everything while Spark comes up, then run; gives the exit status.
 
     Raises:

@@ -13,6 +13,7 @@ module as `python -m` does. The connection ends when it ends; should it be the o
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import os
@@ -63,14 +64,33 @@ class Nursery:
         """Start it; it need not be ready for what asks it: that waits.
 
         Raises:
-            OSError: there is no folder for temporary files, or no process can be started.
+            OSError: there is no folder for temporary files, or none that may hold sockets and programs; or no process
+                can be started.
         """
         self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-bridge-"))
-        address = str(self._folder / "nursery")
+        try:
+            self.python = self._make_command()
+            self._process = self._start(str(self._folder / "nursery"))
+        except OSError:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+
+    def _make_command(self) -> str:
+        path = self._folder / "python"
+        command = shlex.join([sys.executable, "-IS", str(asking.__file__)])
+        path.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+        path.chmod(0o700)
+        # Also where the file system is mounted with `noexec`, as folders for temporary files sometimes are.
+        if not os.access(path, os.X_OK):
+            raise PermissionError(errno.EACCES, "no program can be run there", str(self._folder))
+        return str(path)
+
+    @staticmethod
+    def _start(address: str) -> subprocess.Popen[bytes]:
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(address)
             listening.listen(_BACKLOG)
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 # Unbuffered, because what its forks print is read line by line.
                 [sys.executable, "-u", "-m", "spark.nursery", str(listening.fileno())],
                 stdin=subprocess.PIPE,
@@ -79,10 +99,7 @@ class Nursery:
                 env={"PYTHONHASHSEED": "0", **os.environ, **WITHOUT_THREADS},
             )
         os.environ[VARIABLE] = address
-        self.python = str(self._folder / "python")
-        command = shlex.join([sys.executable, "-IS", str(asking.__file__)])
-        Path(self.python).write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
-        Path(self.python).chmod(0o700)
+        return process
 
     @property
     def pid(self) -> int:
@@ -116,14 +133,7 @@ def main() -> None:
         connection, _ = listening.accept()
         # Whoever asks and ends before it has the answer is none of ours to end for.
         with connection, suppress(OSError, ValueError):
-            request, ports = _request(connection)
-            pid = os.fork()
-            if pid == 0:
-                listening.close()
-                _become(request, ports, connection)
-            for port in ports:
-                os.close(port)
-            connection.sendall(LENGTH.pack(pid))
+            _serve(connection, listening)
 
 
 def preload() -> bool:
@@ -136,12 +146,29 @@ def preload() -> bool:
     return not tasks.exists() or len(list(tasks.iterdir())) == 1
 
 
-def _request(connection: socket.socket) -> tuple[list[str], list[int]]:
+def _serve(connection: socket.socket, listening: socket.socket) -> None:
     head, ports, _, _ = socket.recv_fds(connection, LENGTH.size, PORTS)
+    try:
+        request = _request(connection, head)
+        pid = os.fork()
+        if pid == 0:
+            listening.close()
+            _become(request, ports, connection)
+    finally:
+        for port in ports:
+            os.close(port)
+    connection.sendall(LENGTH.pack(pid))
+
+
+def _request(connection: socket.socket, head: bytes) -> list[str]:
+    if len(head) < LENGTH.size:
+        raise ConnectionResetError("nothing was asked for")
     (length,) = LENGTH.unpack(head)
     with connection.makefile("rb") as stream:
-        request = stream.read(length).decode(errors="surrogateescape").split("\0")
-    return request, ports
+        request = stream.read(length)
+    if len(request) < length:
+        raise ConnectionResetError(f"the request ends after {len(request)} of {length} bytes")
+    return request.decode(errors="surrogateescape").split("\0")
 
 
 def _become(request: list[str], ports: list[int], connection: socket.socket) -> NoReturn:
@@ -178,6 +205,9 @@ def _end_with(connection: socket.socket) -> None:
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
+    # What ended before that sends no signal any more. It says nothing after its request.
+    if select.select([connection], [], [], 0)[0]:
+        os._exit(1)
     # Processes that we fork must not keep it open.
     os.register_at_fork(after_in_child=connection.close)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark.asking import VARIABLE
+from spark.asking import LENGTH, VARIABLE
 from spark.nursery import Nursery
 from tests.integration.running import wait_for
 
@@ -99,6 +100,29 @@ def test_fork_ends_with_what_spark_started(
         daemon.process.send_signal(number)
         daemon.process.wait(10)
         wait_for("the fork's end", lambda: not _forks(warm[1]), 10)
+
+
+def test_who_ends_too_soon_leaves_nothing(warm: tuple[Nursery, psutil.Process], short_path: Path) -> None:
+    """Neither before anything was asked for, nor before the fork could learn of its end; others are served on."""
+    address = str(Path(warm[0].python).with_name("nursery"))
+    reading, writing = os.pipe()
+    for request in (b"", _request(short_path)):
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(address)
+            if request:
+                socket.send_fds(asking, [LENGTH.pack(len(request))], [reading, 1, 2])
+                asking.sendall(request)
+    with Daemon(warm[0].python, short_path) as daemon:
+        daemon.socket()
+        wait_for("the end of the fork that nobody wants", lambda: len(_forks(warm[1])) == 1, 10)
+    os.close(reading)
+    os.close(writing)
+
+
+def _request(folder: Path) -> bytes:
+    variables = {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder)}
+    words = ["pyspark.daemon", _MODULE]
+    return "\0".join([str(folder), str(len(words)), *words, *map("=".join, variables.items())]).encode()
 
 
 def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[Nursery, psutil.Process], short_path: Path) -> None:

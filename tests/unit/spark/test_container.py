@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
@@ -13,6 +17,7 @@ from bridge.config_docs import example_yaml
 from bridge.errors import StartupError
 from spark import job
 from spark.container import executor_command, main
+from spark.nursery import Nursery
 
 POD = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@shop-0.shop-driver.data.svc:7078",
@@ -59,19 +64,48 @@ def test_other_words_are_the_command_line(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith("# Configuration of one scylla-cdc-bridge job.")
 
 
-def test_start_that_waits_for_its_servers_can_be_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A SIGTERM before anything runs ends the job at once; a first process has no default action for it."""
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[str]:
+    """A configuration file for a job; what the job makes of signals is undone."""
     path = tmp_path / "bridge.yaml"
     path.write_text(example_yaml(), encoding="utf-8")
+    former = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield str(path)
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_start_that_waits_for_its_servers_can_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, settings: str, number: signal.Signals
+) -> None:
+    """Before anything runs either ends the job at once, as asked: a first process has no default action for SIGTERM."""
     ended: list[str] = []
-    monkeypatch.setattr(preflight, "check", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(preflight, "check", lambda *_, **__: signal.raise_signal(number))
     monkeypatch.setattr(job, "Nursery", lambda: SimpleNamespace(python="python", close=lambda: ended.append("nursery")))
     monkeypatch.setattr(job, "ComingSession", lambda *_, **__: SimpleNamespace(give_up=lambda: ended.append("JVM")))
-    former = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) as end:
-            job.main(["-c", str(path)])
-    finally:
-        signal.signal(signal.SIGTERM, former)
+    with pytest.raises(SystemExit) as end:
+        job.main(["-c", settings])
     assert end.value.code == 0
     assert ended == ["JVM", "nursery"]
+
+
+def test_job_runs_where_no_warm_process_can_be_had(
+    monkeypatch: pytest.MonkeyPatch, settings: str, tmp_path: Path
+) -> None:
+    """Folders for temporary files may be too far down for a socket, or hold no programs; nothing is left there."""
+
+    def started(*_: object, python: str | None, **__: object) -> NoReturn:
+        assert python is None
+        raise StartupError("as far as this test goes")
+
+    monkeypatch.setattr(job, "ComingSession", started)
+    far_down = tmp_path / ("far" * 40)
+    far_down.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(far_down))
+    assert job.main(["-c", settings]) == job.EXIT_REFUSED
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PermissionError, match="no program can be run there"):
+        Nursery()
+    assert list(tmp_path.rglob("scylla-cdc-bridge-*")) == []

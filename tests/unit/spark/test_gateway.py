@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -68,6 +69,19 @@ def test_java_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     java.write_text("no program")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(StartupError, match=f"{java}: Permission denied; see JAVA_HOME"):
+        SparkJvm({"spark.driver.memory": "1g"})
+
+
+def test_no_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which setting to look at."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+
+    def refused(**_: object) -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refused)
+    monkeypatch.setattr(gateway, "find_java", lambda: "java")
+    with pytest.raises(StartupError, match=r"No usable temporary directory found.*set TMPDIR"):
         SparkJvm({"spark.driver.memory": "1g"})
 
 
