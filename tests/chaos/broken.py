@@ -7,6 +7,7 @@ finds all of them over a broker in memory. On real servers (each run ends with s
     python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "cursor before init"
     python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "random id"
     python -m tests.chaos --minutes 0.5 --seed 1 --kinds "kill a worker" --variant crossing
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "clock jump" --variant "own clock"
 """
 
 from __future__ import annotations
@@ -109,6 +110,11 @@ def crossing(plan: Callable[..., PlannedBatch | None]) -> Callable[..., PlannedB
     return planned
 
 
+def own_clock(server_time: type[Any]) -> None:
+    """Windows are planned by this machine's clock alone."""
+    server_time.earlier_us = lambda self: self._own_us()
+
+
 def _in_class(breaking: Callable[[type[Any]], None], name: str = "LanePublisher") -> Callable[[ModuleType], None]:
     return lambda module: breaking(getattr(module, name))
 
@@ -123,6 +129,7 @@ IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "ownerless": ("bridge.lane_publisher", _in_class(ownerless)),
     "laid at once": ("bridge.taking_over", _in_class(laid_at_once, "Lanes")),
     "random id": ("bridge.publishing", _in_function("transactional_id", random_id)),
+    "own clock": ("bridge.server_time", _in_class(own_clock, "ServerTime")),
     "crossing": ("bridge.planning", _in_function("plan", crossing)),
 }
 """For a job's processes (see `fault_points`): the module that a mistake is in, and what makes it there."""

@@ -4,7 +4,7 @@ Production code knows nothing of this. A test starts the job with `environment(f
 workers) then import `hook/sitecustomize.py`, as any Python does, and that wraps what the lane publisher is given from
 outside: its producer and its progress reader. In the folder lie the points that are armed, a file each, named like the
 point and holding the manner; taking it away is the atomic step that makes a point fire once. `clock` holds how many
-microseconds the planner's clock is off.
+microseconds this machine's clock is off, by which windows are planned (`bridge.server_time`).
 
 Only the standard library is imported here, because every Python process of the job imports it.
 """
@@ -27,6 +27,7 @@ FOLDER: Final = "SCYLLA_CDC_BRIDGE_TEST_FAULTS"
 VARIANT: Final = "SCYLLA_CDC_BRIDGE_TEST_VARIANT"
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 _PRODUCED: Final = 3
+_CLOCK_ASKED: Final = "clock asked"
 _EXITING: Final = 0x4
 """PF_EXITING of Linux: the process is shutting down."""
 
@@ -90,9 +91,15 @@ def fired(folder: Path, point: Point) -> bool:
 
 def set_clock(folder: Path, off_us: int) -> None:
     """Put the planner's clock forward, or back."""
+    (folder / _CLOCK_ASKED).unlink(missing_ok=True)
     new = folder / "clock.new"
     new.write_text(str(off_us), encoding="ascii")
     new.replace(folder / "clock")
+
+
+def clock_asked(folder: Path) -> bool:
+    """Whether anybody has looked at the clock since it was put."""
+    return (folder / _CLOCK_ASKED).exists()
 
 
 def processes(folder: Path) -> list[int]:
@@ -149,7 +156,7 @@ def install() -> None:
     changes: dict[str, Callable[[ModuleType], None]] = {
         "bridge.lane_publisher": functools.partial(_watch_publisher, place),
         "spark.sink": functools.partial(_watch_writer, place),
-        "spark.stream_reader": functools.partial(_shift_clock, place),
+        "bridge.server_time": functools.partial(_shift_clock, place),
     }
     variant = os.environ.get(VARIANT)
     if variant is not None:
@@ -271,16 +278,26 @@ def _watch_writer(folder: Path, module: ModuleType) -> None:
     module.KafkaLanesWriter.commit = watched_commit
 
 
+def shifted(cls: type[Any], folder: Path) -> None:
+    """Have a `ServerTime` class take this machine's clock to be off by what the folder says."""
+    make = cls.__init__
+
+    def init(self: Any, ask: Callable[[], int], own_us: Callable[[], int], clock_s: Callable[[], float]) -> None:
+        def off_us() -> int:
+            try:
+                by_us = int((folder / "clock").read_text(encoding="ascii"))
+            except FileNotFoundError:
+                return int(own_us())
+            (folder / _CLOCK_ASKED).touch()
+            return int(own_us()) + by_us
+
+        make(self, ask, off_us, clock_s)
+
+    cls.__init__ = init
+
+
 def _shift_clock(folder: Path, module: ModuleType) -> None:
-    now_us: Callable[[], int] = vars(module)["_now_us"]
-
-    def shifted() -> int:
-        try:
-            return int(now_us() + int((folder / "clock").read_text(encoding="ascii")))
-        except FileNotFoundError:
-            return int(now_us())
-
-    vars(module)["_now_us"] = shifted
+    shifted(module.ServerTime, folder)
 
 
 def _in_task() -> bool:

@@ -26,6 +26,10 @@ _OPERATIONS: Final = {1: "update", 2: "insert", 3: "row_delete", 4: "partition_d
 
 Place = tuple[str, str, int]
 """Stream id and `cdc$time` as hex, and the number in the batch."""
+_Base = tuple[str, ...]
+"""Keyspace, table and partition key of a base partition."""
+_Home = tuple[str, int, bytes]
+"""Topic, partition and record key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,8 @@ class Counts:
         doubled: records whose change had arrived before.
         out_of_order: records behind a later change of their key.
         torn: groups of which some changes arrived and others did not.
-        wrong: records that tell another change than was written, or lie in another partition than their key's first.
+        wrong: records that tell another change than was written, lie in another topic than their table's, or in another
+            partition or under another key than the first of their base partition, or share that key with another one.
         unexpected: records that nobody wrote.
         late: changes that did not arrive, but became visible too late to be promised.
         examples: a line for each of the first few.
@@ -165,7 +170,8 @@ class Witness:
         self._late = set(late)
         self._written: dict[Place, dict[str, Any]] = {}
         self._seen: set[Place] = set()
-        self._last: dict[tuple[str, bytes], tuple[int, Any]] = {}
+        self._last: dict[_Base, tuple[_Home, Any]] = {}
+        self._keys: dict[tuple[str, bytes], _Base] = {}
         for line in written:
             change = json.loads(line)
             self._written[change["s"], change["u"], change["b"]] = change
@@ -185,14 +191,16 @@ class Witness:
             self._example(f"doubled: {topic} [{partition}] {place}")
             return
         self._seen.add(place)
+        # By what was written: the record's own key may be what is wrong.
+        base: _Base = (change["k"], change["t"], *change["p"])
         order = (change["g"], *_time_order(change["u"]), change["b"])
-        home, last = self._last.setdefault((topic, key), (partition, order))
+        home, last = self._last.setdefault(base, ((topic, partition, key), order))
         if order < last:
             counts.out_of_order += 1
             self._example(f"out of order: {topic} [{partition}] {place}")
         else:
-            self._last[topic, key] = (home, order)
-        problem = f"partition {partition}, not {home}" if partition != home else self._difference(change, value)
+            self._last[base] = (home, order)
+        problem = self._misplaced(base, (topic, partition, key), home) or self._difference(change, value)
         if problem:
             counts.wrong += 1
             self._example(f"wrong: {topic} [{partition}] {place}: {problem}")
@@ -214,6 +222,15 @@ class Witness:
             change = self._written[place]
             self._example(f"missing: {change['k']}.{change['t']}, generation {change['g']}, {change['w']} us, {place}")
         return counts
+
+    def _misplaced(self, base: _Base, here: _Home, home: _Home) -> str:
+        topic, _, key = here
+        if not topic.endswith(f"{base[0]}.{base[1]}"):
+            return f"table {base[0]}.{base[1]}"
+        if here != home:
+            return f"partition and key {here[1:]}, not {home[1:]}"
+        others = self._keys.setdefault((topic, key), base)
+        return "" if others == base else f"key {key.hex()} is also that of {others}"
 
     def _difference(self, change: Mapping[str, Any], value: Mapping[str, Any]) -> str:
         columns = self._tables[f"{change['k']}.{change['t']}"]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count, product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.streams import MAX_TOKEN, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import LaneTask, decide_start
+from bridge.server_time import ServerTime
 from tests.chaos import broken
-from tests.chaos.fault_points import IN_LANE, FaultError, Point, watched
+from tests.chaos.fault_points import IN_LANE, FaultError, Point, clock_asked, set_clock, shifted, watched
 from tests.unit.bridge import test_switching as switching
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
@@ -241,3 +243,23 @@ def test_window_across_generations_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     """A window that goes on through a generation's end leaves changes out; the planner's own windows don't."""
     assert not crossing(planning.plan, monkeypatch)
     assert "missing" in crossing(broken.crossing(planning.plan), monkeypatch)
+
+
+def test_clock_that_jumps_moves_windows_back_alone(tmp_path: Path) -> None:
+    """What the fault puts is the clock by which windows are planned, and who looked at it is known."""
+
+    class Own(ServerTime):
+        pass
+
+    now_us, minute_us = UnixMicros(1_700_000_000_000_000), 60_000_000
+    shifted(Own, tmp_path)
+    time = Own(lambda: now_us, lambda: now_us, lambda: 0.0)
+    assert time.earlier_us() == now_us
+    set_clock(tmp_path, -minute_us)
+    assert not clock_asked(tmp_path)
+    assert time.earlier_us() == now_us - minute_us
+    assert clock_asked(tmp_path)
+    set_clock(tmp_path, minute_us)
+    assert time.earlier_us() - now_us < 1_000_000
+    broken.own_clock(Own)
+    assert time.earlier_us() == now_us + minute_us

@@ -13,7 +13,7 @@ from tests.chaos.plan import KINDS, plan
 from tests.chaos.witness import Columns, Counts, Witness
 
 TABLE = Columns((("pk", "int"),), (("ck", "int"),), (("v", "text"),))
-TOPIC = "topic"
+TOPIC = "topic.ks.t"
 Record = tuple[int, bytes, dict[str, Any]]
 
 
@@ -39,10 +39,10 @@ def record(of: dict[str, Any], **told: Any) -> Record:
 WRITTEN = [change(1, 10), change(1, 20), change(1, 20, 1), change(2, 15)]
 
 
-def judged(records: list[Record], **settings: Any) -> Counts:
+def judged(records: list[Record], topic: str = TOPIC, **settings: Any) -> Counts:
     witness = Witness({"ks.t": TABLE}, map(json.dumps, WRITTEN), **settings)
     for one in records:
-        witness.see(TOPIC, *one)
+        witness.see(topic, *one)
     return witness.close()
 
 
@@ -89,6 +89,15 @@ def test_moved_keys_and_strangers_are_counted() -> None:
     moved = (1, *record(WRITTEN[1])[1:])
     counts = judged([record(WRITTEN[0]), moved, *(record(one) for one in WRITTEN[2:]), record(change(9, 9))])
     assert (counts.wrong, counts.unexpected) == (1, 1)
+
+
+def test_keys_are_not_trusted() -> None:
+    """Order is that of what was written, whatever keys records have; a table's changes lie in its topic."""
+    keyed = [(0, b"%d" % place, record(WRITTEN[number])[2]) for place, number in enumerate((2, 1, 0, 3))]
+    counts = judged(keyed)
+    assert (counts.out_of_order, counts.wrong) == (2, 2)
+    assert judged([(0, b"same", record(one)[2]) for one in WRITTEN]).wrong == 1
+    assert judged([record(one) for one in WRITTEN], topic="topic.ks.other").wrong == 4
 
 
 def test_late_changes_are_excused_only_when_missing() -> None:
