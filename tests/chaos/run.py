@@ -81,7 +81,8 @@ class Outcome:
         slowest = max((took for _, took in self.faults if took is not None), default=0.0)
         return (
             f"chaos seed={self.seed}: {self.seconds:.0f} s, {len(self.faults)} of {self.planned} faults, "
-            f"{self.generations} generations, {self.counts}, {len(self.problems)} other problems; slowest recovery {slowest:.1f} s"
+            f"{self.generations} generations, {self.counts}, "
+            f"{len(self.problems)} other problems; slowest recovery {slowest:.1f} s"
         )
 
 
