@@ -18,6 +18,11 @@ from typing import Final, Literal, TextIO
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
+VARIABLE: Final = "SCYLLA_CDC_BRIDGE_LOG"
+"""Tells a job's processes what to log, and in which form."""
+
+Form = Literal["text", "json"]
+
 DRIVERS: Final = ("cassandra", "librdkafka", "py4j", "httpx", "httpx2", "httpcore", "httpcore2")
 """Loggers of libraries, which say at INFO what interests nobody."""
 
@@ -67,13 +72,20 @@ def open_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # for as long as we live
 
 
+def hand_on(level: str, form: Form) -> None:
+    """Have the processes that this one starts, and those that they start, log likewise (`ensure`)."""
+    os.environ[VARIABLE] = f"{level} {form}"
+
+
 def ensure() -> None:
     """Set the log up in a process that Spark has started, so that what it says looks like the rest of the job's."""
-    if not logging.getLogger().handlers:
-        setup()
+    if logging.getLogger().handlers:
+        return
+    level, _, form = os.environ.get(VARIABLE, "").partition(" ")
+    setup(level if level in LEVELS else "info", form="json" if form == "json" else "text")
 
 
-def setup(level: str = "info", *, form: Literal["text", "json"] = "text", stream: TextIO | None = None) -> None:
+def setup(level: str = "info", *, form: Form = "text", stream: TextIO | None = None) -> None:
     """Send this process's log to `stream` (standard error by default); a second call replaces the first.
 
     Args:

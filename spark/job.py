@@ -55,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = config_file.load(arguments.config)
         logs.setup(arguments.log_level, form=config.logging.format)
+        logs.hand_on(arguments.log_level, config.logging.format)
         with _warm() as python:
             return _start(config, python, once=arguments.once)
     except ConfigError as error:

@@ -154,6 +154,9 @@ def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
     properties = dict(_DEFAULTS) | {"spark.driver.defaultJavaOptions": shlex.join(options)}
     if settings.master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    handed_on = os.environ.get(logs.VARIABLE)
+    if handed_on is not None:
+        properties[f"spark.executorEnv.{logs.VARIABLE}"] = handed_on
     properties |= given
     return properties | {"spark.app.name": name, "spark.master": master_of(settings)}
 

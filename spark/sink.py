@@ -101,6 +101,7 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         self._report(messages, committed=False)
 
     def _report(self, messages: list[WriterCommitMessage | None], *, committed: bool) -> None:
+        logs.ensure()
         written = [message for message in messages if isinstance(message, LaneWritten)]
         tasks = [one.task for one in written if one.task is not None]
         counted = [one for message in written for one in message.counted]
@@ -118,12 +119,12 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         task, poison = written.task, written.poison
         if task is None or poison is None:
             return
-        logs.ensure()
         topic = self._config.dead_letter_topic_of(self._config.table(task.keyspace, task.table))
         _log.warning("%s: changes became dead letters in topic %s; the first: %s", _table(task), topic, poison)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish one lane's part of a micro-batch; see `bridge.lane_publisher`."""
+        logs.ensure()
         worker.settle_memory()
         batches = _with_rows(iterator)
         first = next(batches, None)

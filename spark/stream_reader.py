@@ -116,6 +116,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> dict[str, Any]:
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
+        logs.ensure()
         # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
         self._begins_at_edge = True
         cursor = wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
@@ -123,6 +124,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next micro-batch's offset, or `start` itself when nothing may be read yet."""
+        logs.ensure()
         offset = StreamOffset.from_json(start)
         at = self._plans.go_on_from(offset)
         self._look_at_table(at.start if isinstance(at, PlannedBatch) else at)
@@ -243,7 +245,6 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._forget_streams()
         if self._state.options is not None:
             self._ttl = self._ttl.seen(self._state.options.ttl_s, self._time.servers_us())
-        logs.ensure()
         for notice in self._watch.see(self._state, _now_us(), reached):
             _log.log(notice.level, "%s", notice.text)
 
@@ -335,6 +336,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of one lane in lane order, between its control rows if these are wanted."""
         assert isinstance(partition, LanePartition)
+        logs.ensure()
         worker.settle_memory()
         task = partition.task
         scylla = self._config.scylla
@@ -371,7 +373,6 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             nonlocal said
             said += 1
             if said <= _MOST_MISPLACED:
-                logs.ensure()
                 _log.error("%s: %s%s", name, misplaced, "; further ones are counted" * (said == _MOST_MISPLACED))
 
         check = KeyCheck(

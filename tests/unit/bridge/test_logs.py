@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import re
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -119,3 +121,26 @@ def test_json() -> None:
     assert first == {"level": "INFO", "logger": "bridge.x", "message": 'über "1"\n2'}
     assert "traceback" not in theirs
     assert "ValueError: invalid literal" in ours["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("handed_on", "level", "form"), [(None, "info", "text"), (("warning", "json"), "warning", "json")]
+)
+def test_processes_of_a_job_log_alike(
+    monkeypatch: pytest.MonkeyPatch, handed_on: tuple[str, logs.Form] | None, level: str, form: str
+) -> None:
+    """What Spark starts knows no configuration; the job's environment tells it."""
+    monkeypatch.setattr(os, "environ", {})
+    if handed_on is not None:
+        logs.hand_on(*handed_on)
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    root = logging.getLogger()
+    root.handlers.clear()
+    logs.ensure()
+    logs.ensure()
+    logging.getLogger("spark.sink").info("info")
+    logging.getLogger("spark.sink").warning("warning")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == (2 if level == "info" else 1)
+    assert [line.startswith("{") for line in lines] == [form == "json"] * len(lines)

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from bridge import preflight
+from bridge import logs, preflight
 from bridge.config_docs import example_yaml
 from bridge.errors import StartupError
 from spark import job
@@ -65,8 +65,9 @@ def test_other_words_are_the_command_line(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Iterator[str]:
-    """A configuration file for a job; what the job makes of signals is undone."""
+def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """A configuration file for a job; what the job makes of signals and of the environment is undone."""
+    monkeypatch.setenv(logs.VARIABLE, "")
     path = tmp_path / "bridge.yaml"
     path.write_text(example_yaml(), encoding="utf-8")
     former = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -104,6 +105,7 @@ def test_job_runs_where_no_warm_process_can_be_had(
     far_down.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(far_down))
     assert job.main(["-c", settings]) == job.EXIT_REFUSED
+    assert os.environ[logs.VARIABLE] == "info text"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match="no program can be run there"):

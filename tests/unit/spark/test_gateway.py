@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge import logs
 from bridge.config import SparkSettings
 from bridge.errors import StartupError
 from spark import gateway
@@ -101,3 +102,11 @@ def test_class_archive_is_used_where_it_was_made(monkeypatch: pytest.MonkeyPatch
     properties = _properties("job", SparkSettings(properties={"spark.driver.extraJavaOptions": "-Da=b"}))
     words = command(properties, {}, java="java", jars=tmp_path)
     assert words.index(f"-XX:SharedArchiveFile={archive}") < words.index("-Da=b")
+
+
+def test_executors_log_like_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have an environment of their own."""
+    monkeypatch.setenv(logs.VARIABLE, "debug json")
+    assert _properties("job", SparkSettings())[f"spark.executorEnv.{logs.VARIABLE}"] == "debug json"
+    monkeypatch.delenv(logs.VARIABLE)
+    assert f"spark.executorEnv.{logs.VARIABLE}" not in _properties("job", SparkSettings())
