@@ -54,6 +54,10 @@ _sizes: dict[str, TopicSizes] = {}
 _limits: dict[tuple[str, tuple[str, ...]], int | None] = {}
 _registries: dict[str, Registry] = {}
 
+MOST_PUBLISHERS: Final = 32
+"""Lanes do not stay in a process, so each would in time hold every lane of every table, of all but one of which another
+process is the owner by then: a client of Kafka has some half a dozen threads and as many files."""
+
 
 @dataclass(slots=True)
 class _Known:
@@ -196,7 +200,10 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
     if name in _publishers and _publishers[name][0] != owner:
         # The table's query was started anew since.
         drop_publisher(config, keyspace, table, lane)
-    if name not in _publishers:
+    if name in _publishers:
+        _publishers[name] = _publishers.pop(name)  # used last
+    else:
+        _make_room()
         topic = config.progress_topic_of(config.table(keyspace, table))
 
         def read_progress() -> bytes | None:
@@ -226,6 +233,13 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
         )
         _publishers[name] = (owner, made)
     return _publishers[name][1]
+
+
+def _make_room() -> None:
+    """Let go of the lanes that were worked here longest ago. The driver opens lanes side by side, and drops them."""
+    while TaskContext.get() is not None and len(_publishers) >= MOST_PUBLISHERS:
+        _, oldest = _publishers.pop(next(iter(_publishers)))
+        oldest.close()
 
 
 def _topics_limit(config: BridgeConfig, keyspace: str, table: str) -> int | None:

@@ -1,0 +1,37 @@
+"""What a Python process keeps between tasks."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark import TaskContext
+
+from bridge.config import validate
+from bridge.lane_publisher import LanePublisher
+from spark import worker
+
+CONFIG = validate(
+    {
+        "name": "job",
+        "scylla": {"contact_points": "scylla:9042"},
+        "kafka": {"bootstrap_servers": "kafka:9092"},
+        "registry": {"url": "http://registry"},
+        "tables": ["ks.t"],
+        "spark": {"checkpoint": "/checkpoint"},
+    }
+)
+
+
+def test_lanes_that_were_worked_longest_ago_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients would add up otherwise, as lanes come by; the driver's are dropped by whoever has opened them."""
+    closed: list[LanePublisher] = []
+    monkeypatch.setattr(LanePublisher, "close", lambda self: closed.append(self))
+    monkeypatch.setattr(worker, "_publishers", {})
+    most = worker.MOST_PUBLISHERS
+    made = [worker.publisher(CONFIG, "ks", "t", lane, "owner") for lane in range(most + 1)]
+    assert closed == []
+    monkeypatch.setattr(TaskContext, "get", lambda: object())
+    assert worker.publisher(CONFIG, "ks", "t", 0, "owner") is made[0]
+    worker.publisher(CONFIG, "ks", "t", most + 1, "owner")
+    assert closed == made[1:3]
+    assert worker.publisher(CONFIG, "ks", "t", 0, "owner") is made[0]
+    assert worker.publisher(CONFIG, "ks", "t", 1, "owner") is not made[1]
