@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -133,9 +133,12 @@ class Job:
                 under_way = any(running.attempt for running in self._tables)
                 self._stop.wait(_LOOK_AT_STARTS_EVERY_S if under_way else _LOOK_EVERY_S)
         finally:
-            self._stop_queries()
-            for running in self._tables:
-                running.table.close()
+            try:
+                self._stop_queries()
+            finally:
+                # Also when the JVM is gone.
+                for running in self._tables:
+                    running.table.close()
         return _EXIT_FAILED if any(running.given_up for running in self._tables) else 0
 
     def _look_after(self, running: _Running) -> None:
@@ -190,7 +193,9 @@ class Job:
                 _log.warning("%s: %s", running.table.name, waiting)
             running.waits, running.again_at_s = True, time.monotonic() + _FIRST_GENERATION_EVERY_S
             self._board.waiting(running.table.name, str(waiting))
-        except (BridgeError, StreamingQueryException) as failure:
+        except (BridgeError, PySparkException, Py4JJavaError) as failure:
+            # What Spark refuses this table (its checkpoint can't be reached, say) is no reason to end the others. A JVM
+            # that is gone is none of these.
             self._met_failure(running, failure)
 
     def _met_failure(self, running: _Running, failure: Exception) -> None:
@@ -218,7 +223,7 @@ class Job:
                 return running.query
             # It looks for the stop itself where it can. Given up, it is like a process that was killed then: nothing is
             # lost.
-            with suppress(BridgeError, StreamingQueryException, TimeoutError):
+            with suppress(BridgeError, PySparkException, Py4JJavaError, TimeoutError):
                 return running.attempt.result(max(0.0, deadline_s - time.monotonic()))
             if not running.attempt.done():
                 _log.warning("%s: stopped in the midst of its start", running.table.name)
@@ -265,6 +270,8 @@ def _what_went_wrong(failure: Exception) -> str:
         return match["words"]
     # Behind a colon stands what was thrown in the JVM.
     lines = [line.strip().removeprefix(": ") for line in str(failure).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
+        del lines[0]
     # A traceback's own last line says what happened; what is above it says only where.
     raised = [line for line in lines if _EXCEPTION_LINE.match(line)]
     return f"{type(failure).__name__}: {(raised[-1:] or lines[:1] or ['no message'])[0]}"

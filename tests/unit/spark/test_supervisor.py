@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JNetworkError
-from pyspark.errors import PySparkRuntimeError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import AnalysisException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from bridge.config import BridgeConfig, SparkSettings, validate
@@ -71,10 +71,12 @@ def test_what_no_further_try_can_mend_ends_the_job(failure: Exception, hopeless:
 
 
 def test_failure_of_spark_itself_is_told_in_a_line() -> None:
-    """A failure that is not ours keeps its first line only."""
+    """A failure that is not ours keeps one line only, which says what was thrown, with a message or without."""
     assert _what_went_wrong(RuntimeError("\nJob aborted\n\tat org.apache...")) == "RuntimeError: Job aborted"
     thrown = "An error occurred while calling o96.start.\n: java.io.IOException: disk full\n\tat org.apache..."
     assert _what_went_wrong(RuntimeError(thrown)) == "RuntimeError: java.io.IOException: disk full"
+    silent = "An error occurred while calling o96.start.\n: java.util.concurrent.TimeoutException\n\tat org.apache..."
+    assert _what_went_wrong(RuntimeError(silent)) == "RuntimeError: java.util.concurrent.TimeoutException"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ class StoppingBoard(Board):
 
 def run_job(
     monkeypatch: pytest.MonkeyPatch,
-    queries: dict[str, list[Query | BridgeError | threading.Event]],
+    queries: dict[str, list[Query | Exception | threading.Event]],
     *,
     once: bool,
     board: Board | None = None,
@@ -168,7 +170,7 @@ def run_job(
             if isinstance(found, threading.Event):
                 found.wait(60)
                 raise RetriableError("Kafka is away")
-            if isinstance(found, BridgeError):
+            if isinstance(found, Exception):
                 raise found
             return found
 
@@ -189,9 +191,10 @@ def run_job(
     config = config_of(*queries, **sections)
     board = board or Board(config, "0", lambda: 0.0)
     stop = board.stop if isinstance(board, StoppingBoard) else threading.Event()
-    status = Job(session, config, stop, once=once, board=board, warm=warm).run()
-    assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
-    return status
+    try:
+        return Job(session, config, stop, once=once, board=board, warm=warm).run()
+    finally:
+        assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
 
 
 @pytest.mark.parametrize("looks", range(5))
@@ -254,6 +257,41 @@ def test_passing_failures_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
     queries = {"a.b": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]}
     assert run_job(monkeypatch, queries, once=True) == 0
     assert queries == {"a.b": []}
+
+
+class JavaError(Py4JJavaError):
+    """One without a JVM to ask what it says."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self)
+
+    def __str__(self) -> str:
+        return "An error occurred while calling o96.start.\n: java.io.IOException: no such bucket\n\tat org.apache..."
+
+
+@pytest.mark.parametrize("failure", [JavaError(), AnalysisException("no process could be started")])
+def test_what_spark_refuses_a_table_does_not_end_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception
+) -> None:
+    """A checkpoint's store that is away while one query starts anew is tried again, and said."""
+    monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.01)
+    good = Query(50, None)
+    assert run_job(monkeypatch, {"a.bad": [failure, Query(1, None)], "a.good": [good]}, once=True) == 0
+    assert good.looks < 0
+    assert "a.bad: " in caplog.text
+    assert "starting again" in caplog.text
+
+
+def test_nothing_stays_behind_a_jvm_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables' temporary files go, although their queries can't be stopped any more."""
+
+    class Gone(Query):
+        @property
+        def isActive(self) -> bool:  # noqa: N802  # PySpark's name
+            raise Py4JNetworkError("gone")
+
+    with pytest.raises(Py4JNetworkError):
+        run_job(monkeypatch, {"a.b": [Gone(0, None)]}, once=False)
 
 
 def test_query_that_failed_waits_for_its_turn_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
