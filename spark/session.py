@@ -20,6 +20,7 @@ from bridge.config import SparkSettings
 from bridge.errors import StartupError
 from bridge.local.errors import LocalStackError
 from bridge.local.java import find_java
+from bridge.patience import interruptible
 from spark.gateway import SparkJvm, java_options
 
 _DEFAULTS: Final = {
@@ -103,7 +104,8 @@ class ComingSession:
             StartupError: Spark's JVM does not start.
             PySparkException, Py4JError: Spark did not come up.
         """
-        context = self._make_context() if self._context is None else self._context.result()
+        # Not in the main thread: there Spark makes Ctrl-C its own, which is a stop of ours.
+        context = interruptible(self._make_context) if self._context is None else self._context.result()
         # Each thread has one of its own in the JVM, and Spark goes by the session that was made there.
         session = SparkSession(context, options=dict(self._properties))
         _outlive_sigterm(session)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import tempfile
+import threading
 import zipfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from bridge import logs
 from bridge.config import SparkSettings
 from bridge.errors import StartupError
-from spark import gateway
+from spark import gateway, session
 from spark.gateway import MODULE_OPTIONS, SparkJvm, command, find_java, java_options, spark_folder
-from spark.session import _properties
+from spark.session import ComingSession, _properties
 
 
 def test_options_of_the_modules_are_those_of_sparks_launcher() -> None:
@@ -110,3 +112,22 @@ def test_executors_log_like_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _properties("job", SparkSettings())[f"spark.executorEnv.{logs.VARIABLE}"] == "debug json"
     monkeypatch.delenv(logs.VARIABLE)
     assert f"spark.executorEnv.{logs.VARIABLE}" not in _properties("job", SparkSettings())
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
+def test_ctrl_c_stays_the_jobs(monkeypatch: pytest.MonkeyPatch, master: str) -> None:
+    """Spark takes it for itself where its context is made in the main thread, whatever the master."""
+    monkeypatch.setattr(session, "SparkJvm", lambda _: None)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")
+    makers: list[threading.Thread] = []
+
+    class Coming(ComingSession):
+        def _make_context(self) -> NoReturn:
+            makers.append(threading.current_thread())
+            raise StartupError("as far as this test goes")
+
+    with pytest.raises(StartupError, match="as far as"):
+        Coming("job", SparkSettings(master=master)).result()
+    assert makers
+    assert threading.main_thread() not in makers
