@@ -188,7 +188,7 @@ def _become(request: list[str], ports: list[int], connection: socket.socket) -> 
         os.environ.update(dict(one.split("=", 1) for one in variables))
         sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
         module, *sys.argv[1:] = words
-        # For whoever looks at the machine's processes; where there are no such files, or they can't be written, nobody can.
+        # For whoever looks at the machine's processes; other systems than Linux have no such files.
         with suppress(OSError):
             Path("/proc/self/comm").write_text(module.rpartition("worker.")[2], encoding="ascii")
         runpy.run_module(module, run_name="__main__", alter_sys=True)
