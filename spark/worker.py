@@ -208,6 +208,7 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
             return TransactionalProducer(
                 config.kafka,
                 name,
+                known_topic=topic,
                 topics_limit=_topics_limit(config, keyspace, table),
                 throttled=lambda seconds: tally.add(
                     f"{keyspace}.{table}", lane, LaneFigures(throttled_ms=round(seconds * 1000))
