@@ -41,6 +41,7 @@ from bridge.tls_probe import is_open, what_is_wrong
 
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5
+_LEAST_S: Final = 0.1
 _THROTTLED_EVERY_S: Final = 60.0
 _OF_THE_GROUP: Final = "FindCoordinator response error"
 """How librdkafka begins what it says of a group's coordinator that can't be reached."""
@@ -211,11 +212,8 @@ class TransactionalProducer(_Client):
         """
         with self._meaning(f"init_transactions of {self.transactional_id}", f"Write on {self._id_resource}"):
             deadline = time.monotonic() + self._timeout_s
-            # The first answer makes the client drop the connection that it came by. Asked for the coordinator before
-            # the next is up, which every other time it was, it looks again only after 500 ms.
-            for _ in range(2):
-                self._producer.list_topics(self._known_topic, timeout=max(0.1, deadline - time.monotonic()))
-            self._producer.init_transactions(max(0.1, deadline - time.monotonic()))
+            _connect(self._producer, self._known_topic, self._timeout_s)
+            self._producer.init_transactions(max(_LEAST_S, deadline - time.monotonic()))
 
     def begin(self) -> None:
         """Begin a transaction; errors as `commit`. Connections made from now on log in with the password of now."""
@@ -577,7 +575,9 @@ class CommittedReader(_Client):
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                low, end = self._consumer.get_watermark_offsets(place, timeout=max(0.1, deadline - time.monotonic()))
+                low, end = self._consumer.get_watermark_offsets(
+                    place, timeout=max(_LEAST_S, deadline - time.monotonic())
+                )
             except KafkaException as error:
                 if not kafka_errors.is_moving(error.args[0].name()) or time.monotonic() > deadline:
                     raise
@@ -590,6 +590,8 @@ class CommittedReader(_Client):
         """The partition's end, open transactions included."""
         if self._admin is None:
             self._admin = AdminClient(self._properties)
+            # Without, it takes 3 s in one of 100.
+            _connect(self._admin, place.topic, timeout_s)
         found = self._admin.list_offsets(
             {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
@@ -619,6 +621,17 @@ class CommittedReader(_Client):
                 found = _record(message)
         finally:
             self._consumer.unassign()
+
+
+def _connect(client: Producer | AdminClient, topic: str, timeout_s: float) -> None:
+    """Have a new client's connection up, by asking for a topic twice.
+
+    The first answer makes the client drop the connection that it came by. If it needs a coordinator or a leader before
+    the next is up, it waits long before it looks again: 500 ms for a coordinator, and that every other time.
+    """
+    deadline = time.monotonic() + timeout_s
+    for _ in range(2):
+        client.list_topics(topic, timeout=max(_LEAST_S, deadline - time.monotonic()))
 
 
 def _tells_no_record(message: Message) -> bool:
