@@ -5,9 +5,12 @@ One instance a process and lane, kept over micro-batches. Single-threaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from itertools import accumulate, repeat, takewhile
+from operator import add
+from typing import Final, Protocol, TypeAlias
 
 from bridge.errors import BridgeError, FencedError, RetriableError
 from bridge.model.cursors import GroupPosition, LanePosition, LaneProgress
@@ -16,6 +19,10 @@ from bridge.publishing import LaneTask, Remainder, remainder
 
 STREAM_ID_END: Final = 16
 TIMEUUID_END: Final = 32
+
+
+Record: TypeAlias = tuple[bytes, bytes, list[tuple[str, bytes]]]
+"""Framed key, framed value, headers."""
 
 
 class Transactions(Protocol):
@@ -38,6 +45,10 @@ class Transactions(Protocol):
         partition: int | None = None,
     ) -> None:
         """Queue a record of the open transaction."""
+        ...
+
+    def produce_all(self, topic: str, records: Iterable[Record]) -> None:
+        """Queue records of the open transaction, of which the partition follows from the key."""
         ...
 
     def commit(self) -> None:
@@ -187,6 +198,50 @@ class LanePublisher:
             self._tombstones += 1
         self._bytes += len(key or b"") + len(value or b"")
 
+    def publish_run(
+        self,
+        topic: str,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        positions: Sequence[bytes],
+        position_header: str | None,
+    ) -> None:
+        """Publish records of which each is a group by itself: the same as `publish` for one after the other.
+
+        Args:
+            topic: the change topic.
+            keys: framed keys.
+            values: framed values.
+            positions: as those of `publish`, in lane order.
+            position_header: name of the header that holds them; None for no headers.
+        """
+        left, producer = self._working()
+        sizes = list(map(add, map(len, keys), map(len, values)))
+        at, end = 0, len(sizes)
+        if left.finished:
+            return
+        if left.done is not None:
+            at = bisect_right(positions, left.done, key=self._position)
+        while at < end:
+            if self._open and self._full:
+                self._commit(left.midway(self._group()))
+            if not self._open:
+                self._begin()
+            until = min(end, at + self._most_records - self._records)
+            room = self._most_bytes - self._bytes
+            if sum(sizes[at:until]) >= room:
+                # The record with which the limit is reached is the last one.
+                until = at + 1 + sum(1 for _ in takewhile(room.__gt__, accumulate(sizes[at:until])))
+            producer.produce_all(
+                topic, _records(keys[at:until], values[at:until], positions[at:until], position_header)
+            )
+            self._records += until - at
+            self._groups += until - at
+            self._bytes += sum(sizes[at:until])
+            self._place = positions[until - 1][:TIMEUUID_END]
+            self._wanted = True
+            at = until
+
     def finish(self) -> LaneProgress:
         """Commit the rest and move the lane's cursor to the micro-batch's end; says where the lane stands now."""
         left, _ = self._working()
@@ -239,7 +294,10 @@ class LanePublisher:
         return self._records >= self._most_records or self._bytes >= self._most_bytes
 
     def _group(self) -> LanePosition:
-        group = GroupPosition.of(self._place[:STREAM_ID_END], self._place[STREAM_ID_END:])
+        return self._position(self._place)
+
+    def _position(self, position: bytes) -> LanePosition:
+        group = GroupPosition.of(position[:STREAM_ID_END], position[STREAM_ID_END:TIMEUUID_END])
         return LanePosition(self._part, group)
 
     def _reopen(self) -> None:
@@ -277,3 +335,11 @@ class LanePublisher:
             )
         )
         self._groups = 0
+
+
+def _records(
+    keys: Sequence[bytes], values: Sequence[bytes], positions: Sequence[bytes], position_header: str | None
+) -> Iterable[Record]:
+    if position_header is None:
+        return zip(keys, values, repeat([]))
+    return ((key, value, [(position_header, at)]) for key, value, at in zip(keys, values, positions, strict=True))

@@ -94,12 +94,22 @@ class ScalarCode(TypeVisitor[Lines]):
             every cell, so a function has all its cells' helpers together as globals.
     """
 
-    def __init__(self, variable: str, unions: int, output: OutputOptions = DEFAULT_OUTPUT) -> None:
-        """Say which variable it is, and how many unions of null and the value are around the value."""
+    def __init__(
+        self, variable: str, unions: int, output: OutputOptions = DEFAULT_OUTPUT, *, is_number: bool = False
+    ) -> None:
+        """Take what the lines depend on.
+
+        Args:
+            variable: its name.
+            unions: how many unions of null and the value are around the value.
+            output: the forms of the values.
+            is_number: whether the variable holds the cell's number already, read as `number_format` says.
+        """
         self.helpers: dict[str, object] = {}
         self._cell = variable
         self._unions = unions
         self._output = output
+        self._is_number = is_number
         self._prefix = SOME * unions
         self._tables = varint_tables(self._prefix)
 
@@ -114,7 +124,7 @@ class ScalarCode(TypeVisitor[Lines]):
     def native(self, cql_type: NativeType) -> Lines:
         """Return the lines for a scalar."""
         cell, name = self._cell, cql_type.name
-        if self._has_other_form(name):
+        if _has_other_form(name, self._output):
             return self._by_value(cql_type)
         if name in _INTEGERS:
             return self._integer(name)
@@ -141,18 +151,6 @@ class ScalarCode(TypeVisitor[Lines]):
             case _:
                 return self._by_value(cql_type)
 
-    def _has_other_form(self, name: str) -> bool:
-        """Whether the options want another form of the type than the usual one."""
-        output, usual = self._output, DEFAULT_OUTPUT
-        match name:
-            case "decimal" | "varint":
-                return output.decimals != usual.decimals
-            case "timestamp":
-                return output.timestamps != usual.timestamps
-            case "time":
-                return output.times != usual.times
-        return False
-
     def _helper(self, name: str, helper: object) -> str:
         """Take up a helper that depends on the prefix; return the name that tells the prefix too."""
         name = f"{name}_{self._unions}"
@@ -161,10 +159,10 @@ class ScalarCode(TypeVisitor[Lines]):
 
     def _integer(self, cql_type: str) -> Lines:
         cell, layout = self._cell, struct.Struct(_INTEGERS[cql_type])
-        unpack = self._helper(f"unpack_{cql_type}", layout.unpack)
+        read = [] if self._is_number else [f"({cell},) = {self._helper(f'unpack_{cql_type}', layout.unpack)}({cell})"]
         signed = [f"{cell} -= {DATE_OF_EPOCH}"] if cql_type == "date" else []
         zigzag = f"{cell} = {cell} << 1 if {cell} >= 0 else ~({cell} << 1)"
-        return [f"({cell},) = {unpack}({cell})", *signed, zigzag, f"{cell} = {self._varint(layout.size)}"]
+        return [*read, *signed, zigzag, f"{cell} = {self._varint(layout.size)}"]
 
     def _varint(self, size_bytes: int) -> str:
         """Return an expression for the cell, a zigzag number by now: 2, 4 or 6 bytes out of tables (times take 6)."""
@@ -179,9 +177,11 @@ class ScalarCode(TypeVisitor[Lines]):
 
     def _float(self, cql_type: str) -> Lines:
         cell, layout = self._cell, _FLOATS[cql_type]
-        unpack = self._helper(f"unpack_{cql_type}", struct.Struct(f">{layout}").unpack)
+        number = cell
+        if not self._is_number:
+            number = f"{self._helper(f'unpack_{cql_type}', struct.Struct(f'>{layout}').unpack)}({cell})[0]"
         pack = self._helper(f"pack_{cql_type}", struct.Struct(f"<{self._unions}s{layout}").pack)
-        return [f"{cell} = {pack}({self._prefix!r}, {unpack}({cell})[0])"]
+        return [f"{cell} = {pack}({self._prefix!r}, {number})"]
 
     def _string(self) -> Lines:
         cell, known = self._cell, self._tables.lengths
@@ -218,6 +218,27 @@ class ScalarCode(TypeVisitor[Lines]):
         )
         short_form = f"{sized}(b'%d.%d.%d.%d' % (*{cell},))"
         return [f"{cell} = {short_form} if len({cell}) == 4 else {long_form}({cell})"]
+
+
+def number_format(cql_type: CqlType, output: OutputOptions) -> str | None:
+    """Return the letter by which `struct` reads a cell whose lines begin with its number; None for other types."""
+    if not isinstance(cql_type, NativeType) or _has_other_form(cql_type.name, output):
+        return None
+    name = cql_type.name
+    return _FLOATS.get(name) or _INTEGERS.get(name, "").removeprefix(">") or None
+
+
+def _has_other_form(cql_type: str, output: OutputOptions) -> bool:
+    """Return whether the options want another form of the type than the usual one."""
+    usual = DEFAULT_OUTPUT
+    match cql_type:
+        case "decimal" | "varint":
+            return output.decimals != usual.decimals
+        case "timestamp":
+            return output.timestamps != usual.timestamps
+        case "time":
+            return output.times != usual.times
+    return False
 
 
 def _booleans(prefix: bytes) -> dict[bytes, bytes]:

@@ -18,7 +18,7 @@ from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
 from bridge.control import Begin, Schemas, end_from_json
 from bridge.dead_letters import refused_change
-from bridge.encoding import POSITION_HEADER
+from bridge.encoding import POSITION_HEADER, EncodedRun
 from bridge.errors import BridgeError, FencedError, StartupError
 from bridge.lane_publisher import LanePublisher
 from bridge.monitoring import mailbox
@@ -155,7 +155,9 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         for batch in _chain(rest, batches):
             kinds, *columns = (batch.column(index).to_pylist() for index in (0, 1, 2, 3, 5, 6))
             for kind, key, value, position, text, placement in zip(kinds, *columns, strict=True):
-                if kind == rows.CHANGE:
+                if kind == rows.BLOCK:
+                    lane.publish_run(rows.block_of(value))
+                elif kind == rows.CHANGE:
                     lane.publish(key, value, position, text, placement)
                 elif kind == rows.DEAD_LETTER:
                     lane.bury(value, position)
@@ -216,6 +218,22 @@ class LaneRows:
         partition = None if placement is None else self._partition(placement)
         framed = None if value is None else self._value_header + value
         self._publisher.publish(self._topic, self._key_header + key, framed, position, headers, partition)
+
+    def publish_run(self, run: EncodedRun) -> None:
+        """Publish many changes of which each is a group by itself."""
+        if not self._key_header and self._refusal is None:
+            self._look_up()
+        if self._refusal is not None:
+            for change in run.changes():
+                self.publish(change.key, change.value, change.position, None, None)
+            return
+        self._publisher.publish_run(
+            self._topic,
+            [self._key_header + key for key in run.keys],
+            [self._value_header + value for value in run.values],
+            run.positions,
+            POSITION_HEADER if self._has_position else None,
+        )
 
     def bury(self, letter: bytes, position: bytes) -> None:
         """Publish a dead letter."""

@@ -46,7 +46,7 @@ from cassandra.protocol import ErrorMessage, ResultMessage, SyntaxException, _Pr
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, BoundStatement, PreparedStatement
 
 from bridge import tls
-from bridge.adapters.results import RawRows, known_metadata, parse_rows, result_columns
+from bridge.adapters.results import ResultRows, known_metadata, result_columns
 from bridge.config import ScyllaSettings, Secret
 from bridge.errors import AccessError, BridgeError, RefusedError, RetriableError, StartupError
 from bridge.model.changes import Cells, Page
@@ -298,7 +298,7 @@ class CqlSession:
             routing_key=routing_key,
         )
 
-        def arrived(raw: RawRows) -> None:
+        def arrived(raw: ResultRows) -> None:
             result.set_result(Page(raw.columns.names, raw, response._paging_state, raw.columns.types))
 
         def failed(error: BaseException) -> None:
@@ -377,10 +377,10 @@ class CqlSession:
             bound.consistency_level = ConsistencyLevel.name_to_value[consistency]
         return self._session.execute_async(bound, paging_state=paging_state)
 
-    def _result(self, future: ResponseFuture, cql: str) -> RawRows:
+    def _result(self, future: ResponseFuture, cql: str) -> ResultRows:
         try:
             # Not future.result(): its ResultSet would fetch further pages by itself.
-            done: Future[RawRows] = Future()
+            done: Future[ResultRows] = Future()
             future.add_callbacks(done.set_result, done.set_exception)
             return done.result()
         except _FAILURES as error:
@@ -464,8 +464,7 @@ class _RawResultMessage(ResultMessage):  # type: ignore[misc]  # the driver has 
             columns, end = found
         self.column_names = columns.names
         self.column_types = columns.kinds
-        self.parsed_rows = rows = parse_rows(body, count, end)
-        rows.columns = columns
+        self.parsed_rows = ResultRows(body, end, columns)
 
 
 class _RawProtocolHandler(_ProtocolHandler):  # type: ignore[misc]  # the driver has no types

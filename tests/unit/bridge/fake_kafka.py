@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bridge.errors import FencedError
+from bridge.lane_publisher import Record
 
 PROGRESS = "progress"
 
@@ -68,6 +69,10 @@ class Client:
             self._broker.reach("after marker")
         else:
             self._broker.reach(f"produce:{len(self._pending)}")
+
+    def produce_all(self, topic: str, records: Iterable[Record]) -> None:
+        for record in records:
+            self.produce(topic, *record)
 
     def commit(self) -> None:
         self._check()

@@ -128,7 +128,7 @@ class Cluster:
 def changes(captured: CapturedTable) -> Iterator[EncodedChange]:
     chunks = read_lane(captured.reader, STREAMS, WINDOW, captured.layout, page_rows=50, in_flight=4)
     encoder = GroupEncoder(captured.codec, captured.layout, ("ks", "t"), RecordForm())
-    for group in assembly.groups((row for chunk in chunks for row in chunk), captured.layout):
+    for group in assembly.groups((row for chunk in chunks for _, row in chunk), captured.layout):
         yield from encoder.encode(group, UnixMillis(0))
 
 

@@ -380,7 +380,9 @@ def test_operations_that_are_not_known_are_counted(
     monkeypatch.setattr(worker, "captured_table", lambda *_: captured)
     monkeypatch.setattr(worker, "lane_streams", lambda *_: {StreamId(STREAM): G1})
     # Each row a group of its own: its time is another one.
-    apart = [[(one[0], timeuuid_of(UnixMicros(at_us), bytes(8)), *one[2:])] for at_us, one in enumerate(cells)]
+    apart = [
+        [(bytes(16), (one[0], timeuuid_of(UnixMicros(at_us), bytes(8)), *one[2:]))] for at_us, one in enumerate(cells)
+    ]
     monkeypatch.setattr(stream_reader, "read_lane", lambda *_, **__: iter(apart))
     tally.take()
     planned = PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)
