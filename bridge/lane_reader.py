@@ -230,7 +230,7 @@ class _Lane:
 
     def _take(self, one: _Stream, page: Page) -> None:
         layout = self._layout
-        # Pages share these tuples (the adapter keeps what it parsed), so that this is a comparison of identities mostly.
+        # Pages share these tuples (the adapter keeps what it parsed): mostly a comparison of identities.
         if page.columns != layout.columns or page.types != layout.types:
             raise ColumnsChangedError(
                 f"stream {one.stream}: the log's columns changed from "

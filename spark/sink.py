@@ -150,26 +150,9 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         self, publisher: LanePublisher, begin: Begin, rest: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
     ) -> str | None:
         lane = LaneRows(self._config, begin, publisher)
-        ended = False
-        part = 0
         for batch in _chain(rest, batches):
-            kinds, *columns = (batch.column(index).to_pylist() for index in (0, 1, 2, 3, 5, 6))
-            for kind, key, value, position, text, placement in zip(kinds, *columns, strict=True):
-                if kind == rows.BLOCK:
-                    lane.publish_run(rows.block_of(value))
-                elif kind == rows.CHANGE:
-                    lane.publish(key, value, position, text, placement)
-                elif kind == rows.DEAD_LETTER:
-                    lane.bury(value, position)
-                elif kind == rows.SCHEMA:
-                    lane.switch(Schemas.from_json(text))
-                elif kind == rows.PART:
-                    part += 1
-                    publisher.enter(part)
-                else:
-                    ended = True
-                    tally.absorb(end_from_json(text))
-        if not ended:
+            lane.take(batch)
+        if not lane.ended:
             raise BridgeError(f"{begin.task}: the input partition ends without its end row; nothing of it is committed")
         publisher.finish()
         return lane.poison
@@ -179,6 +162,7 @@ class LaneRows:
     """Frames one lane's rows, and hands them to its publisher.
 
     Attributes:
+        ended: whether the end row has come.
         poison: why the first dead letter is one; None so far.
     """
 
@@ -194,7 +178,28 @@ class LaneRows:
         self._key_header = self._value_header = b""
         self._refusal: str | None = None
         self._partitions = 0
+        self._part = 0
+        self.ended = False
         self.poison: str | None = None
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Publish what a batch holds, and do as its control rows say."""
+        kinds, *columns = (batch.column(index).to_pylist() for index in (0, 1, 2, 3, 5, 6))
+        for kind, key, value, position, text, placement in zip(kinds, *columns, strict=True):
+            if kind == rows.BLOCK:
+                self.publish_run(rows.block_of(value))
+            elif kind == rows.CHANGE:
+                self.publish(key, value, position, text, placement)
+            elif kind == rows.DEAD_LETTER:
+                self.bury(value, position)
+            elif kind == rows.SCHEMA:
+                self.switch(Schemas.from_json(text))
+            elif kind == rows.PART:
+                self._part += 1
+                self._publisher.enter(self._part)
+            else:
+                self.ended = True
+                tally.absorb(end_from_json(text))
 
     def switch(self, schemas: Schemas) -> None:
         """Go on under other schemas."""
