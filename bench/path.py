@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -149,7 +149,7 @@ class Lane:
 
     def check(self) -> KeyCheck:
         """The sampled comparison of keys with streams."""
-        ranges = {stream: KeyRange(MIN_TOKEN, MAX_TOKEN, list(self.pages)) for stream in self.pages}
+        ranges = {stream: KeyRange(MIN_TOKEN, MAX_TOKEN, [stream]) for stream in self.pages}
         return KeyCheck(self.layout, lambda: ranges, token_of, lambda _: None, every=SAMPLE_EVERY)
 
     def taking(self, check: KeyCheck | None) -> TakePage:
@@ -212,7 +212,7 @@ def measure(lane: Lane, rounds: int) -> dict[str, dict[str, float]]:
     """Us of CPU time a change, for both ways and their steps."""
     ways: dict[str, dict[str, Callable[[], Any]]] = {"general": general_way(lane), "plain": plain_way(lane)}
     for way in ways.values():
-        way["sink"] = partial(_sink, lane, list(_crossed(way["arrow"]())))
+        way["sink"] = partial(sink, list(crossed(way["arrow"]())))
     least: dict[tuple[str, str], float] = {}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -244,13 +244,13 @@ def _batches(lane: Lane, changes: Callable[[], Changes], *, blocks: bool) -> Ite
         yield from rows.change_batches(run, blocks=blocks)
 
 
-def _crossed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def crossed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches as they come out of the JVM: in memory of their own."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.ARROW_SCHEMA) as writer:
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, rows.ARROW_SCHEMA) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    yield from pa.ipc.open_stream(sink.getvalue())
+    yield from pa.ipc.open_stream(stream.getvalue())
 
 
 class Nowhere:
@@ -277,7 +277,8 @@ class _Framed(LaneRows):
         return _FRAME
 
 
-def _sink(lane: Lane, batches: Sequence[pa.RecordBatch], producer: Any = None) -> None:
+def sink(batches: Iterable[pa.RecordBatch], producer: Any = None) -> None:
+    """Take batches as the sink does; the producer does nothing unless one is given."""
     task, config = _task(), _config()
     publisher = LanePublisher(
         lambda: producer or Nowhere(),
@@ -298,9 +299,9 @@ def _produced(lane: Lane, changes: int) -> dict[str, float]:
     """Us of CPU time a change that the Kafka client takes, in the calling thread and in its own."""
     config = _config(**{"test.mock.num.brokers": 1})
     producer = TransactionalProducer(config.kafka, "bench")
-    batches = list(_crossed(plain_way(lane)["arrow"]()))
+    batches = list(crossed(plain_way(lane)["arrow"]()))
     before, began_s = _threads(), time.thread_time()
-    _sink(lane, batches, producer)
+    sink(batches, producer)
     calling_s, after = time.thread_time() - began_s, _threads()
     own_s = sum(seconds - before.get(name, 0.0) for name, seconds in after.items() if name[0].startswith("rdk:b"))
     return {"sink and calls": calling_s / changes * 1e6, "client's threads": own_s / changes * 1e6}
@@ -321,6 +322,7 @@ def _task() -> LaneTask:
     return LaneTask("bench", "t", 0, PlannedBatch(layout.since, end, layout))
 
 
+@cache
 def _config(**properties: object) -> BridgeConfig:
     return validate(
         {
@@ -373,7 +375,7 @@ def _profile(lane: Lane, way: str) -> None:
     steps["arrow"]()
     profile = cProfile.Profile()
     batches = profile.runcall(steps["arrow"])
-    profile.runcall(_sink, lane, batches)
+    profile.runcall(sink, batches)
     pstats.Stats(profile).sort_stats("tottime").print_stats(25)
 
 

@@ -73,9 +73,11 @@ class EncodedRun(NamedTuple):
         """The same in runs of so many changes at most, and of about so many bytes of keys and values."""
         at, end = 0, len(self.keys)
         while at < end:
-            sizes = map(add, map(len, self.keys[at : at + most]), map(len, self.values[at : at + most]))
-            # The one with which the limit is reached is still of the piece.
-            until = min(end, at + most, at + 1 + sum(1 for _ in takewhile(most_bytes.__gt__, accumulate(sizes))))
+            until = min(end, at + most)
+            sizes = list(map(add, map(len, self.keys[at:until]), map(len, self.values[at:until])))
+            if sum(sizes) >= most_bytes:
+                # The one with which the limit is reached is still of the piece.
+                until = at + 1 + sum(1 for _ in takewhile(most_bytes.__gt__, accumulate(sizes)))
             yield EncodedRun(self.keys[at:until], self.values[at:until], self.positions[at:until])
             at = until
 

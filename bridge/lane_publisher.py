@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, repeat, takewhile
+from itertools import accumulate, takewhile
 from operator import add
 from typing import Final, Protocol, TypeAlias
 
@@ -340,6 +340,5 @@ class LanePublisher:
 def _records(
     keys: Sequence[bytes], values: Sequence[bytes], positions: Sequence[bytes], position_header: str | None
 ) -> Iterable[Record]:
-    if position_header is None:
-        return zip(keys, values, repeat([]))
-    return ((key, value, [(position_header, at)]) for key, value, at in zip(keys, values, positions, strict=True))
+    headers = [[] if position_header is None else [(position_header, at)] for at in positions]
+    return zip(keys, values, headers, strict=True)

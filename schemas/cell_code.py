@@ -95,7 +95,13 @@ class ScalarCode(TypeVisitor[Lines]):
     """
 
     def __init__(
-        self, variable: str, unions: int, output: OutputOptions = DEFAULT_OUTPUT, *, is_number: bool = False
+        self,
+        variable: str,
+        unions: int,
+        output: OutputOptions = DEFAULT_OUTPUT,
+        *,
+        is_number: bool = False,
+        size: str | None = None,
     ) -> None:
         """Take what the lines depend on.
 
@@ -104,12 +110,14 @@ class ScalarCode(TypeVisitor[Lines]):
             unions: how many unions of null and the value are around the value.
             output: the forms of the values.
             is_number: whether the variable holds the cell's number already, read as `number_format` says.
+            size: the variable that holds the cell's width, if one does.
         """
         self.helpers: dict[str, object] = {}
         self._cell = variable
         self._unions = unions
         self._output = output
         self._is_number = is_number
+        self._size = size or f"len({variable})"
         self._prefix = SOME * unions
         self._tables = varint_tables(self._prefix)
 
@@ -184,9 +192,9 @@ class ScalarCode(TypeVisitor[Lines]):
         return [f"{cell} = {pack}({self._prefix!r}, {number})"]
 
     def _string(self) -> Lines:
-        cell, known = self._cell, self._tables.lengths
+        cell, size, known = self._cell, self._size, self._tables.lengths
         lengths, sized = self._helper("lengths", known), self._helper("sized", _sized(self._prefix))
-        return [f"{cell} = {lengths}[len({cell})] + {cell} if len({cell}) < {len(known)} else {sized}({cell})"]
+        return [f"{cell} = {lengths}[{size}] + {cell} if {size} < {len(known)} else {sized}({cell})"]
 
     def _uuid(self) -> Lines:
         cell, parts = self._cell, self._helper("uuid_parts", struct.Struct(_DASHED_UUID).unpack)
@@ -196,11 +204,12 @@ class ScalarCode(TypeVisitor[Lines]):
     def _decimal(self) -> Lines:
         cell, known = self._cell, len(self._tables.lengths)
         scales, unpack = self._helper("lengths", self._tables.lengths), self._helper("unpack_scale", _SCALE.unpack_from)
-        usual = f"{scales}[scale] + lengths_0[len({cell}) - {SCALE_BYTES}] + {cell}[{SCALE_BYTES}:]"
-        is_usual = f"0 <= scale < {known} and len({cell}) < {known + SCALE_BYTES}"
+        size = self._size
+        usual = f"{scales}[scale] + lengths_0[{size} - {SCALE_BYTES}] + {cell}[{SCALE_BYTES}:]"
+        is_usual = f"0 <= scale < {known} and {size} < {known + SCALE_BYTES}"
         other = f"{self._prefix!r} + long_bytes(scale) + sized_0({cell}[{SCALE_BYTES}:])"
         return [
-            f"if len({cell}) <= {SCALE_BYTES}: decline()",
+            f"if {size} <= {SCALE_BYTES}: decline()",
             f"(scale,) = {unpack}({cell})",
             f"{cell} = {usual} if {is_usual} else {other}",
         ]
@@ -217,7 +226,7 @@ class ScalarCode(TypeVisitor[Lines]):
             "inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix, self._output))
         )
         short_form = f"{sized}(b'%d.%d.%d.%d' % (*{cell},))"
-        return [f"{cell} = {short_form} if len({cell}) == 4 else {long_form}({cell})"]
+        return [f"{cell} = {short_form} if {self._size} == 4 else {long_form}({cell})"]
 
 
 def number_format(cql_type: CqlType, output: OutputOptions) -> str | None:

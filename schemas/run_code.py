@@ -6,13 +6,13 @@ whole stretches of lengths and nulls are one comparison, and an untouched column
 For ``ks.t (pk int, ck int, v text, primary key (pk, ck))`` the loop of a plain insert reads, shortened::
 
     while done < most:
-        k0, low, middle, high, node, k1, c7, k2, c8, size = unpack_0(body, at)
-        if k0 != start or k1 != b'...' or k2 != b'...': break       # a row of another form
-        place = at + 97
-        c9 = body[place:place + size]
-        ...                                                         # the lines of schemas.cell_code
+        k_start, low, middle, high, node, k0, c7, k1, c8, size_c9 = unpack_0(body, at)
+        if k_start != start or k0 != b'...' or k1 != b'...': break       # a row of another form
+        place = at + 86
+        c9 = body[place:place + size_c9]
+        ...                                                              # the lines of schemas.cell_code
         add((pack_key(...), key, join((...)), stream_id + time + b'\x00\x00\x00\x00'))
-        at, done = place + size, done + 1
+        at, done = place + size_c9, done + 1
 
 What a cell becomes is written by the very code that `schemas.row_code` writes it with. The loop ends before the first
 row that has another form, or that this code declines; who calls it goes on there in another way.
@@ -279,7 +279,7 @@ class _RunCode(RowCode):
             elif isinstance(kind, bytes):
                 reader.expect(_LENGTH.pack(len(kind)) + kind)
             elif kind == ANY_WIDTH:
-                reader.take_any(cell if cell in self._used else None)
+                reader.take_any(cell, is_used=cell in self._used)
             else:
                 reader.expect(_LENGTH.pack(kind))
                 letter = number_format(self._types[cell], self._output) if cell in self._types else None
@@ -310,7 +310,8 @@ class _RunCode(RowCode):
         return self._constants.get(cell, cell)
 
     def _code(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
-        code = CellCode(cell, unions, self._output, is_number=cell in self._numbers)
+        size = f"size_{cell}" if self._form[int(cell[1:])] == ANY_WIDTH else None
+        code = CellCode(cell, unions, self._output, is_number=cell in self._numbers, size=size)
         lines = code.of(cql_type)
         self.helpers.update(code.helpers)
         return lines
@@ -379,14 +380,15 @@ class _Reader:
         """Leave the loop unless the next bytes are these."""
         self._expected += raw
 
-    def take_any(self, cell: str | None) -> None:
-        """Read a cell of any width, behind its length; without a name it is passed over."""
-        self.take("i", "size", _LENGTH.size)
+    def take_any(self, cell: str, *, is_used: bool) -> None:
+        """Read a cell of any width, behind its length, or pass it over."""
+        size = f"size_{cell}"
+        self.take("i", size, _LENGTH.size)
         self._end()
-        self._lines.append("if size < 0: break")
-        if cell is not None:
-            self._lines.append(f"{cell} = body[place:place + size]")
-        self._lines.append("place += size")
+        self._lines.append(f"if {size} < 0: break")
+        if is_used:
+            self._lines.append(f"{cell} = body[place:place + {size}]")
+        self._lines.append(f"place += {size}")
 
     def lines(self) -> Lines:
         """All of them."""
