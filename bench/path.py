@@ -184,7 +184,7 @@ def general_way(lane: Lane) -> dict[str, Callable[[], Any]]:
         "groups": lambda: _all(assembly.groups(read(), lane.layout)),
         "key check": lambda: _all(lane.check().passing(assembly.groups(read(), lane.layout))),
         "encode": lambda: _all(changes()),
-        "arrow": lambda: list(_batches(lane, changes, blocks=False)),
+        "blocks": lambda: list(_batches(lane, changes)),
     }
 
 
@@ -204,7 +204,7 @@ def plain_way(lane: Lane) -> dict[str, Callable[[], Any]]:
         "key check": lambda: _all(lane.taking(lane.check())(*each) for each in lane.all_pages()),
         "merge": lambda: _all(lane.chunks(lane.taking(lane.check()))),
         "runs": lambda: _all(changes()),
-        "arrow": lambda: list(_batches(lane, changes, blocks=True)),
+        "blocks": lambda: list(_batches(lane, changes)),
     }
 
 
@@ -212,7 +212,7 @@ def measure(lane: Lane, rounds: int) -> dict[str, dict[str, float]]:
     """Us of CPU time a change, for both ways and their steps."""
     ways: dict[str, dict[str, Callable[[], Any]]] = {"general": general_way(lane), "plain": plain_way(lane)}
     for way in ways.values():
-        way["sink"] = partial(sink, list(crossed(way["arrow"]())))
+        way["sink"] = partial(sink, list(crossed(way["blocks"]())))
     least: dict[tuple[str, str], float] = {}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -239,9 +239,9 @@ def _all(things: Iterable[Any]) -> list[Any]:
     return list(deque(things, maxlen=64))
 
 
-def _batches(lane: Lane, changes: Callable[[], Changes], *, blocks: bool) -> Iterator[pa.RecordBatch]:
+def _batches(lane: Lane, changes: Callable[[], Changes]) -> Iterator[pa.RecordBatch]:
     for _, run in runs(lane, lambda _: changes(), lambda: lane):  # type: ignore[arg-type]  # it is only handed on
-        yield from rows.change_batches(run, blocks=blocks)
+        yield from rows.change_batches(run, blocks=True)
 
 
 def crossed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -299,7 +299,7 @@ def _produced(lane: Lane, changes: int) -> dict[str, float]:
     """Us of CPU time a change that the Kafka client takes, in the calling thread and in its own."""
     config = _config(**{"test.mock.num.brokers": 1})
     producer = TransactionalProducer(config.kafka, "bench")
-    batches = list(crossed(plain_way(lane)["arrow"]()))
+    batches = list(crossed(plain_way(lane)["blocks"]()))
     before, began_s = _threads(), time.thread_time()
     sink(batches, producer)
     calling_s, after = time.thread_time() - began_s, _threads()
@@ -372,9 +372,9 @@ def _pages(layout: LogLayout, log: Sequence[Cells]) -> Iterator[Page]:
 
 def _profile(lane: Lane, way: str) -> None:
     steps = plain_way(lane) if way == "plain" else general_way(lane)
-    steps["arrow"]()
+    steps["blocks"]()
     profile = cProfile.Profile()
-    batches = profile.runcall(steps["arrow"])
+    batches = profile.runcall(steps["blocks"])
     profile.runcall(sink, batches)
     pstats.Stats(profile).sort_stats("tottime").print_stats(25)
 

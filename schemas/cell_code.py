@@ -180,7 +180,7 @@ class ScalarCode(TypeVisitor[Lines]):
         four = f"{head}[{cell} & 0x3FFF] + whole_0[{cell} >> 14] if {cell} < 0x1000_0000"
         middle = f"{head}[{cell} & 0x3FFF] + head_0[{cell} >> 14 & 0x3FFF]"
         six = f"{middle} + whole_0[{cell} >> 28] if {cell} < 0x400_0000_0000"
-        chosen = (two, four, six) if size_bytes > _INT_BYTES else (two, four)
+        chosen = (two, four) if size_bytes < _INT_BYTES else (two, four, six)
         return f"{' else '.join(chosen)} else {prefix} + unsigned_bytes({cell})"
 
     def _float(self, cql_type: str) -> Lines:

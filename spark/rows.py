@@ -2,7 +2,7 @@
 
 | column | what |
 |---|---|
-| `kind` | 0 a change, 5 a dead letter; with `control` also control rows and blocks, as said below |
+| `kind` | 0 a change, 5 a dead letter; with `control` blocks in their place, 6, and control rows |
 | `key` | the record's key: an Avro body, or JSON text with `payload=json`; empty in dead letters |
 | `value` | the value, in the same form; null in tombstones; JSON text in dead letters |
 | `position` | stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian) |
@@ -10,15 +10,15 @@
 | `text` | what a control row says, or a change's further headers, as JSON; null for none |
 | `placement` | modulo the topic's partitions the record's partition; null where its key decides |
 
-A block is one row for thousands of changes that are a group each and have nothing but key, value and position: so that
-the JVM, which makes a row of its own of each of these, hardly notices them. Its `value` is for the sink alone.
+A block is one row for thousands of changes: the JVM makes a row of its own of each of these, twice, and that cost more
+than all else it does. Its `value` is for the sink alone.
 """
 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, BooleanType, ByteType, IntegerType, StringType, StructField, StructType
@@ -60,8 +60,11 @@ ARROW_SCHEMA: Final = pa.schema(
     ]
 )
 
+BLOCKS_IN_BATCH: Final = 4
+"""Most rows that the JVM is to gather before it passes them on: blocks are large already."""
+
 _ROWS_IN_BATCH: Final = 4000
-"""Rows of a record batch: 1,000 to 10,000 are best, 50,000 cost up to half the throughput."""
+"""Changes of a record batch: 1,000 to 10,000 are best, 50,000 cost up to half the throughput."""
 
 _BYTES_IN_BATCH: Final = 8 * 1024 * 1024
 
@@ -73,18 +76,18 @@ def control_batch(kind: int, text: str | None) -> pa.RecordBatch:
 
 
 def change_batches(changes: Iterable[EncodedChange | EncodedRun], *, blocks: bool = False) -> Iterator[pa.RecordBatch]:
-    """Changes as record batches of a few thousand rows, or fewer when they are large.
+    """Changes as record batches of a few thousand of them, or fewer when they are large.
 
     Args:
         changes: in their order.
-        blocks: whether runs become blocks; else each of their changes becomes a row.
+        blocks: whether a batch is one row, a block; else each change is a row.
     """
     held: list[EncodedChange] = []
     size = 0
     for change in changes:
         if isinstance(change, EncodedRun):
             if held:
-                yield _batch(held)
+                yield _block(zip(*held, strict=True)) if blocks else _batch(held)
                 held, size = [], 0
             for run in change.pieces(_ROWS_IN_BATCH, _BYTES_IN_BATCH):
                 yield _block(run) if blocks else _batch(list(run.changes()))
@@ -93,22 +96,28 @@ def change_batches(changes: Iterable[EncodedChange | EncodedRun], *, blocks: boo
         key, value = change[0], change[1]
         size += len(key) if value is None else len(key) + len(value)
         if len(held) >= _ROWS_IN_BATCH or size >= _BYTES_IN_BATCH:
-            yield _batch(held)
+            yield _block(zip(*held, strict=True)) if blocks else _batch(held)
             held, size = [], 0
     if held:
-        yield _batch(held)
+        yield _block(zip(*held, strict=True)) if blocks else _batch(held)
 
 
-def _block(run: EncodedRun) -> pa.RecordBatch:
-    # By far the fastest way for many small bytes objects from one process to another of the same interpreter, which
-    # source and sink always have: Spark gives all Python workers of a session the same.
-    row = dict.fromkeys(ARROW_SCHEMA.names) | {"kind": BLOCK, "value": marshal.dumps(tuple(run))}
+def _block(columns: Iterable[Sequence[Any]]) -> pa.RecordBatch:
+    # By far the fastest way for many small objects from one process to another of the same interpreter, which source
+    # and sink always have: Spark gives all Python workers of a session the same.
+    row = dict.fromkeys(ARROW_SCHEMA.names) | {"kind": BLOCK, "value": marshal.dumps(tuple(columns))}  # type: ignore[arg-type]  # bytes, texts, numbers
     return pa.RecordBatch.from_pylist([row], schema=ARROW_SCHEMA)
 
 
-def block_of(value: bytes) -> EncodedRun:
+Columns: TypeAlias = tuple[Sequence[Any], ...]
+"""Columns of changes, in the order of `EncodedChange`'s attributes."""
+
+
+def block_of(value: bytes) -> EncodedRun | Columns:
     """The changes of a block."""
-    return EncodedRun(*marshal.loads(value))  # noqa: S302  # made by `_block`, in this very job
+    columns = marshal.loads(value)  # noqa: S302  # made by `_block`, in this very job
+    found: Columns = columns
+    return EncodedRun(*columns) if len(found) == len(EncodedRun._fields) else found
 
 
 def _batch(changes: list[EncodedChange]) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from bridge.config import SparkSettings
+from spark.rows import BLOCKS_IN_BATCH
 from spark.sink import KafkaLanesSink
 from spark.source import ScyllaCdcSource
 
@@ -22,7 +23,7 @@ _DEFAULTS: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
     # How often an idle query asks for new offsets; the default of 10 ms costs 7 % of a core.
     "spark.sql.streaming.pollingDelay": "100ms",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BLOCKS_IN_BATCH),
     # Killed tasks are retried; a lane's progress makes that safe.
     "spark.task.maxFailures": "4",
     "spark.sql.streaming.minBatchesToRetain": "20",

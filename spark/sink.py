@@ -184,22 +184,30 @@ class LaneRows:
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Publish what a batch holds, and do as its control rows say."""
-        kinds, *columns = (batch.column(index).to_pylist() for index in (0, 1, 2, 3, 5, 6))
-        for kind, key, value, position, text, placement in zip(kinds, *columns, strict=True):
+        kinds, values, texts = (batch.column(name).to_pylist() for name in ("kind", "value", "text"))
+        for kind, value, text in zip(kinds, values, texts, strict=True):
             if kind == rows.BLOCK:
-                self.publish_run(rows.block_of(value))
-            elif kind == rows.CHANGE:
-                self.publish(key, value, position, text, placement)
-            elif kind == rows.DEAD_LETTER:
-                self.bury(value, position)
+                self._take_block(rows.block_of(value))
             elif kind == rows.SCHEMA:
                 self.switch(Schemas.from_json(text))
             elif kind == rows.PART:
                 self._part += 1
                 self._publisher.enter(self._part)
+            elif kind != rows.END:
+                raise BridgeError(f"the sink takes the source's rows with `control` only; kind {kind} is none of these")
             else:
                 self.ended = True
                 tally.absorb(end_from_json(text))
+
+    def _take_block(self, block: EncodedRun | rows.Columns) -> None:
+        if isinstance(block, EncodedRun):
+            self.publish_run(block)
+            return
+        for key, value, position, _last, text, placement, is_dead_letter in zip(*block, strict=True):
+            if is_dead_letter:
+                self.bury(value, position)
+            else:
+                self.publish(key, value, position, text, placement)
 
     def switch(self, schemas: Schemas) -> None:
         """Go on under other schemas."""

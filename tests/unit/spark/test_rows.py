@@ -73,7 +73,7 @@ def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.Mo
     monkeypatch.setattr(sink.LaneRows, "_header", header)
     task = LaneTask("ks", "t", 0, BATCH)
     begin = Begin(task, Schemas("k1:", "v1:"))
-    change = list(rows.change_batches([EncodedChange(b"k", b"v", b"p" * 36, True)]))
+    change = list(rows.change_batches([EncodedChange(b"k", b"v", b"p" * 36, True)], blocks=True))
     parts = [
         *change,
         *change,
@@ -116,7 +116,7 @@ def test_changes_of_a_refused_schema_are_dead_letters_on_request(monkeypatch: py
     )
     monkeypatch.setattr(sink.LaneRows, "_header", header)
     position = bytes(16) + bytes(range(16)) + bytes(4)
-    change = list(rows.change_batches([EncodedChange(b"k", b"v", position, True)]))
+    change = list(rows.change_batches([EncodedChange(b"k", b"v", position, True)], blocks=True))
     parts = [
         *change,
         rows.control_batch(rows.SCHEMA, Schemas("k1:", "v2:").to_json()),
