@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError
 from bridge.lane_publisher import LanePublisher
@@ -44,6 +48,7 @@ def make(
     lane: int = 0,
     owner: str = "job",
     most_records: int = 1000,
+    most_bytes: int = 10**9,
     count: Callable[[LaneFigures], None] = lambda _: None,
 ) -> LanePublisher:
     return LanePublisher(
@@ -52,7 +57,7 @@ def make(
         progress_topic=PROGRESS,
         owner=owner,
         most_records=most_records,
-        most_bytes=10**9,
+        most_bytes=most_bytes,
         count=count,
     )
 
@@ -66,6 +71,47 @@ def work(publisher: LanePublisher, task: LaneTask, *, fresh: bool) -> None:
     for time_us, seq in records(task.batch.start.time_us, task.batch.next.time_us):
         publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), [])
     publisher.finish()
+
+
+def work_in_runs(publisher: LanePublisher, task: LaneTask, sizes: Iterator[int]) -> None:
+    """Groups of one record, in runs and one by one in turns."""
+    places = list(range(task.batch.start.time_us, task.batch.next.time_us))
+    publisher.start(task, fresh=False)
+    while places:
+        size = next(sizes)
+        run, places = places[: size or 1], places[size or 1 :]
+        values, positions = [b"v" * (1 + at % 7) for at in run], [position(at, 0) for at in run]
+        if size:
+            publisher.publish_run("topic", [b"key"] * len(run), values, positions, "header")
+        else:
+            publisher.publish("topic", b"key", values[0], positions[0], [])
+    publisher.finish()
+
+
+@given(
+    sizes=st.lists(st.integers(0, 9), min_size=1, max_size=8),
+    most_records=st.integers(1, 12),
+    most_bytes=st.integers(1, 60),
+    crash=st.sampled_from([None, *crash_points()]),
+)
+def test_runs_are_published_as_record_after_record(
+    sizes: list[int], most_records: int, most_bytes: int, crash: str | None
+) -> None:
+    """The same records, the same transactions, the same figures; and after a crash, only what is left."""
+    seen: list[tuple[object, ...]] = []
+    for runs in ([0], sizes):
+        broker, total = Broker(), LaneFigures()
+        first_start(broker)
+        broker.crash_at = crash
+        task = batch(0, 40)
+        for _ in range(2):
+            publisher = make(broker, most_records=most_records, most_bytes=most_bytes, count=total.add)
+            with suppress(Crash):
+                work_in_runs(publisher, task, cycle(runs))
+                break
+        seen.append((broker.committed, broker.markers, broker.transactions, total.changes, total.groups))
+        assert [len(value or b"") for _, value in broker.committed["topic"]] == [1 + at % 7 for at in range(40)]
+    assert seen[0] == seen[1]
 
 
 def expected(end: int) -> list[tuple[bytes, bytes]]:

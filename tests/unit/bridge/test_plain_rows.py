@@ -115,13 +115,13 @@ def one_by_one(found: Sequence[EncodedChange | EncodedRun]) -> list[EncodedChang
     page_rows=st.sampled_from([1, 3, 20, 500]),
     is_damaged=st.booleans(),
 )
-@settings(deadline=None, max_examples=examples(40), suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(15), suppress_health_check=list(HealthCheck))
 def test_both_paths_give_the_same(
     of: TableSchema, shape: str, images: ImageOptions, seed: int, page_rows: int, is_damaged: bool
 ) -> None:
     """Any table, any requests, any page breaks, rows that no server writes: the same records in the same order."""
     random = Random(seed)
-    rows = written(of, images, random, 25)
+    rows = written(of, images, random, 20)
     codec, layout = TableCodec(of, log_columns(of), OutputOptions(shape=shape)), layout_of(of)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_code, "WORTH_A_LOOP", 1)

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from bridge.config import validate
 from bridge.control import Begin, Schemas, end_to_json
-from bridge.encoding import EncodedChange
+from bridge.encoding import EncodedChange, EncodedRun
 from bridge.errors import ConfigError, StartupError
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
@@ -47,6 +47,21 @@ def test_changes_become_batches_of_bounded_size() -> None:
     large = [EncodedChange(b"k", bytes(3 << 20), b"p" * 36, True) for _ in range(7)]
     assert [batch.num_rows for batch in rows.change_batches(large)] == [3, 3, 1]
     assert list(rows.change_batches([])) == []
+
+
+def test_runs_become_pieces_of_bounded_size() -> None:
+    """Blocks for the sink, rows for others; the record with which a block is large enough is its last one."""
+    run = EncodedRun([b"k"] * 9_500, [b"%d" % n for n in range(9_500)], [b"p" * 36] * 9_500)
+    large = EncodedRun([b"k"] * 7, [bytes(3 << 20)] * 7, [b"p" * 36] * 7)
+    one = EncodedChange(b"k", None, b"p" * 36, False, '{"a": "b"}', 3)
+    found = [batch.to_pylist() for batch in rows.change_batches([run, one, one, large], blocks=True)]
+    assert [[row["kind"] for row in block] for block in found] == [[rows.BLOCK]] * 7
+    blocks = [rows.block_of(row["value"]) for block in found for row in block]
+    assert [len(block[0]) for block in blocks] == [4000, 4000, 1500, 2, 3, 3, 1]
+    assert [value for block in blocks[:3] for value in block[1]] == run.values
+    assert list(map(EncodedChange._make, zip(*blocks[3], strict=True))) == [one, one]
+    plain = [row for batch in rows.change_batches([run, one]) for row in batch.to_pylist()]
+    assert [(row["kind"], row["value"]) for row in plain] == [(rows.CHANGE, value) for value in (*run.values, None)]
 
 
 def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.MonkeyPatch) -> None:
