@@ -68,6 +68,9 @@ _ROWS_IN_BATCH: Final = 4000
 
 _BYTES_IN_BATCH: Final = 8 * 1024 * 1024
 
+_WITHOUT_REFERENCES: Final = 2
+"""The version of marshal's format that does not look for objects which occur twice: half the time."""
+
 
 def control_batch(kind: int, text: str | None) -> pa.RecordBatch:
     """A record batch of one control row."""
@@ -105,7 +108,8 @@ def change_batches(changes: Iterable[EncodedChange | EncodedRun], *, blocks: boo
 def _block(columns: Iterable[Sequence[Any]]) -> pa.RecordBatch:
     # By far the fastest way for many small objects from one process to another of the same interpreter, which source
     # and sink always have: Spark gives all Python workers of a session the same.
-    row = dict.fromkeys(ARROW_SCHEMA.names) | {"kind": BLOCK, "value": marshal.dumps(tuple(columns))}  # type: ignore[arg-type]  # bytes, texts, numbers
+    plain: Any = tuple(columns)
+    row = dict.fromkeys(ARROW_SCHEMA.names) | {"kind": BLOCK, "value": marshal.dumps(plain, _WITHOUT_REFERENCES)}
     return pa.RecordBatch.from_pylist([row], schema=ARROW_SCHEMA)
 
 
