@@ -62,6 +62,7 @@ _PAGE_ROWS: Final = 2000
 _WINDOW: Final = Window(UnixMicros(0), None)
 _FRAME: Final = bytes(5)
 _POOL: Final = 256
+_PRODUCED: Final = 200_000
 _PLAIN_FORM: Final = RecordForm()
 
 
@@ -299,7 +300,10 @@ def _produced(lane: Lane, changes: int) -> dict[str, float]:
     """Us of CPU time a change that the Kafka client takes, in the calling thread and in its own."""
     config = _config(**{"test.mock.num.brokers": 1})
     producer = TransactionalProducer(config.kafka, "bench")
-    batches = list(crossed(plain_way(lane)["blocks"]()))
+    # Many, because of what opening the id costs.
+    times = max(1, _PRODUCED // changes)
+    batches = list(crossed(plain_way(lane)["blocks"]())) * times
+    changes *= times
     before, began_s = _threads(), time.thread_time()
     sink(batches, producer)
     calling_s, after = time.thread_time() - began_s, _threads()
