@@ -50,7 +50,7 @@ from schemas.envelope import TableCodec
 from schemas.log_columns import deleted_elements, deleted_flag, value_type
 from schemas.subjects import Part
 from schemas.table_schema import Column, ColumnKind, TableSchema
-from spark import rows
+from spark import rows, worker
 from spark.sink import LaneRows
 
 TABLES: Final = ("narrow", "wide", "collections")
@@ -77,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     for name in arguments.tables.split(","):
         lane = Lane.of(name, arguments.changes)
+        worker.settle_memory()
         if arguments.profile:
             _profile(lane, arguments.profile)
             continue
