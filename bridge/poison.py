@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.errors import CellError, SchemaError
+from schemas.errors import CellError, LostKeyError, SchemaError
 from schemas.log_columns import META_PREFIX
 
 _RENAMED = (
@@ -15,8 +15,11 @@ _RENAMED = (
 def likely_cause(error: SchemaError) -> str:
     """A sentence to append to an error's message; empty when nothing is known.
 
-    Every log row has the partition key (spec section 2.1), so only a rename takes it away (spec section 7).
+    Every log row has the partition key, and what is done to a row has its whole clustering key (spec section 2.1), so
+    only a rename takes them away (spec section 7).
     """
+    if isinstance(error, LostKeyError):
+        return _RENAMED
     if not isinstance(error, CellError) or error.raw is not None or error.column is None:
         return ""
     return "" if error.column.startswith(META_PREFIX) else _RENAMED

@@ -10,6 +10,7 @@ from typing import Any
 from bridge.change_text import Position
 from bridge.instants import iso_of_micros, iso_of_millis
 from bridge.value_text import AvroValues, Ranges, cql_name, json_value, plain, shown_name
+from schemas.shapes import flat
 
 _UNKNOWN = "?"
 """Stands for a value that the log does not tell."""
@@ -82,7 +83,7 @@ class FlatText:
         if not {"__op", "__timestamp_us", "__unavailable"} <= {field["name"] for field in schema.get("fields", ())}:
             raise ValueError("not the schema of a change in the shape flat")
         self._table = str(schema.get("namespace", ""))
-        self._row = _Row(AvroValues(schema), schema)
+        self._row = _Row(AvroValues(schema), schema, besides=flat.RESERVED)
 
     def json(self, change: Mapping[str, Any], position: Position | None) -> dict[str, Any]:
         """A change as values that JSON has; the row lacks the columns that the log does not tell."""
@@ -139,12 +140,12 @@ class KeyText:
 
 
 class _Row:
-    """Renders records of columns."""
+    """Renders records of columns, and of what may stand `besides` them."""
 
-    def __init__(self, values: AvroValues, avro_type: Any) -> None:
+    def __init__(self, values: AvroValues, avro_type: Any, besides: Container[str] = ()) -> None:
         self.values = values
         fields = values.resolved(avro_type)["fields"]
-        self.fields = {field["name"]: field for field in fields if not field["name"].startswith("__")}
+        self.fields = {field["name"]: field for field in fields if field["name"] not in besides}
 
     def json(self, row: Mapping[str, Any] | None, unavailable: Iterable[str]) -> dict[str, Any] | None:
         if row is None:

@@ -232,7 +232,9 @@ class TableWatch:
         since = "some time ago" if self._looked_us is None else f"about {iso_of_micros(self._looked_us)}"
         for old, new in renamed_keys(known.schema, state.schema):
             kind = next(column.kind for column in state.schema.columns if column.name == new)
-            what = "can't be carried" if kind is ColumnKind.PARTITION_KEY else "have null there"
+            what = "can't be carried"
+            if kind is ColumnKind.CLUSTERING:
+                what += ", and a range delete among them may read as one of more rows, without its bound there"
             notices.append(
                 _warning(
                     f"{self._name}: key column {old} was renamed to {new} since {since}. The log lost the values of "

@@ -92,7 +92,9 @@ _DELTA_DOC: Final = "What the change did, to be applied in this order: cleared, 
 _UDT_DELTA_DOC: Final = (
     "What the change did: cleared first, then each field; null = not touched, {value: null} = removed."
 )
-_LIST_KEY_DOC: Final = "The list cell's key: cells are in the order of their keys' times."
+_LIST_KEY_DOC: Final = (
+    "The list cell's key. Cells are in the order of their keys: by time, then by the last 8 bytes as signed ones."
+)
 LIST_KEY: Final = NativeType("timeuuid")
 """Type of the keys by which the log knows a list's cells."""
 

@@ -81,6 +81,10 @@ class OperationError(SchemaError):
     """A log row whose operation and cells contradict each other, or that is no change where one is due."""
 
 
+class LostKeyError(OperationError):
+    """A log row lacks clustering columns that its operation needs."""
+
+
 class OutputError(SchemaError):
     """The wanted output is one that there is not."""
 

@@ -324,16 +324,8 @@ class UdtColumn(_ManyCells):
 
     def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
         """See `ColumnReader`: known where the first one clears it."""
-        cells = self.cells
-        if not cells.is_deleted(rows[0]):
-            return False, None
-        fields: dict[str, object] = {}
-        for row in rows:
-            written = self._written(row[cells.value.index])
-            for one, value in zip(self.fields, written, strict=True):
-                if value is not None:
-                    fields[one.field] = one.plain, self._value(one, value)
-        return True, (cells.plain, fields) if fields else None
+        del empty  # The value is never "empty": it has a length for each field.
+        return self.laid_over(rows, None) if self.cells.is_deleted(rows[0]) else (False, None)
 
     def laid_over(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
         """See `ColumnReader`: the fields that they leave alone are as they were."""
@@ -341,7 +333,10 @@ class UdtColumn(_ManyCells):
         for row in rows:
             done = self.change(row, [])
             assert done is not None
-            changed = cast("dict[str, dict[str, Branch | None]]", done[1])["fields"]
+            what = cast("dict[str, Any]", done[1])
+            if what["cleared"]:
+                fields.clear()
+            changed: dict[str, Branch | None] = what["fields"]
             for name, change in changed.items():
                 if change is not None:
                     fields[name] = cast("dict[str, object]", change[1])["value"]

@@ -89,7 +89,10 @@ def log_positions(table: TableSchema, log_columns: Sequence[str]) -> dict[str, i
     _refuse(table, "columns named twice", (name for name, count in Counter(log_columns).items() if count > 1))
     base = {column.name for column in table.columns if not column.is_hidden}
     flags = {deleted_flag(column.name) for column in table.values}
-    flags |= {deleted_elements(column.name) for column in table.values if is_multi_cell(column.type)}
+    removed = {deleted_elements(column.name) for column in table.values if is_multi_cell(column.type)}
+    # A column elements_x beside a collection x.
+    _refuse(table, "one column for the flag of one column and the deleted elements of another", flags & removed)
+    flags |= removed
     _refuse(table, "columns of the base table that are named like the log's own", base & (_META | flags))
     positions = {name: index for index, name in enumerate(log_columns)}
     _refuse(table, "columns missing", {*_NEEDED_META, *base, *flags} - positions.keys())

@@ -13,7 +13,7 @@ from typing import Final, cast
 from schemas.avro_names import namespace
 from schemas.avro_records import BOUND, COLUMNS, ENVELOPE_VERSION, RANGE, ROW, UNKNOWN_OPERATION
 from schemas.cql_types import NativeType
-from schemas.errors import OperationError
+from schemas.errors import LostKeyError, OperationError
 from schemas.log_cells import KeyCell, LogFormat, LogRow
 from schemas.log_changes import Branch, ColumnReader, column_reader
 from schemas.log_columns import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME, TTL
@@ -129,7 +129,9 @@ class LogRecords:
         foreign = self._foreign(symbol)
         touched = next((one.column for row in change.deltas for one in foreign if one.touched(row)), None)
         if touched is not None:
-            raise OperationError(f"cdc$operation {change.operation} ({symbol}) says something of column {touched!r}")
+            # A regular column and no clustering key: the key may be what is wrong.
+            kind = LostKeyError if symbol == STATIC_UPDATE else OperationError
+            raise kind(f"cdc$operation {change.operation} ({symbol}) says something of column {touched!r}")
         return symbol
 
     def _foreign(self, symbol: str) -> Sequence[ColumnReader]:
@@ -193,10 +195,10 @@ class LogRecords:
     def _bound(self, row: LogRow, *, inclusive: bool, side: str) -> Branch | None:
         given = [row[key.cell.index] is not None for key in self._clustering]
         if any(later and not earlier for earlier, later in pairwise(given)):
-            raise OperationError(f"the {side} of a range has a clustering column but not the one before it")
+            raise LostKeyError(f"the {side} of a range has a clustering column but not the one before it")
         if not any(given):
             if not inclusive:
-                raise OperationError(f"the {side} of a range has no clustering column and yet excludes its bound")
+                raise LostKeyError(f"the {side} of a range has no clustering column and yet excludes its bound")
             return None
         key: dict[str, object] = {}
         empty: list[str] = []

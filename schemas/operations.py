@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from schemas.avro_records import UNKNOWN_OPERATION
-from schemas.errors import OperationError
+from schemas.errors import LostKeyError, OperationError
 
 UPDATE: Final = 1
 INSERT: Final = 2
@@ -73,7 +73,8 @@ def symbol_of(operation: int, clustering: Sequence[bytes | None], *, has_statics
         has_statics: whether the table has static columns.
 
     Raises:
-        OperationError: no change (an image, the end of a range), or the clustering key does not fit the operation.
+        OperationError: no change (an image, the end of a range), or the clustering key does not fit the operation;
+            where columns of it are missing, a LostKeyError.
     """
     if operation in IMAGES:
         raise OperationError(f"cdc$operation {operation} is an image of a row, not a change")
@@ -83,12 +84,12 @@ def symbol_of(operation: int, clustering: Sequence[bytes | None], *, has_statics
     given = sum(cell is not None for cell in clustering)
     if operation == UPDATE and clustering and not given:
         if not has_statics:
-            raise OperationError(
+            raise LostKeyError(
                 "cdc$operation 1 (update) without a clustering key, in a table that has no static columns"
             )
         return STATIC_UPDATE
     if symbol in WITH_ROW and given != len(clustering):
-        raise OperationError(
+        raise LostKeyError(
             f"cdc$operation {operation} ({symbol}) needs the whole clustering key; "
             f"the log row has {given} of its {len(clustering)} columns"
         )

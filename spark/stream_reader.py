@@ -22,10 +22,11 @@ from bridge.activity import Arrivals
 from bridge.adapters.scylla import token_of
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.captured import CapturedTable
+from bridge.change_text import Position
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin, Schemas, end_to_json
 from bridge.encoding import EncodedChange, EncodedRun, GroupEncoder
-from bridge.errors import DataLossError, NoGenerationError, RetriableError
+from bridge.errors import DataLossError, NoGenerationError, PoisonError, RetriableError
 from bridge.gaps import Gap, LogTtl, find_gap, overtaken
 from bridge.integrity import SAMPLE_EVERY, KeyCheck, Misplaced
 from bridge.lane_reader import read_lane
@@ -40,7 +41,7 @@ from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, Plans, TableStart
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
 from bridge.value_text import json_value
-from schemas.envelope import TableCodec
+from schemas.errors import DecodeError
 from spark import rows, worker
 
 _log = logging.getLogger(__name__)
@@ -392,7 +393,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             found = self._groups(log_rows, task, layout)
             for group in found if check is None else check.passing(found):
                 changes = encoder.encode(group, opened[group.stream_id])
-                yield from changes if self._config.payload == "avro" else _as_json(changes, captured.codec)
+                yield from changes if self._config.payload == "avro" else _as_json(changes, captured)
 
         try:
             yield from encoded(chunks, general)
@@ -420,13 +421,22 @@ def _count(task: LaneTask, figures: LaneFigures) -> None:
     tally.add(f"{task.keyspace}.{task.table}", task.lane, figures)
 
 
-def _as_json(changes: Iterator[EncodedChange], codec: TableCodec) -> Iterator[EncodedChange]:
+def _as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator[EncodedChange]:
+    codec = table.codec
     for change in changes:
         if change.is_dead_letter:
             yield change
             continue
-        value = None if change.value is None else _json_of(codec.decode_value(change.value))
-        yield change._replace(key=_json_of(codec.decode_key(change.key)), value=value)
+        try:
+            value = None if change.value is None else _json_of(codec.decode_value(change.value))
+            key = _json_of(codec.decode_key(change.key))
+        except DecodeError as error:
+            # What Avro holds and Python's calendar does not.
+            raise PoisonError(
+                f"table {table.schema.full_name}: change {Position.from_header(change.position)}: {error}; as JSON "
+                "there are no timestamps beyond the year 9999, unless `output.timestamps` is millis"
+            ) from error
+        yield change._replace(key=key, value=value)
 
 
 def _json_of(record: Mapping[str, object]) -> bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 Value = Any
 """A decoded value in a hashable form, see `frozen`."""
@@ -89,7 +90,8 @@ class SeenRow:
 
     Attributes:
         cells: values of atomic columns that are not null.
-        collections: live elements by key (an element, a map's key, a list's timeuuid, a field's name).
+        collections: live elements by key (an element, a map's key, a list's timeuuid, a field's name); a list's in
+            their order.
         inserted: whether it stays when its last cell is nulled.
     """
 
@@ -115,7 +117,7 @@ class Replica:
         self._clustering = [one["name"] for one in clustering]
         self._descending = frozenset(one["name"] for one in clustering if one.get("clusteringOrder") == "desc")
         self._cql_names = {one["name"]: one.get("cqlName", one["name"]) for one in columns}
-        self._sets = _sets(columns)
+        self._sets, self._lists = _columns_of("set<", columns), _columns_of("list<", columns)
         self._compare = compare
         self._partitions: dict[Value, Partition] = {}
 
@@ -174,7 +176,7 @@ class Replica:
             for one in partition.ranges:
                 if self._covers(one, clustering):
                     deleted_us = _latest(deleted_us, one.deleted_us)
-            seen = _seen(row, deleted_us)
+            seen = self._seen(row, deleted_us)
             if seen.inserted or seen.cells or seen.collections:
                 found[clustering] = seen
         return found
@@ -182,7 +184,15 @@ class Replica:
     def static(self, key: Mapping[str, Any]) -> SeenRow:
         """A partition's static row."""
         partition = self._partitions.get(frozen(key), Partition())
-        return _seen(partition.static, partition.deleted_us)
+        return self._seen(partition.static, partition.deleted_us)
+
+    def _seen(self, row: Row, deleted_us: int | None) -> SeenRow:
+        seen = _seen(row, deleted_us)
+        ordered = {
+            name: dict(sorted(elements.items(), key=_list_order)) if name in self._lists else elements
+            for name, elements in seen.collections.items()
+        }
+        return SeenRow(seen.cells, ordered, seen.inserted)
 
     def _covers(self, one: Range, clustering: RowKey) -> bool:
         before = one.start is not None and not self._is_behind(clustering, *one.start)
@@ -210,14 +220,20 @@ def _elements(change: Mapping[str, Any], *, is_set: bool) -> list[tuple[Value, V
     return added + [(frozen(one), None) for one in change["removed"]]
 
 
-def _sets(columns: list[Mapping[str, Any]]) -> frozenset[str]:
-    """Names of the columns that are sets; a type that is used again stands there by its name."""
+def _list_order(element: tuple[str, Value]) -> tuple[int, bytes]:
+    """By the key's time, then by its last 8 bytes as signed ones."""
+    key = UUID(element[0])
+    return key.time, bytes(byte ^ 0x80 for byte in key.bytes[8:])
+
+
+def _columns_of(kind_of_type: str, columns: list[Mapping[str, Any]]) -> frozenset[str]:
+    """Names of the columns of a kind of type; a type that is used again stands there by its name."""
     described: set[str] = set()
     found: set[str] = set()
     for column in columns:
         _null, kind = column["type"]
         if isinstance(kind, dict):
-            if not kind.get("cqlType", "").startswith("set<"):
+            if not kind.get("cqlType", "").startswith(kind_of_type):
                 continue
             described.add(kind["name"])
             kind = kind["name"]

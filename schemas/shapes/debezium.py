@@ -47,7 +47,7 @@ _OPS: Final = {
 }
 _CONNECTOR: Final = "scylla"
 _END_OF_NS_US: Final = 2**63 // 1000
-"""From then on a long does not hold nanoseconds."""
+"""So far from 1970 and further a long does not hold nanoseconds."""
 
 
 def fields(records: Records) -> list[object]:
@@ -111,7 +111,7 @@ def _source_values(log: LogRecords, change: LogChange) -> dict[str, object]:
         "name": log.job,
         "ts_ms": timestamp_us // 1000,
         "ts_us": ("long", timestamp_us),
-        "ts_ns": ("long", timestamp_us * 1000) if timestamp_us < _END_OF_NS_US else None,
+        "ts_ns": ("long", timestamp_us * 1000) if abs(timestamp_us) < _END_OF_NS_US else None,
         "snapshot": ("string", "false"),
         "db": source["keyspace"],
         "sequence": None,
@@ -138,7 +138,12 @@ def _source() -> object:
         {"name": "db", "doc": "CQL name of the keyspace.", "type": "string"},
         {"name": "sequence", "type": ["null", "string"], "default": None},
         {"name": "ts_us", "type": ["null", "long"], "default": None},
-        {"name": "ts_ns", "doc": "Null from the year 2262 on.", "type": ["null", "long"], "default": None},
+        {
+            "name": "ts_ns",
+            "doc": "Null from the year 2262 on, and before 1678.",
+            "type": ["null", "long"],
+            "default": None,
+        },
         {"name": "keyspace", "doc": "CQL name of the keyspace.", "type": "string"},
         {"name": "table", "doc": "CQL name of the base table.", "type": "string"},
         {"name": "generation_ms", "doc": "Start of the CDC generation, ms since the Unix epoch.", "type": "long"},

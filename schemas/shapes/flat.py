@@ -9,6 +9,7 @@ The record is not named ``Envelope``: by that name Debezium's sinks know what is
 from __future__ import annotations
 
 import json
+import math
 from typing import Final
 
 from schemas.avro_records import Records
@@ -73,18 +74,21 @@ def value(log: LogRecords, change: LogChange) -> dict[str, object]:
 
 
 def _range(found: object) -> Branch | None:
-    return None if found is None else ("string", json.dumps(_plain(found), ensure_ascii=False))
+    return None if found is None else ("string", json.dumps(_plain(found), ensure_ascii=False, allow_nan=False))
 
 
 def _plain(node: object) -> object:
-    """Values without the names of their union branches, bytes as hex."""
+    """Values without the names of their union branches; bytes as hex, numbers that JSON lacks as text."""
+    # A branch is a tuple, and nothing else is. No pattern of two items: a list of two texts would fit that as well.
+    if isinstance(node, tuple):
+        return _plain(node[1])
     match node:
-        case (str(), inner):
-            return _plain(inner)
         case dict():
             return {name: _plain(one) for name, one in node.items()}
         case list():
             return [_plain(one) for one in node]
         case bytes():
             return node.hex()
+        case float() if not math.isfinite(node):
+            return "NaN" if math.isnan(node) else "Infinity" if node > 0 else "-Infinity"
     return node

@@ -13,6 +13,8 @@ from schemas.cql_types import CqlType, ListType, MapType, NativeType, SetType, U
 _KEYS: Final = 8
 """Different element keys; few, so that removals and overwrites meet what is there."""
 _VALUES: Final = 16
+_SHARED_BYTES: Final = 9
+"""Of the keys of two list elements: those that one statement appends have one time, and differ behind it alone."""
 _MOST: Final = 3
 
 
@@ -33,7 +35,9 @@ class ElementPool:
                 values = {draw.key(key): [draw.value(element) for _ in range(_VALUES)] for _ in range(_KEYS)}
             case ListType(element):
                 timeuuid = NativeType("timeuuid")
-                values = {draw.key(timeuuid): [draw.value(element) for _ in range(_VALUES)] for _ in range(_KEYS)}
+                drawn = [(draw.key(timeuuid), [draw.value(element) for _ in range(_VALUES)]) for _ in range(_KEYS)]
+                firsts = [key[:_SHARED_BYTES] for key, _ in drawn[::2]]
+                values = {firsts[at // 2] + key[_SHARED_BYTES:]: those for at, (key, those) in enumerate(drawn)}
             case UdtType() as udt:
                 fields = enumerate(fields_of(udt, draw.user_types))
                 values = {

@@ -238,10 +238,10 @@ RANGE = "DELETE FROM shop.t WHERE pk = 1 AND ck > 2"
 PLACE = "0xced0000000000000000000000000c0a1/"
 
 
-def _printed(shape: ShapeName, images: str, *statements: str, as_json: bool = False) -> list[str]:
+def _printed(shape: ShapeName, images: str, *statements: str, as_json: bool = False, ddl: str = ROWS) -> list[str]:
     """What is printed of the statements' records, without the position's time."""
     output = OutputOptions(shape=shape, key="primary_key")
-    capture = Capture(ROWS % images, output=output, form=RecordForm(tombstones=True))
+    capture = Capture(ddl % images, output=output, form=RecordForm(tombstones=True))
     texts = {1: capture.codec.key_avro_schema, 2: capture.codec.value_avro_schema}
     printer = ChangePrinter(lambda schema_id: texts[schema_id], as_json=as_json)
     lines = []
@@ -284,6 +284,22 @@ class TestRowShapes:
             "2026-01-31T12:00:01.000000Z shop.t range_delete pk=1 'a b'=? tags=? "
             'range={"start": {"inclusive": false, "key": {"ck": 2}, "empty_columns": []}, "end": null} @ ',
         ]
+
+    def test_columns_named_like_the_fields_of_flat(self) -> None:
+        """A column is one in every shape, whatever its name begins with."""
+        columns = 'pk int, "__ck" int, "__v" int, PRIMARY KEY (pk, "__ck")'
+        ddl = f"CREATE TABLE shop.t ({columns}) WITH cdc = {{'enabled': true%s}}"
+        statements = (
+            'INSERT INTO shop.t (pk, "__ck", "__v") VALUES (1, 2, 3)',
+            'DELETE FROM shop.t WHERE pk = 1 AND "__ck" = 2',
+        )
+        found = _printed("debezium", "", *statements, ddl=ddl)
+        assert [line.split(" shop.t ")[-1] for line in found] == [
+            "c pk=1 __ck=2 __v=3 @ ",
+            "d pk=1 __ck=2 __v=? @ ",
+            "2026-01-31T12:00:00.000Z t[0]@5 tombstone pk=1 __ck=2",
+        ]
+        assert " insert pk=1 __ck=2 __v=3 @ " in _printed("flat", "", statements[0], ddl=ddl)[0]
 
     def test_mixed_ttls(self) -> None:
         """Several times to live are told from none."""

@@ -127,13 +127,13 @@ def test_a_consumer_has_the_base_table(table: TableSchema, images: ImageOptions,
     assert_same(table, replica, written.base, UnixMicros(START_US + APART_US * REQUESTS))
 
 
-@given(table=tables(), seed=st.integers(0, 2**32))
+@given(table=tables(), preimage=st.sampled_from(["full", "true", "false"]), seed=st.integers(0, 2**32))
 @settings(deadline=None, max_examples=examples(8), suppress_health_check=list(HealthCheck))
-def test_a_row_is_what_its_postimage_would_say(table: TableSchema, seed: int) -> None:
-    """What pre-image and deltas are said to give of a row is what ScyllaDB would have shown in its post-image."""
+def test_a_row_is_what_its_postimage_would_say(table: TableSchema, preimage: str, seed: int) -> None:
+    """What pre-image (if there is one) and deltas give of a row is what ScyllaDB would have shown in its post-image."""
     names = log_columns(table)
     operation, end = names.index("cdc$operation"), names.index("cdc$end_of_batch")
-    with_images = write(table, ImageOptions("full", True), seed).rows
+    with_images = write(table, ImageOptions(preimage, True), seed).rows
     without = [list(one) for one in with_images if one[operation] != b"\x09"]
     for at, one in enumerate(without):
         following = without[at + 1] if at + 1 < len(without) else None

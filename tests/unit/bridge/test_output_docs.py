@@ -16,7 +16,8 @@ from bridge.value_text import json_value
 from schemas.output import OutputOptions, ShapeName
 from tests.unit.bridge.carried import Capture, Carried
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "output.md"
+README = Path(__file__).parents[3] / "README.md"
+DOCUMENT = README.parent / "docs" / "output.md"
 TABLE = """\
 CREATE TABLE shop.orders (
     customer int, line int, note text, total decimal, tags set<text>,
@@ -78,6 +79,43 @@ def test_statements(text: str) -> None:
 
 
 def test_dead_letter() -> None:
-    """The fields of a dead letter are listed, under the version that there is."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    assert f'"v": {FORMAT_VERSION}' in text
+    """What becomes of the insert when its `line` is none."""
+    capture = Capture(TABLE.replace("'full', 'postimage': true", "'false'"), form=RecordForm(dead_letters=True))
+    (cells,) = capture.rows(STATEMENTS["insert"])
+    line = capture.columns.index("line")
+    (found,) = capture.records([(*cells[:line], b"\xff", *cells[line + 1 :])])
+    assert found.record.is_dead_letter
+    assert found.record.value is not None
+    letter = json.loads(found.record.value)
+    parts = [f'"{name}": {json.dumps(one)}' for name, one in letter.items() if name != "rows"]
+    rows = ",\n   ".join(f"{json.dumps(name)}: {json.dumps(cell)}" for name, cell in letter["rows"][0].items())
+    shown = "{" + ",\n ".join([*parts, '"rows": [{\n   ' + rows + "}]}"])
+    expected = f"<!-- example: dead letter -->\n```json\n{shown}\n```"
+    assert expected in DOCUMENT.read_text(encoding="utf-8"), f"docs/output.md, dead letter: should be\n{expected}"
+    assert letter["v"] == FORMAT_VERSION
+
+
+PLACE = frozenset({"generation_ms", "stream_id", "time", "timestamp_us"})
+"""What the README's example shows of another time."""
+
+
+def test_readme() -> None:
+    """The README's statement is the one change that it shows; with a TTL it is the two that it tells of."""
+    text = README.read_text(encoding="utf-8")
+    ((statement, shown),) = re.findall(r"An `(UPDATE [^`]+)`, as JSON:\n\n```json\n(.*?)\n```", text, re.DOTALL)
+    capture = Capture(
+        "CREATE TABLE shop.orders (id int, line int, amount int, note text, status text, tags set<text>, "
+        "PRIMARY KEY (id, line)) WITH cdc = {'enabled': true}"
+    )
+    (found,) = (one.value for one in capture.run(statement))
+    assert found is not None
+    example = json.loads(shown)
+    example["source"] |= {name: found["source"][name] for name in PLACE}
+    assert list(example["source"]) == list(found["source"])
+    assert json.dumps(json_value(example)) == json.dumps(json_value(found))
+    with_ttl = capture.run(statement.replace(" SET ", " USING TTL 3600 SET "))
+    changes = [one.value for one in with_ttl if one.value is not None]
+    assert [(one["ttl"], one["source"]["batch_seq_no"]) for one in changes] == [(None, 0), (3600, 1)]
+    touched = [{name for name, change in one["columns"].items() if change is not None} for one in changes]
+    assert touched == [{"note"}, {"status", "tags"}]
+    assert len({one["source"]["timestamp_us"] for one in changes}) == 1

@@ -10,7 +10,7 @@ from bridge.model.changes import Change, Group, LogLayout
 from bridge.model.times import UnixMillis
 from bridge.poison import likely_cause
 from schemas.envelope import TableCodec
-from schemas.errors import CellError
+from schemas.errors import CellError, OperationError, SchemaError
 from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, row, table
 
 
@@ -28,14 +28,43 @@ def test_lost_partition_key_names_the_rename() -> None:
     assert "delete the table's progress topic" in text
 
 
+ONE = {"id": bytes(4)}
+VALUE = {"v": bytes(4)}
+
+
+@pytest.mark.parametrize(
+    ("statics", "cells", "operations"),
+    [
+        ({}, VALUE, (1,)),
+        ({"s": "int"}, VALUE, (1,)),
+        ({}, VALUE, (2,)),
+        ({}, {}, (3,)),
+        ({}, {}, (6, 7)),
+        ({}, {"b": bytes(4)}, (5, 7)),
+    ],
+)
+def test_lost_clustering_key_names_the_rename(
+    statics: dict[str, str], cells: dict[str, bytes], operations: tuple[int, ...]
+) -> None:
+    """So has one of which a clustering column was renamed, as far as it can be told from what has none."""
+    of = table({"id": "int"}, {"a": "int", "b": "int"}, {"v": "int"}, statics)
+    rows = [row(of, {**ONE, **cells, "cdc$operation": bytes((operation,))}) for operation in operations]
+    change = Change(operations[0], rows[0], last_in_group=True, range_end=rows[1] if len(rows) > 1 else None)
+    layout = LogLayout.of(log_columns(of), ["id"], ["a", "b"])
+    encoder = GroupEncoder(TableCodec(of, log_columns(of)), layout, (of.keyspace, of.name), RecordForm())
+    with pytest.raises(PoisonError, match=r"batch_seq_no 0: .*ALTER TABLE \.\.\. RENAME"):
+        list(encoder.encode(Group(STREAM, TIME, (change,), rows), UnixMillis(0)))
+
+
 @pytest.mark.parametrize(
     "error",
     [
+        OperationError("cdc$operation 4 (partition_delete) with a clustering key"),
         CellError("int", "must be 4 bytes", b"x", column="v"),
         CellError("timeuuid", "must be 16 bytes long", None, column="cdc$time"),
         CellError("int", "is null", None),
     ],
 )
-def test_other_faults_are_not_explained_away(error: CellError) -> None:
+def test_other_faults_are_not_explained_away(error: SchemaError) -> None:
     """A malformed cell has nothing to do with a rename."""
     assert likely_cause(error) == ""

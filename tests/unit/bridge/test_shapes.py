@@ -15,7 +15,7 @@ from bridge.model.times import UnixMicros, timeuuid_of
 from schemas.errors import OutputError
 from schemas.output import OutputOptions, ShapeName
 from tests.unit.bridge.carried import START_US, STREAM, Capture
-from tests.unit.schemas.example_tables import row
+from tests.unit.schemas.example_tables import counted, row, sized
 
 HOME = "CREATE TYPE shop.home (street text, zip int)"
 COLUMNS = (
@@ -360,7 +360,7 @@ def unknown(shape: ShapeName, *images: int) -> dict[str, Any]:
     return found.value
 
 
-def replaced(capture: Capture, cells: Cells, column: str, cell: bytes) -> Cells:
+def replaced(capture: Capture, cells: Cells, column: str, cell: bytes | None) -> Cells:
     return tuple(cell if name == column else one for name, one in zip(capture.columns, cells, strict=True))
 
 
@@ -411,6 +411,69 @@ def test_malformed_cells_are_refused_in_every_shape(shape: ShapeName, images: st
         capture.records([bad, *rows[1:]])
 
 
+@pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])
+@pytest.mark.parametrize(
+    ("removed", "column"),
+    [
+        (b"\xff\x01", "cdc$deleted_elements_home"),
+        (counted(b"\x00\x09"), "cdc$deleted_elements_home"),
+        (counted(b"\x00\x01"), "home"),
+    ],
+    ids=["no set", "no such field", "a field that has a value"],
+)
+def test_malformed_removals_of_a_replaced_type_are_refused(shape: ShapeName, removed: bytes, column: str) -> None:
+    """Though the value that replaces the former one says it all, what stands beside it must fit it."""
+    capture = orders(output=OutputOptions(shape=shape))
+    (cells,) = capture.rows(f"UPDATE shop.orders SET home = {{zip: 1}} {ROW}")
+    with pytest.raises(PoisonError, match=f"column '{re.escape(column)}'"):
+        capture.records([replaced(capture, cells, "cdc$deleted_elements_home", removed)])
+
+
+def test_what_a_later_delta_clears_is_gone() -> None:
+    """Fields are laid over a pre-image as far as no delta clears them, whichever of the row's deltas does."""
+    capture = orders(IMAGES["full"])
+    capture.run("INSERT INTO shop.orders (customer, line, home) VALUES (7, 1, {street: 'x', zip: 1})")
+    statements = (
+        f"UPDATE shop.orders SET home.zip = 2 {ROW}",
+        f"UPDATE shop.orders USING TTL 5 SET home.zip = 3 {ROW}",
+    )
+    before, update = capture.rows(statements[0])
+    (_, later) = capture.rows(statements[1])
+    first, second = (replaced(capture, one, "cdc$time", before[capture.layout.time]) for one in (update, later))
+    rows = [before, replaced(capture, first, "cdc$end_of_batch", None)]
+    for flag, home in ((None, {"street": "x", "zip": 3}), (b"\x01", {"street": None, "zip": 3})):
+        (found,) = capture.records([*rows, replaced(capture, second, "cdc$deleted_home", flag)])
+        assert found.value is not None
+        assert found.value["after"]["home"] == home
+
+
+BOUNDS = {
+    "frozen<list<text>>": (counted(b"a", b"b"), ["a", "b"]),
+    "frozen<set<text>>": (counted(b"a", b"b"), ["a", "b"]),
+    "frozen<tuple<text, int>>": (sized(b"a", bytes(4)), {"field_0": "a", "field_1": 0}),
+    "frozen<list<uuid>>": (counted(bytes(16), bytes(16)), ["00000000-0000-0000-0000-000000000000"] * 2),
+    "blob": (b"\x01\x02", "0102"),
+    "double": (bytes.fromhex("7ff0000000000000"), "Infinity"),
+    "float": (bytes.fromhex("ff800000"), "-Infinity"),
+    "frozen<list<double>>": (counted(bytes.fromhex("7ff8000000000000"), bytes(8)), ["NaN", 0.0]),
+}
+
+
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_bounds_in_json(kind: str) -> None:
+    """`__range` of `flat` holds every value of a bound, as JSON that any reader takes."""
+    cell, shown = BOUNDS[kind]
+    capture = Capture(f"CREATE TABLE shop.t (pk int, ck {kind}, v int, PRIMARY KEY (pk, ck))", output=FLAT)
+    start = row(capture.schema, {"pk": bytes(4), "ck": cell, "cdc$operation": b"\x05"})
+    end = row(capture.schema, {"pk": bytes(4), "cdc$operation": b"\x07", "cdc$end_of_batch": b"\x01"})
+    (found,) = capture.records([start, end])
+    assert found.value is not None
+    assert json.loads(found.value["__range"], parse_constant=pytest.fail) == {
+        "start": {"inclusive": True, "key": {"ck": shown}, "empty_columns": []},
+        "end": None,
+    }
+
+
 def test_unknown_operation_as_full() -> None:
     """What its log row says stands beside the images."""
     value = unknown("full", 0, 9)
@@ -418,15 +481,15 @@ def test_unknown_operation_as_full() -> None:
     assert (value["before"]["v"], value["after"]["v"]) == (8, 10)
 
 
-def test_nanoseconds_end() -> None:
-    """A write timestamp beyond the year 2262 has no nanoseconds in a long; all else is told."""
+@pytest.mark.parametrize("us", [9_300_000_000_000_000, -9_300_000_000_000_000])
+def test_nanoseconds_end(us: int) -> None:
+    """A write timestamp beyond the year 2262, or before 1678, has no nanoseconds in a long; all else is told."""
     capture = orders()
     (cells,) = capture.rows(f"UPDATE shop.orders SET note = 'x' {ROW}")
-    time = timeuuid_of(UnixMicros(9_300_000_000_000_000), bytes(8))
-    (late,) = capture.records([tuple(time if at == capture.layout.time else one for at, one in enumerate(cells))])
-    assert late.value is not None
-    assert (late.value["ts_ns"], late.value["ts_us"]) == (None, 9_300_000_000_000_000)
-    assert (late.value["source"]["ts_ns"], late.value["source"]["ts_ms"]) == (None, 9_300_000_000_000)
+    (far,) = capture.records([replaced(capture, cells, "cdc$time", timeuuid_of(UnixMicros(us), bytes(8)))])
+    assert far.value is not None
+    assert (far.value["ts_ns"], far.value["ts_us"]) == (None, us)
+    assert (far.value["source"]["ts_ns"], far.value["source"]["ts_ms"]) == (None, us // 1000)
 
 
 def test_forms_of_values() -> None:

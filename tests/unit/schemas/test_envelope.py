@@ -287,6 +287,15 @@ def test_ambiguous_names(names: dict[str, str]) -> None:
         TableCodec(example, sorted(set(log_columns(example))))
 
 
+def test_one_name_for_two_columns_of_the_log() -> None:
+    """What a cell there says can't be told; beside a column of one cell the same name is harmless."""
+    example = table({"pk": "int"}, regular={"x": "set<text>", "elements_x": "int"})
+    with pytest.raises(TableSchemaError, match=r"one column for the flag .* of another: cdc\$deleted_elements_x"):
+        TableCodec(example, sorted(set(log_columns(example))))
+    frozen = table({"pk": "int"}, regular={"x": "frozen<set<text>>", "elements_x": "int"})
+    assert "elements_x" in TableCodec(frozen, log_columns(frozen)).value_avro_schema
+
+
 def test_harmless_prefix() -> None:
     """A base column that merely begins with cdc$ is an ordinary column."""
     example = table({"pk": "int"}, regular={"cdc$x": "int"})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import Mock
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from bridge.captured import CapturedTable
 from bridge.config import ScyllaSettings, SourceConfig
 from bridge.control import Schemas, end_from_json
 from bridge.encoding import EncodedChange
-from bridge.errors import DataLossError, NoGenerationError, RetriableError
+from bridge.errors import DataLossError, NoGenerationError, PoisonError, RetriableError
 from bridge.lane_reader import ColumnsChangedError
 from bridge.model.changes import LogLayout
 from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, Role, StreamOffset, canonical_json
@@ -29,10 +30,10 @@ from bridge.planning import GenerationStart
 from bridge.publishing import LaneTask, TableStart
 from bridge.table_watch import CdcOptions, TableState
 from schemas.envelope import TableCodec
-from schemas.output import ShapeName
+from schemas.output import OutputOptions, ShapeName
 from spark import rows, stream_reader, worker
 from spark.stream_reader import LanePartition, ScyllaCdcStreamReader, first_cursor
-from tests.unit.schemas.example_tables import STREAM, log_columns, table
+from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, table
 from tests.unit.schemas.example_tables import row as log_row
 
 SECOND = 1_000_000
@@ -392,3 +393,22 @@ def test_operations_that_are_not_known_are_counted(
     assert len(rows.block_of(read[1]["value"])[0]) == 4
     ((name, lane, figures),) = end_from_json(read[-1]["text"])
     assert (name, lane, figures.unknown_operations) == ("ks.t", 0, 2)
+
+
+@pytest.mark.parametrize("form", ["millis", "timestamp-millis"])
+def test_a_change_that_json_does_not_hold_is_named(form: Literal["millis", "timestamp-millis"]) -> None:
+    """A timestamp beyond the year 9999 is a number to Avro; as a date it is none to Python."""
+    of = table({"pk": "int"}, {}, {"v": "timestamp"})
+    columns = log_columns(of)
+    captured = CapturedTable(
+        of, Mock(), LogLayout.of(columns, ["pk"]), TableCodec(of, columns, OutputOptions(timestamps=form))
+    )
+    cells = log_row(of, {"pk": bytes(4), "v": (10**15).to_bytes(8, "big")})
+    key, value = captured.codec.encode(cells, operation=1, generation_ms=0, last_in_group=True)
+    changes = iter([EncodedChange(key, value, STREAM + TIME + bytes(4), True)])
+    if form == "millis":
+        (shown,) = stream_reader._as_json(changes, captured)
+        assert json.loads(shown.value or b"")["columns"] == {"v": {"value": 10**15}}
+        return
+    with pytest.raises(PoisonError, match=rf"^table ks\.t: change 0x{STREAM.hex()}/.*`output\.timestamps` is millis"):
+        list(stream_reader._as_json(changes, captured))
