@@ -184,7 +184,7 @@ class LaneRows:
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Publish what a batch holds, and do as its control rows say."""
-        kinds, values, texts = (batch.column(name).to_pylist() for name in ("kind", "value", "text"))
+        kinds, values, texts = (batch.column(index).to_pylist() for index in (0, 2, 5))
         for kind, value, text in zip(kinds, values, texts, strict=True):
             if kind == rows.BLOCK:
                 self._take_block(rows.block_of(value))
