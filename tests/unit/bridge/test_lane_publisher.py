@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import cycle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError
@@ -94,6 +94,7 @@ def work_in_runs(publisher: LanePublisher, task: LaneTask, sizes: Iterator[int])
     most_bytes=st.integers(1, 60),
     crash=st.sampled_from([None, *crash_points()]),
 )
+@settings(deadline=None, max_examples=40)
 def test_runs_are_published_as_record_after_record(
     sizes: list[int], most_records: int, most_bytes: int, crash: str | None
 ) -> None:
