@@ -76,7 +76,7 @@ class PlainRows:
                         self._runs.use(number)
                     break
             else:
-                cells, end = parse_row(body, width, at)
+                cells, behind = parse_row(body, width, at)
                 if alone and self._runs.knows(cells):
                     done, end = loops[0](body, at, most, start, stream_id, source, found.append)
                 if not done:
@@ -85,7 +85,7 @@ class PlainRows:
                         # Its group goes on, against the log's own word.
                         found[-1] = key, self._row_at(key, body, width, began)
                     found.append((key, cells))
-                    at, left, alone = end, left - 1, alone - 1
+                    at, left, alone = behind, left - 1, alone - 1
                     continue
             if self._check is not None and self._check.is_due(done):
                 self._check.look(stream_id, parse_row(body, width, at)[0])

@@ -115,7 +115,7 @@ def one_by_one(found: Sequence[EncodedChange | EncodedRun]) -> list[EncodedChang
     page_rows=st.sampled_from([1, 3, 20, 500]),
     is_damaged=st.booleans(),
 )
-@settings(deadline=None, max_examples=examples(15), suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(20), suppress_health_check=list(HealthCheck))
 def test_both_paths_give_the_same(
     of: TableSchema, shape: str, images: ImageOptions, seed: int, page_rows: int, is_damaged: bool
 ) -> None:
@@ -162,6 +162,24 @@ def test_plain_rows_take_the_fast_path() -> None:
         slowly, fast = both_ways(codec, layout, rows, page_rows)
         assert one_by_one(fast) == slowly
         assert sum(isinstance(each, EncodedChange) for each in fast) == by_row
+
+
+@pytest.mark.parametrize("bad", ["v", "ck", "pk", "cdc$time"])
+def test_a_cell_that_a_loop_declines_takes_its_row_to_the_general_path(bad: str) -> None:
+    """Once, at its place, wherever on its page it stands; the rows around it go the fast way."""
+    codec, layout = TableCodec(NARROW, log_columns(NARROW)), layout_of(NARROW)
+    rows = {stream: list(of) for stream, of in inserts(90).items()}
+    both_ways(codec, layout, rows, 300)
+    at, of = log_columns(NARROW).index(bad), rows[STREAMS[0]]
+    for number in (0, 4, 5, 29):
+        cell = of[number][at] or b""
+        torn = timeuuid_of(UnixMicros(number), bytes(8)) if bad == "cdc$time" else cell[:-1] + b"\xff" * (bad == "v")
+        of[number] = (*of[number][:at], torn, *of[number][at + 1 :])
+    rows[STREAMS[0]] = ordered(of)
+    for page_rows in (300, 10, 3):
+        slowly, fast = both_ways(codec, layout, rows, page_rows)
+        assert one_by_one(fast) == slowly
+        assert sum(len(each.keys) for each in fast if isinstance(each, EncodedRun)) >= (90 - 4) * 2 // 3 - 4
 
 
 def test_a_group_that_goes_on_behind_its_end_is_one_group() -> None:
