@@ -16,7 +16,7 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -224,6 +224,10 @@ class Watched:
         self._produced += 1
         if self._produced == _PRODUCED:
             self._reach("mid-produce")
+
+    def produce_all(self, topic: str, records: Iterable[tuple[bytes, bytes, list[tuple[str, bytes]]]]) -> None:
+        for record in records:
+            self.produce(topic, *record)
 
     def commit(self) -> None:
         self._reach("before commit")
