@@ -14,7 +14,7 @@ from bench import path
 # Calls of Python and C functions a change, source and sink together, but for the Kafka client's own call. Raise one
 # only for a reason: each call is some 0.05 us of every change.
 MOST_CALLS = {"narrow": 6.5, "wide": 47.0, "collections": 120.0}
-FEW, MANY = 200, 600
+FEW, MANY = 100, 300
 
 
 def each(count: Callable[[Callable[[], object]], int], table: str, way: str) -> float:
