@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from operator import add
 from typing import Final, NamedTuple
 
 from bridge.dead_letters import dead_letter
@@ -50,6 +52,34 @@ class EncodedChange(NamedTuple):
     headers: str | None = None
     placement: int | None = None
     is_dead_letter: bool = False
+
+
+class EncodedRun(NamedTuple):
+    """Changes in lane order of which each is a group by itself, as columns of equal length.
+
+    What an `EncodedChange` has besides, they have as it is by default, but for `last_in_group`, which is true.
+    """
+
+    keys: list[bytes]
+    values: list[bytes]
+    positions: list[bytes]
+
+    def changes(self) -> Iterator[EncodedChange]:
+        """The same one by one."""
+        for key, value, position in zip(*self, strict=True):
+            yield EncodedChange(key, value, position, last_in_group=True)
+
+    def pieces(self, most: int, most_bytes: int) -> Iterator[EncodedRun]:
+        """The same in runs of so many changes at most, and of about so many bytes of keys and values."""
+        at, end = 0, len(self.keys)
+        while at < end:
+            until = min(end, at + most)
+            sizes = list(map(add, map(len, self.keys[at:until]), map(len, self.values[at:until])))
+            if sum(sizes) >= most_bytes:
+                # The one with which the limit is reached is still of the piece.
+                until = at + 1 + sum(1 for _ in takewhile(most_bytes.__gt__, accumulate(sizes)))
+            yield EncodedRun(self.keys[at:until], self.values[at:until], self.positions[at:until])
+            at = until
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class KeyCheck:
     Attributes:
         checked: how many keys were compared with their stream.
         misplaced: how many of them do not belong there.
+        every: of so many changes one is checked.
     """
 
     def __init__(
@@ -69,24 +70,32 @@ class KeyCheck:
         self._met: dict[bytes, tuple[StreamId, KeyRange | None]] = {}
         self._token_of = token_of
         self._report = report
-        self._every = every
+        self.every = every
         self._until_next = 1
         self.checked = 0
         self.misplaced = 0
 
     def passing(self, groups: Iterable[Group]) -> Iterator[Group]:
         """The groups, each checked before it goes on."""
-        every = self._every
         for group in groups:
             for change in group.changes:
                 self._until_next -= 1
                 if not self._until_next:
-                    self._until_next = every
-                    self._check(group, change.row)
+                    self._until_next = self.every
+                    self.look(group.stream_id, change.row)
             yield group
 
-    def _check(self, group: Group, row: Cells) -> None:
-        stream, range_ = self._met.get(group.stream_id) or self._meet(group.stream_id)
+    def is_due(self, count: int) -> bool:
+        """Count so many changes, `every` at most; says whether one of them is to be looked at."""
+        self._until_next -= count
+        if self._until_next > 0:
+            return False
+        self._until_next += self.every
+        return True
+
+    def look(self, stream_id: bytes, row: Cells) -> None:
+        """Check one row."""
+        stream, range_ = self._met.get(stream_id) or self._meet(stream_id)
         key = [cell for at in self._layout.partition_key if (cell := row[at]) is not None]
         # Rows from before a key column was renamed have lost its value.
         if range_ is None or len(key) < len(self._layout.partition_key):
@@ -99,7 +108,7 @@ class KeyCheck:
         if not fits:
             self.misplaced += 1
             seq = int.from_bytes(row[self._layout.batch_seq_no] or b"", "big")
-            self._report(Misplaced(stream, micros_of(group.timeuuid), seq, token))
+            self._report(Misplaced(stream, micros_of(row[self._layout.time] or b""), seq, token))
 
     def _meet(self, stream_id: bytes) -> tuple[StreamId, KeyRange | None]:
         if self._ranges is None:

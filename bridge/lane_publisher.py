@@ -6,17 +6,28 @@ One instance a process and lane, kept over micro-batches. Single-threaded.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from itertools import accumulate, takewhile
+from operator import add, length_hint
+from typing import Final, Protocol, TypeAlias
 
-from bridge.errors import BridgeError, FencedError, RetriableError
+from bridge.errors import BridgeError, FencedError, RetriableError, TooLargeError
 from bridge.model.cursors import GroupPosition, LanePosition, LaneProgress
 from bridge.monitoring.figures import LaneFigures
 from bridge.publishing import LaneTask, Remainder, remainder
 
 STREAM_ID_END: Final = 16
 TIMEUUID_END: Final = 32
+
+_MOST_UNTIMED: Final = 256
+_MOST_UNTIMED_BYTES: Final = 1 << 18
+"""After so many records of a run, or bytes of these, a transaction's age is looked at: what takes longer than some ms
+for this is a broker that holds us back."""
+
+Record: TypeAlias = tuple[bytes, bytes, list[tuple[str, bytes]]]
+"""Framed key, framed value, headers."""
 
 
 class Transactions(Protocol):
@@ -39,6 +50,13 @@ class Transactions(Protocol):
         partition: int | None = None,
     ) -> None:
         """Queue a record of the open transaction."""
+        ...
+
+    def produce_all(self, topic: str, records: Iterable[Record]) -> None:
+        """Queue records of the open transaction, of which the partition follows from the key.
+
+        They are taken one after the other; the last one taken is what an error is about.
+        """
         ...
 
     def commit(self) -> None:
@@ -199,6 +217,60 @@ class LanePublisher:
             self._tombstones += 1
         self._bytes += len(key or b"") + len(value or b"")
 
+    def publish_run(
+        self,
+        topic: str,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        positions: Sequence[bytes],
+        position_header: str | None,
+        too_large: Callable[[int, TooLargeError], None],
+    ) -> None:
+        """Publish records of which each is a group by itself: the same as `publish` for one after the other.
+
+        Args:
+            topic: the change topic.
+            keys: framed keys.
+            values: framed values.
+            positions: as those of `publish`, in lane order.
+            position_header: name of the header that holds them; None for no headers.
+            too_large: called in place of a record that is over the limit, with its number, when those before it are
+                queued; publishes another of the same position, or raises.
+        """
+        left, producer = self._working()
+        sizes = list(map(add, map(len, keys), map(len, values)))
+        at, end = 0, len(sizes)
+        if left.finished:
+            return
+        if left.done is not None:
+            at = bisect_right(positions, left.done, key=self._position)
+        while at < end:
+            if self._open and self._full:
+                self._commit(left.midway(self._group()))
+            if not self._open:
+                self._begin()
+            until = min(end, at + self._most_records - self._records, at + _MOST_UNTIMED)
+            room = min(self._most_bytes - self._bytes, _MOST_UNTIMED_BYTES)
+            if sum(sizes[at:until]) >= room:
+                # The record with which the limit is reached is the last one.
+                until = at + 1 + sum(1 for _ in takewhile(room.__gt__, accumulate(sizes[at:until])))
+            unsent = iter(keys[at:until])
+            refused: TooLargeError | None = None
+            try:
+                producer.produce_all(topic, _records(unsent, values[at:until], positions[at:until], position_header))
+            except TooLargeError as error:
+                refused = error
+            reached = until - length_hint(unsent)
+            queued = reached if refused is None else reached - 1
+            self._records += queued - at
+            self._groups += reached - at
+            self._bytes += sum(sizes[at:queued])
+            self._place = positions[reached - 1][:TIMEUUID_END]
+            self._wanted = True
+            if refused is not None:
+                too_large(queued, refused)
+            at = reached
+
     def finish(self) -> LaneProgress:
         """Commit the rest and move the lane's cursor to the micro-batch's end; says where the lane stands now."""
         left, _ = self._working()
@@ -255,7 +327,10 @@ class LanePublisher:
         )
 
     def _group(self) -> LanePosition:
-        group = GroupPosition.of(self._place[:STREAM_ID_END], self._place[STREAM_ID_END:])
+        return self._position(self._place)
+
+    def _position(self, position: bytes) -> LanePosition:
+        group = GroupPosition.of(position[:STREAM_ID_END], position[STREAM_ID_END:TIMEUUID_END])
         return LanePosition(self._part, group)
 
     def _reopen(self) -> None:
@@ -294,3 +369,10 @@ class LanePublisher:
             )
         )
         self._groups = 0
+
+
+def _records(
+    keys: Iterator[bytes], values: Sequence[bytes], positions: Sequence[bytes], position_header: str | None
+) -> Iterable[Record]:
+    headers = [[] if position_header is None else [(position_header, at)] for at in positions]
+    return zip(keys, values, headers, strict=True)

@@ -6,13 +6,13 @@ that lie at or before the earliest end of a page which has a successor are compl
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from operator import itemgetter
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from bridge.errors import RetriableError
 from bridge.model.changes import Cells, LogLayout, Page
@@ -21,6 +21,7 @@ from bridge.model.streams import StreamId
 from bridge.model.times import sort_key
 from schemas.cql_types import CqlType
 from schemas.log_columns import META_PREFIX
+from schemas.run_code import PlainChange
 from schemas.table_changes import describe
 
 _BUFFERED_ROWS: Final = 200_000
@@ -110,17 +111,39 @@ class ColumnsChangedError(RetriableError):
     """A page has other columns, or of other types, than those that the encoder was compiled for."""
 
 
-class _Stream:
-    """One stream's buffered rows, each with its place in the lane's order."""
+Entry: TypeAlias = tuple[bytes, Cells] | PlainChange
+"""The sort key of a row's `cdc$time` with its cells, or with the record that was made of them already."""
 
-    __slots__ = ("keys", "pending", "rows", "stream", "taken")
+TakePage: TypeAlias = Callable[[StreamId, Page], list[Entry]]
+"""Makes entries of a page, one of each row, in the order of the rows."""
+
+
+def as_rows(layout: LogLayout) -> TakePage:
+    """Leaves a page's rows as they are."""
+    time_at = layout.time
+
+    def take(_stream: StreamId, page: Page) -> list[Entry]:
+        # A key column of the log: the server has no row without it.
+        return [(sort_key(row[time_at] or b""), row) for row in page.rows]
+
+    return take
+
+
+class _Stream:
+    """One stream's buffered entries."""
+
+    __slots__ = ("entries", "pending", "stream", "taken")
 
     def __init__(self, stream: StreamId) -> None:
         self.stream = stream
-        self.keys: list[bytes] = []
-        self.rows: list[Cells] = []
+        self.entries: list[Entry] = []
         self.taken = 0
         self.pending: Future[Page] | None = None
+
+    def upto(self, key: bytes, stream: StreamId) -> int:
+        """How many entries do not lie behind the place that a sort key and a stream make."""
+        bisect = bisect_right if self.stream <= stream else bisect_left
+        return bisect(self.entries, key, lo=self.taken, key=_first)
 
 
 def read_lane(
@@ -131,8 +154,9 @@ def read_lane(
     *,
     page_rows: int,
     in_flight: int,
-) -> Iterator[list[Cells]]:
-    """The rows of a window of several streams, in chunks that follow each other in lane order.
+    take: TakePage | None = None,
+) -> Iterator[list[Entry]]:
+    """The rows of a window of several streams, in chunks that follow each other in lane order; none is empty.
 
     Lane order is `cdc$time` as the server orders it, then stream id, then `cdc$batch_seq_no`.
 
@@ -143,6 +167,7 @@ def read_lane(
         layout: the columns that are expected; every page is held against it, also one without rows.
         page_rows: most rows asked for at once; fewer when many streams share the memory.
         in_flight: most requests under way at a time.
+        take: what becomes of a page's rows before they are merged; by default nothing (`as_rows`).
 
     Raises:
         ColumnsChangedError: a page has other columns or types than `layout`. What was yielded before stands.
@@ -151,68 +176,70 @@ def read_lane(
     rows_each = max(_FEWEST_PAGE_ROWS, min(page_rows, _BUFFERED_ROWS // (2 * max(1, len(streams)))))
     gate = BoundedPages(pages, in_flight)
     try:
-        yield from _merged(gate, streams, window, layout, rows_each)
+        yield from _Lane(gate, window, layout, rows_each, take or as_rows(layout)).merged(streams)
     finally:
         gate.close()
-
-
-def _merged(
-    gate: BoundedPages, streams: Sequence[StreamId], window: Window, layout: LogLayout, rows_each: int
-) -> Iterator[list[Cells]]:
-    reading = _first_pages(gate, streams, window, layout, rows_each)
-    while reading:
-        unfinished = [one for one in reading if one.pending is not None]
-        bound = min((one.keys[-1] for one in unfinished), default=None)
-        chunk: list[tuple[bytes, Cells]] = []
-        for one in reading:
-            upto = len(one.keys) if bound is None else bisect_right(one.keys, bound, lo=one.taken)
-            chunk.extend(zip(one.keys[one.taken : upto], one.rows[one.taken : upto], strict=True))
-            one.taken = upto
-        # Stable, so rows of one group stay in batch_seq_no order.
-        chunk.sort(key=_first)
-        yield [row for _, row in chunk]
-        for one in unfinished:
-            _advance(one, gate, window, layout, rows_each)
-        reading = [one for one in reading if one.taken < len(one.keys) or one.pending is not None]
 
 
 _first: Final = itemgetter(0)
 
 
-def _first_pages(
-    pages: LogPages, streams: Sequence[StreamId], window: Window, layout: LogLayout, rows_each: int
-) -> list[_Stream]:
-    asked = [(_Stream(stream), pages.page(stream, window, page_rows=rows_each)) for stream in streams]
-    reading: list[_Stream] = []
-    for one, future in asked:
-        one.pending = future
-        _advance(one, pages, window, layout, rows_each)
-        if one.keys:
-            reading.append(one)
-    return reading
+class _Lane:
+    """The streams of one lane that are read together."""
 
+    def __init__(self, pages: LogPages, window: Window, layout: LogLayout, rows_each: int, take: TakePage) -> None:
+        self._pages = pages
+        self._window = window
+        self._layout = layout
+        self._rows_each = rows_each
+        self._take_page = take
 
-def _advance(one: _Stream, pages: LogPages, window: Window, layout: LogLayout, rows_each: int) -> None:
-    # A page may come back empty and still have a successor.
-    while one.pending is not None and one.taken == len(one.keys):
-        _take(one, one.pending.result(), pages, window, layout, rows_each)
+    def merged(self, streams: Sequence[StreamId]) -> Iterator[list[Entry]]:
+        # By their ids, so that a stable sort leaves what has the same time in the order of the streams.
+        reading = self._begin(sorted(streams))
+        while reading:
+            unfinished = [one for one in reading if one.pending is not None]
+            bound = min(((one.entries[-1][0], one.stream) for one in unfinished), default=None)
+            chunk: list[Entry] = []
+            for one in reading:
+                upto = len(one.entries) if bound is None else one.upto(*bound)
+                chunk += one.entries[one.taken : upto]
+                one.taken = upto
+            # Stable, so rows of one group stay in batch_seq_no order, too.
+            chunk.sort(key=_first)
+            yield chunk
+            for one in unfinished:
+                self._advance(one)
+            reading = [one for one in reading if one.taken < len(one.entries) or one.pending is not None]
 
+    def _begin(self, streams: Sequence[StreamId]) -> list[_Stream]:
+        reading = [_Stream(stream) for stream in streams]
+        for one in reading:
+            one.pending = self._ask(one, None)
+        for one in reading:
+            self._advance(one)
+        return [one for one in reading if one.entries]
 
-def _take(one: _Stream, page: Page, pages: LogPages, window: Window, layout: LogLayout, rows_each: int) -> None:
-    # Pages share these tuples (the adapter keeps what it parsed), so that this is a comparison of identities mostly.
-    if page.columns != layout.columns or page.types != layout.types:
-        raise ColumnsChangedError(
-            f"stream {one.stream}: the log's columns changed from "
-            f"{columns_in_words(layout.columns, layout.types)} to {columns_in_words(page.columns, page.types)}"
-        )
-    time_at = layout.time
-    suffix = one.stream.raw
-    one.keys = [sort_key(row[time_at] or b"") + suffix for row in page.rows]
-    one.rows = list(page.rows)
-    one.taken = 0
-    one.pending = None
-    if page.paging_state is not None:
-        one.pending = pages.page(one.stream, window, page_rows=rows_each, paging_state=page.paging_state)
+    def _ask(self, one: _Stream, paging_state: bytes | None) -> Future[Page]:
+        return self._pages.page(one.stream, self._window, page_rows=self._rows_each, paging_state=paging_state)
+
+    def _advance(self, one: _Stream) -> None:
+        # A page may come back empty and still have a successor.
+        while one.pending is not None and one.taken == len(one.entries):
+            self._take(one, one.pending.result())
+
+    def _take(self, one: _Stream, page: Page) -> None:
+        layout = self._layout
+        # Pages share these tuples (the adapter keeps what it parsed): mostly a comparison of identities.
+        if page.columns != layout.columns or page.types != layout.types:
+            raise ColumnsChangedError(
+                f"stream {one.stream}: the log's columns changed from "
+                f"{columns_in_words(layout.columns, layout.types)} to {columns_in_words(page.columns, page.types)}"
+            )
+        # Asked for first, so that it is under way meanwhile.
+        one.pending = None if page.paging_state is None else self._ask(one, page.paging_state)
+        one.entries = self._take_page(one.stream, page)
+        one.taken = 0
 
 
 def columns_in_words(columns: Sequence[str], types: Sequence[CqlType]) -> str:

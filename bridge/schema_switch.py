@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Final
 
 from bridge.captured import AGREE_WITHIN_S, CapturedTable
-from bridge.encoding import EncodedChange
+from bridge.encoding import EncodedChange, EncodedRun
 from bridge.errors import BridgeError, RefusedError
 from bridge.lane_reader import ColumnsChangedError
 from bridge.model.times import sort_key
@@ -21,7 +22,7 @@ _PAUSE_S: Final = 0.2
 _STREAM_ID_END: Final = 16
 _TIMEUUID_END: Final = 32
 
-Changes = Iterator[EncodedChange]
+Changes = Iterator[EncodedChange | EncodedRun]
 
 
 def runs(
@@ -72,6 +73,12 @@ def _until_changed(
     """What lies beyond `before` in its stream, noted in `reached`; ends early, with the reason in `met`."""
     try:
         for change in changes:
+            if isinstance(change, EncodedRun):
+                run = _beyond(change, before) if before else change
+                # Of each stream the last one stays.
+                reached.update(zip(map(_stream_id, run.positions), run.positions, strict=True))
+                yield run
+                continue
             position = change.position
             stream_id = position[:_STREAM_ID_END]
             if before:
@@ -82,6 +89,18 @@ def _until_changed(
             yield change
     except (ColumnsChangedError, RefusedError) as error:
         met.append(error)
+
+
+_stream_id: Final = itemgetter(slice(_STREAM_ID_END))
+
+
+def _beyond(run: EncodedRun, before: dict[bytes, bytes]) -> EncodedRun:
+    left = [
+        (key, value, position)
+        for key, value, position in zip(*run, strict=True)
+        if (done := before.get(_stream_id(position))) is None or _order(position) > _order(done)
+    ]
+    return EncodedRun(*(list(map(itemgetter(part), left)) for part in range(3)))
 
 
 def _order(position: bytes) -> tuple[bytes, bytes]:

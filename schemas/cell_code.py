@@ -27,7 +27,7 @@ from schemas.errors import CellError, EncodeError
 from schemas.output import DEFAULT_OUTPUT, OutputOptions
 from schemas.scalar_cells import DATE_OF_EPOCH, SCALE_BYTES, scalar_decoder
 from schemas.type_visitor import TypeVisitor, visit
-from schemas.varints import long_bytes, unsigned_bytes, varint_tables
+from schemas.varints import TABLE_BITS, TABLE_SIZE, long_bytes, varint_tables
 
 Lines: TypeAlias = list[str]
 CellWriter: TypeAlias = Callable[[bytes], bytes]
@@ -43,6 +43,7 @@ _DASHED_UUID: Final = "4sx24sx4sx4s"
 """Parts of a uuid's hex digits that have a dash after every second byte, but for the misplaced dashes."""
 
 _INT_BYTES: Final = 4
+_MASK: Final = TABLE_SIZE - 1
 _INTEGERS: Final[dict[str, str]] = {
     "bigint": ">q",
     "counter": ">q",
@@ -81,7 +82,6 @@ def shared_helpers() -> dict[str, object]:
         "lengths_0": tables.lengths,
         "long_bytes": long_bytes,
         "sized_0": _sized(b""),
-        "unsigned_bytes": unsigned_bytes,
         "whole_0": tables.whole,
     }
 
@@ -94,12 +94,30 @@ class ScalarCode(TypeVisitor[Lines]):
             every cell, so a function has all its cells' helpers together as globals.
     """
 
-    def __init__(self, variable: str, unions: int, output: OutputOptions = DEFAULT_OUTPUT) -> None:
-        """Say which variable it is, and how many unions of null and the value are around the value."""
+    def __init__(
+        self,
+        variable: str,
+        unions: int,
+        output: OutputOptions = DEFAULT_OUTPUT,
+        *,
+        is_number: bool = False,
+        size: str | None = None,
+    ) -> None:
+        """Take what the lines depend on.
+
+        Args:
+            variable: its name.
+            unions: how many unions of null and the value are around the value.
+            output: the forms of the values.
+            is_number: whether the variable holds the cell's number already, read as `number_format` says.
+            size: the variable that holds the cell's width, if one does.
+        """
         self.helpers: dict[str, object] = {}
         self._cell = variable
         self._unions = unions
         self._output = output
+        self._is_number = is_number
+        self._size = size or f"len({variable})"
         self._prefix = SOME * unions
         self._tables = varint_tables(self._prefix)
 
@@ -114,7 +132,7 @@ class ScalarCode(TypeVisitor[Lines]):
     def native(self, cql_type: NativeType) -> Lines:
         """Return the lines for a scalar."""
         cell, name = self._cell, cql_type.name
-        if self._has_other_form(name):
+        if _has_other_form(name, self._output):
             return self._by_value(cql_type)
         if name in _INTEGERS:
             return self._integer(name)
@@ -141,18 +159,6 @@ class ScalarCode(TypeVisitor[Lines]):
             case _:
                 return self._by_value(cql_type)
 
-    def _has_other_form(self, name: str) -> bool:
-        """Whether the options want another form of the type than the usual one."""
-        output, usual = self._output, DEFAULT_OUTPUT
-        match name:
-            case "decimal" | "varint":
-                return output.decimals != usual.decimals
-            case "timestamp":
-                return output.timestamps != usual.timestamps
-            case "time":
-                return output.times != usual.times
-        return False
-
     def _helper(self, name: str, helper: object) -> str:
         """Take up a helper that depends on the prefix; return the name that tells the prefix too."""
         name = f"{name}_{self._unions}"
@@ -161,32 +167,49 @@ class ScalarCode(TypeVisitor[Lines]):
 
     def _integer(self, cql_type: str) -> Lines:
         cell, layout = self._cell, struct.Struct(_INTEGERS[cql_type])
-        unpack = self._helper(f"unpack_{cql_type}", layout.unpack)
+        read = [] if self._is_number else [f"({cell},) = {self._helper(f'unpack_{cql_type}', layout.unpack)}({cell})"]
         signed = [f"{cell} -= {DATE_OF_EPOCH}"] if cql_type == "date" else []
         zigzag = f"{cell} = {cell} << 1 if {cell} >= 0 else ~({cell} << 1)"
-        return [f"({cell},) = {unpack}({cell})", *signed, zigzag, f"{cell} = {self._varint(layout.size)}"]
+        return [*read, *signed, zigzag, f"{cell} = {self._varint(layout.size)}"]
 
     def _varint(self, size_bytes: int) -> str:
-        """Return an expression for the cell, a zigzag number by now: 2, 4 or 6 bytes out of tables (times take 6)."""
-        cell, prefix = self._cell, repr(self._prefix)
+        """Return an expression for the cell, a zigzag number by now: two bytes at a time out of tables.
+
+        A present timestamp takes 6 bytes, an int 5 at most, a bigint 10.
+        """
+        cell = self._cell
         whole, head = self._helper("whole", self._tables.whole), self._helper("head", self._tables.head)
-        two = f"{whole}[{cell}] if {cell} < 0x4000"
-        four = f"{head}[{cell} & 0x3FFF] + whole_0[{cell} >> 14] if {cell} < 0x1000_0000"
-        middle = f"{head}[{cell} & 0x3FFF] + head_0[{cell} >> 14 & 0x3FFF]"
-        six = f"{middle} + whole_0[{cell} >> 28] if {cell} < 0x400_0000_0000"
-        chosen = (two, four, six) if size_bytes > _INT_BYTES else (two, four)
-        return f"{' else '.join(chosen)} else {prefix} + unsigned_bytes({cell})"
+
+        def sum_of(parts: int) -> str:
+            if parts == 1:
+                return f"{whole}[{cell}]"
+            middle = (f"head_0[{cell} >> {TABLE_BITS * part} & {_MASK}]" for part in range(1, parts - 1))
+            last = f"whole_0[{cell} >> {TABLE_BITS * (parts - 1)}]"
+            return " + ".join((f"{head}[{cell} & {_MASK}]", *middle, last))
+
+        def below(parts: int) -> str:
+            return f"{cell} < {1 << TABLE_BITS * parts}"
+
+        short = f"{sum_of(1)} if {below(1)} else {sum_of(2)}"
+        if size_bytes < _INT_BYTES:
+            return short
+        short = f"{short} if {below(2)} else {sum_of(3)}"
+        if size_bytes == _INT_BYTES:
+            return short
+        return f"({short}) if {below(3)} else {sum_of(4)} if {below(4)} else {sum_of(5)}"
 
     def _float(self, cql_type: str) -> Lines:
         cell, layout = self._cell, _FLOATS[cql_type]
-        unpack = self._helper(f"unpack_{cql_type}", struct.Struct(f">{layout}").unpack)
+        number = cell
+        if not self._is_number:
+            number = f"{self._helper(f'unpack_{cql_type}', struct.Struct(f'>{layout}').unpack)}({cell})[0]"
         pack = self._helper(f"pack_{cql_type}", struct.Struct(f"<{self._unions}s{layout}").pack)
-        return [f"{cell} = {pack}({self._prefix!r}, {unpack}({cell})[0])"]
+        return [f"{cell} = {pack}({self._prefix!r}, {number})"]
 
     def _string(self) -> Lines:
-        cell, known = self._cell, self._tables.lengths
+        cell, size, known = self._cell, self._size, self._tables.lengths
         lengths, sized = self._helper("lengths", known), self._helper("sized", _sized(self._prefix))
-        return [f"{cell} = {lengths}[len({cell})] + {cell} if len({cell}) < {len(known)} else {sized}({cell})"]
+        return [f"{cell} = {lengths}[{size}] + {cell} if {size} < {len(known)} else {sized}({cell})"]
 
     def _uuid(self) -> Lines:
         cell, parts = self._cell, self._helper("uuid_parts", struct.Struct(_DASHED_UUID).unpack)
@@ -196,11 +219,12 @@ class ScalarCode(TypeVisitor[Lines]):
     def _decimal(self) -> Lines:
         cell, known = self._cell, len(self._tables.lengths)
         scales, unpack = self._helper("lengths", self._tables.lengths), self._helper("unpack_scale", _SCALE.unpack_from)
-        usual = f"{scales}[scale] + lengths_0[len({cell}) - {SCALE_BYTES}] + {cell}[{SCALE_BYTES}:]"
-        is_usual = f"0 <= scale < {known} and len({cell}) < {known + SCALE_BYTES}"
+        size = self._size
+        usual = f"{scales}[scale] + lengths_0[{size} - {SCALE_BYTES}] + {cell}[{SCALE_BYTES}:]"
+        is_usual = f"0 <= scale < {known} and {size} < {known + SCALE_BYTES}"
         other = f"{self._prefix!r} + long_bytes(scale) + sized_0({cell}[{SCALE_BYTES}:])"
         return [
-            f"if len({cell}) <= {SCALE_BYTES}: decline()",
+            f"if {size} <= {SCALE_BYTES}: decline()",
             f"(scale,) = {unpack}({cell})",
             f"{cell} = {usual} if {is_usual} else {other}",
         ]
@@ -217,7 +241,28 @@ class ScalarCode(TypeVisitor[Lines]):
             "inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix, self._output))
         )
         short_form = f"{sized}(b'%d.%d.%d.%d' % (*{cell},))"
-        return [f"{cell} = {short_form} if len({cell}) == 4 else {long_form}({cell})"]
+        return [f"{cell} = {short_form} if {self._size} == 4 else {long_form}({cell})"]
+
+
+def number_format(cql_type: CqlType, output: OutputOptions) -> str | None:
+    """Return the letter by which `struct` reads a cell whose lines begin with its number; None for other types."""
+    if not isinstance(cql_type, NativeType) or _has_other_form(cql_type.name, output):
+        return None
+    name = cql_type.name
+    return _FLOATS.get(name) or _INTEGERS.get(name, "").removeprefix(">") or None
+
+
+def _has_other_form(cql_type: str, output: OutputOptions) -> bool:
+    """Return whether the options want another form of the type than the usual one."""
+    usual = DEFAULT_OUTPUT
+    match cql_type:
+        case "decimal" | "varint":
+            return output.decimals != usual.decimals
+        case "timestamp":
+            return output.timestamps != usual.timestamps
+        case "time":
+            return output.times != usual.times
+    return False
 
 
 def _booleans(prefix: bytes) -> dict[bytes, bytes]:

@@ -24,6 +24,7 @@ from schemas.operations import OPERATION_SYMBOLS
 from schemas.output import DEFAULT_OUTPUT, OutputOptions
 from schemas.reference import ReferenceEncoder
 from schemas.row_code import compile_encoders
+from schemas.run_code import RunEncoders
 from schemas.table_schema import TableSchema
 
 __all__ = ["OPERATION_SYMBOLS", "TableCodec"]
@@ -34,13 +35,14 @@ _FINGERPRINT_HEX_DIGITS: Final = 16
 class TableCodec:
     """Encodes the changes of one table whose log is read with one list of columns.
 
-    Immutable once made: threads may share one; it is made anew in each process.
+    Immutable once made, but for `runs`: threads may share one; it is made anew in each process.
 
     Attributes:
         key_avro_schema: canonical text of the record key's schema.
         value_avro_schema: canonical text of the envelope's schema.
         key_fingerprint: first 16 hex digits of the SHA-256 of the key schema's text.
         value_fingerprint: the same of the value schema's text.
+        runs: encodes many rows of one form at once; for one thread.
     """
 
     __slots__ = (
@@ -52,6 +54,7 @@ class TableCodec:
         "_reference",
         "key_avro_schema",
         "key_fingerprint",
+        "runs",
         "value_avro_schema",
         "value_fingerprint",
     )
@@ -86,6 +89,7 @@ class TableCodec:
         positions = log_positions(table, log_columns)
         self._reference = ReferenceEncoder(table, positions, output)
         self._encode_key, self._encode = compile_encoders(table, positions, output)
+        self.runs = RunEncoders(table, positions, output, self._encode)
 
     def encode(
         self,

@@ -73,19 +73,19 @@ KeyEncoder: TypeAlias = Callable[[LogRow], bytes]
 ChangeEncoder: TypeAlias = Callable[[LogRow, int, int, bool], tuple[bytes, bytes]]
 """Row, operation, generation_ms, last_in_group -> key body, value body; raises as `KeyEncoder`."""
 
-_NULL: Final = b"\x00"
-_SET_TO_NULL: Final = SOME + _NULL
-_EMPTY_ARRAY: Final = b"\x00"
-_INDENT: Final = "    "
+NULL: Final = b"\x00"
+SET_TO_NULL: Final = SOME + NULL
+EMPTY_ARRAY: Final = b"\x00"
+INDENT: Final = "    "
 _ID_BYTES: Final = 16
 _CACHED_GENERATIONS: Final = 8
-_NO_IMAGES: Final = {"delta": b"", "full": _NULL + _EMPTY_ARRAY + _EMPTY_ARRAY + _NULL + _EMPTY_ARRAY}
+NO_IMAGES: Final = {"delta": b"", "full": NULL + EMPTY_ARRAY + EMPTY_ARRAY + NULL + EMPTY_ARRAY}
 """Shape -> the bytes of what it has behind the fields of ``delta``, in a change without images."""
 
-_ROW_CHANGE: Final = 0
-_ROW_DELETE: Final = 1
-_PARTITION_DELETE: Final = 2
-_UNKNOWN: Final = 3
+ROW_CHANGE: Final = 0
+ROW_DELETE: Final = 1
+PARTITION_DELETE: Final = 2
+UNKNOWN: Final = 3
 _OPERATION_NUMBERS: Final = range(-128, 128)
 
 
@@ -102,14 +102,14 @@ def compile_encoders(
     Raises:
         UnsupportedTypeError: a column's type has no Avro form.
     """
-    code = _RowCode(table, positions, output)
+    code = RowCode(table, positions, output)
     source = "\n".join((*code.key_function(), *code.change_function()))
-    scope = {**shared_helpers(), **_envelope_helpers(table), **code.helpers}
+    scope = {**shared_helpers(), **envelope_helpers(table), **code.helpers}
     exec(source, scope)  # noqa: S102 - every word of it is from here, schemas.cell_code and schemas.container_code
     return cast("KeyEncoder", scope["encode_key"]), cast("ChangeEncoder", scope["encode"])
 
 
-class _RowCode:
+class RowCode:
     """The source of one table's functions; a cell's variable is named after its place in the row.
 
     Attributes:
@@ -124,33 +124,33 @@ class _RowCode:
         self._statics = table.statics
         self._key_cells = [self._cell(column.name) for column in self._partition_key]
         self._meta = [self._cell(name) for name in (STREAM_ID, TIME, BATCH_SEQ_NO, TTL)]
-        used = {*self._key_cells, *self._meta}
-        used |= {self._cell(column.name) for column in self._clustering}
-        used |= {cell for column in self._values for cell in self._cells_of(column)}
+        self._used = {*self._key_cells, *self._meta}
+        self._used |= {self._cell(column.name) for column in self._clustering}
+        self._used |= {cell for column in self._values for cell in self._cells_of(column)}
         cells = (f"c{place}" for place in range(len(positions)))
-        self._unpack_row = f"{', '.join(cell if cell in used else '_' for cell in cells)}, = row"
+        self._unpack_row = f"{', '.join(cell if cell in self._used else '_' for cell in cells)}, = row"
 
     def key_function(self) -> Lines:
         """``encode_key(row)``: the body of the record key."""
         reading = [f"{cell} = row[{cell[1:]}]" for cell in self._key_cells]
-        return _block(
+        return block(
             "def encode_key(row):", [*reading, _refuse_null(self._key_cells), *self._key_lines(), "return key"]
         )
 
     def change_function(self) -> Lines:
         """``encode(row, operation, generation_ms, last_in_group)``: the bodies of record key and value."""
         head = "def encode(row, operation, generation_ms, last_in_group):"
-        if self._output.shape not in _NO_IMAGES:
-            return _block(head, ["decline()"])
+        if self._output.shape not in NO_IMAGES:
+            return block(head, ["decline()"])
         stream_id, time, batch_seq_no, ttl = self._meta
         clustering = [self._cell(column.name) for column in self._clustering]
         values = [self._cell(column.name) for column in self._values]
-        no_range = [repr(_NULL)] if clustering else []
+        no_range = [repr(NULL)] if clustering else []
         before = ["op", "key", *clustering, *no_range]
-        no_images = _NO_IMAGES[self._output.shape]
-        after = [ttl, "source", stream_id, time, *_TIMESTAMP_PARTS, batch_seq_no, "number", "last"]
+        no_images = NO_IMAGES[self._output.shape]
+        after = [ttl, "source", stream_id, time, *TIMESTAMP_PARTS, batch_seq_no, "number", "last"]
         after += [repr(no_images)] if no_images else []
-        without_columns = [_returned([*before, repr(_NULL + _EMPTY_ARRAY), *after])]
+        without_columns = [_returned([*before, repr(NULL + EMPTY_ARRAY), *after])]
         body = [
             self._unpack_row,
             _refuse_null([stream_id, time, batch_seq_no, *self._key_cells]),
@@ -166,13 +166,13 @@ class _RowCode:
         ]
         for column, cell in zip(self._clustering, clustering, strict=True):
             body += self._nullable(cell, column.type)
-        body += _block(f"if kind == {_ROW_DELETE} or kind == {_PARTITION_DELETE}:", without_columns)
+        body += block(f"if kind == {ROW_DELETE} or kind == {PARTITION_DELETE}:", without_columns)
         if self._values:
-            body += _block(f"if {self._untouched()}:", without_columns)
+            body += block(f"if {self._untouched()}:", without_columns)
         for column in self._values:
             body += self._value(column)
-        body.append(_returned([*before, repr(SOME), *values, repr(_EMPTY_ARRAY), *after]))
-        return _block(head, body)
+        body.append(_returned([*before, repr(SOME), *values, repr(EMPTY_ARRAY), *after]))
+        return block(head, body)
 
     def _cell(self, column: str) -> str:
         return f"c{self._positions[column]}"
@@ -197,7 +197,7 @@ class _RowCode:
 
     def _check_lines(self, clustering: Lines) -> Lines:
         """Decline rows whose cells do not fit their operation (`schemas.operations.symbol_of` says how)."""
-        row_kinds = f"kind == {_ROW_CHANGE} or kind == {_ROW_DELETE}"
+        row_kinds = f"kind == {ROW_CHANGE} or kind == {ROW_DELETE}"
         lines: Lines = []
         if clustering:
             incomplete = " or ".join(f"{cell} is None" for cell in clustering)
@@ -210,13 +210,13 @@ class _RowCode:
                     f"if operation != {UPDATE} or not ({no_key} and {self._all_null(regulars)}): decline()",
                     "op = static_update",
                 ]
-                row = _block(f"elif not ({self._all_null(self._statics)}):", ["decline()"])
+                row = block(f"elif not ({self._all_null(self._statics)}):", ["decline()"])
             else:
                 row = []
-            lines += _block(f"if {row_kinds}:", [*_block(f"if {incomplete}:", static), *row])
-            lines += _block(f"elif kind == {_PARTITION_DELETE}:", given)
+            lines += block(f"if {row_kinds}:", [*block(f"if {incomplete}:", static), *row])
+            lines += block(f"elif kind == {PARTITION_DELETE}:", given)
         nothing = f"if not ({self._all_null(self._values)}): decline()"
-        return [*lines, *_block(f"if kind == {_ROW_DELETE} or kind == {_PARTITION_DELETE}:", [nothing])]
+        return [*lines, *block(f"if kind == {ROW_DELETE} or kind == {PARTITION_DELETE}:", [nothing])]
 
     def _code(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
         code = CellCode(cell, unions, self._output)
@@ -233,8 +233,8 @@ class _RowCode:
     def _nullable(self, cell: str, cql_type: CqlType) -> Lines:
         """A clustering column or the TTL: null or a value."""
         return [
-            *_block(f"if {cell} is None:", [f"{cell} = {_NULL!r}"]),
-            *_block("else:", self._code(cell, cql_type, unions=1)),
+            *block(f"if {cell} is None:", [f"{cell} = {NULL!r}"]),
+            *block("else:", self._code(cell, cql_type, unions=1)),
         ]
 
     def _value(self, column: Column) -> Lines:
@@ -243,8 +243,8 @@ class _RowCode:
             return self._multi_cell(column)
         cell, flag = self._cells_of(column)
         return [
-            *_block(f"if {cell} is None:", [f"{cell} = {_NULL!r} if {flag} is None else deleted[{flag}]"]),
-            *_block("else:", [f"if {flag} is not None: decline()", *self._code(cell, column.type, unions=2)]),
+            *block(f"if {cell} is None:", [f"{cell} = {NULL!r} if {flag} is None else deleted[{flag}]"]),
+            *block("else:", [f"if {flag} is not None: decline()", *self._code(cell, column.type, unions=2)]),
         ]
 
     def _multi_cell(self, column: Column) -> Lines:
@@ -258,7 +258,7 @@ class _RowCode:
             add = self._helper(f"added_{cell}", array_writer(value_type(column.type), self._output))
             remove = self._helper(f"removed_{cell}", array_writer(deleted_elements_type(column.type), self._output))
             change = f"{SOME!r} + cleared[{flag}] + {_array(add, cell)} + {_array(remove, removed)}"
-        return [*_block(untouched, [f"{cell} = {_NULL!r}"]), *_block("else:", [f"{cell} = {change}"])]
+        return [*block(untouched, [f"{cell} = {NULL!r}"]), *block("else:", [f"{cell} = {change}"])]
 
     def _helper(self, name: str, helper: object) -> str:
         self.helpers[name] = helper
@@ -266,14 +266,14 @@ class _RowCode:
 
 
 def _array(writer: str, cell: str) -> str:
-    return f"({_EMPTY_ARRAY!r} if {cell} is None else {writer}({cell}))"
+    return f"({EMPTY_ARRAY!r} if {cell} is None else {writer}({cell}))"
 
 
 def _refuse_null(cells: Lines) -> str:
     return f"if {' or '.join(f'{cell} is None' for cell in cells)}: decline()"
 
 
-_TIMESTAMP_PARTS: Final = (
+TIMESTAMP_PARTS: Final = (
     "head_0[us & 0x3FFF]",
     "head_0[us >> 14 & 0x3FFF]",
     "head_0[us >> 28 & 0x3FFF]",
@@ -294,45 +294,51 @@ def _timestamp_lines(time: str) -> Lines:
     ]
 
 
-def _block(head: str, body: Lines) -> Lines:
-    return [head, *(_INDENT + line for line in body)]
+def block(head: str, body: Lines) -> Lines:
+    """Return a statement with its body."""
+    return [head, *(INDENT + line for line in body)]
 
 
 def _returned(parts: list[str]) -> str:
     return f"return key, join(({', '.join(parts)}))"
 
 
-def _envelope_helpers(table: TableSchema) -> dict[str, object]:
+def envelope_helpers(table: TableSchema) -> dict[str, object]:
     """Return what the change function uses besides the code of cells."""
     flags: dict[bytes | None, bool] = {None: False, **{bytes((flag,)): flag != 0 for flag in range(256)}}
     return {
         "cleared": {raw: bytes((flag,)) for raw, flag in flags.items()},
-        "deleted": {raw: _SET_TO_NULL if flag else _NULL for raw, flag in flags.items()},
+        "deleted": {raw: SET_TO_NULL if flag else NULL for raw, flag in flags.items()},
         "is_set": flags,
-        "operations": _operations(has_clustering=bool(table.clustering)),
-        "source_of": _source_writer(table),
-        "static_update": long_bytes(OPERATIONS.index(STATIC_UPDATE)),
+        "operations": known_operations(has_clustering=bool(table.clustering)),
+        "source_of": source_writer(table),
+        "static_update": operation_symbol_bytes(STATIC_UPDATE),
         "unpack_time": struct.Struct(">IHH8x").unpack,
     }
 
 
-def _operations(*, has_clustering: bool) -> dict[int, tuple[bytes, int, bytes]]:
+def known_operations(*, has_clustering: bool) -> dict[int, tuple[bytes, int, bytes]]:
     """Return number -> encoding of ``op``, which cells go with it, encoding of the number; only what is known here."""
     known = {}
     for number in _OPERATION_NUMBERS:
         symbol = kind_of(number, has_clustering=has_clustering)
         if number in NO_CHANGES or symbol == RANGE_DELETE:
             continue
-        kind = _UNKNOWN
+        kind = UNKNOWN
         if symbol in WITH_ROW:
-            kind = _ROW_CHANGE if symbol in WITH_COLUMNS else _ROW_DELETE
+            kind = ROW_CHANGE if symbol in WITH_COLUMNS else ROW_DELETE
         elif symbol in WITHOUT_ROW:
-            kind = _PARTITION_DELETE
-        known[number] = (long_bytes(OPERATIONS.index(symbol)), kind, long_bytes(number))
+            kind = PARTITION_DELETE
+        known[number] = (operation_symbol_bytes(symbol), kind, long_bytes(number))
     return known
 
 
-def _source_writer(table: TableSchema) -> Callable[[int], bytes]:
+def operation_symbol_bytes(symbol: str) -> bytes:
+    """Return the encoding of ``op``."""
+    return long_bytes(OPERATIONS.index(symbol))
+
+
+def source_writer(table: TableSchema) -> Callable[[int], bytes]:
     """Return the writer of the source record's first part, which is the same for a whole generation."""
     names = [name.encode() for name in (table.keyspace, table.name)]
     fixed = long_bytes(ENVELOPE_VERSION) + b"".join(long_bytes(len(name)) + name for name in names)

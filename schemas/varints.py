@@ -52,9 +52,23 @@ def long_bytes(value: int) -> bytes:
     return unsigned_bytes(value << 1 if value >= 0 else ~(value << 1))
 
 
+_TABLES: Final = varint_tables()
+_HEAD: Final = _TABLES.head
+_WHOLE: Final = _TABLES.whole
+
+
 def unsigned_bytes(value: int) -> bytes:
     """Return the encoding of a number that is already zigzag: 0 or more, of any size."""
-    tables = varint_tables()
-    if value < TABLE_SIZE:
-        return tables.whole[value]
-    return tables.head[value & (TABLE_SIZE - 1)] + unsigned_bytes(value >> TABLE_BITS)
+    head, whole = _HEAD, _WHOLE
+    if value < 0x4000:
+        return whole[value]
+    first = head[value & 0x3FFF]
+    if value < 0x1000_0000:
+        return first + whole[value >> 14]
+    first += head[value >> 14 & 0x3FFF]
+    if value < 0x400_0000_0000:
+        return first + whole[value >> 28]
+    first += head[value >> 28 & 0x3FFF]
+    if value < 0x100_0000_0000_0000:
+        return first + whole[value >> 42]
+    return first + head[value >> 42 & 0x3FFF] + unsigned_bytes(value >> 56)

@@ -33,7 +33,8 @@ _DEFAULTS: Final = {
     "spark.python.daemon.module": "spark.daemon",
     # How often an idle query asks for new offsets; the default of 10 ms costs 7 % of a core.
     "spark.sql.streaming.pollingDelay": "100ms",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
+    # What the JVM gathers before it passes rows on: each of the source's is a block of thousands of changes.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
     # Killed tasks are retried; a lane's progress makes that safe.
     "spark.task.maxFailures": "4",
     "spark.sql.streaming.minBatchesToRetain": "20",

@@ -18,7 +18,7 @@ from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
 from bridge.control import Begin, Schemas, end_from_json
 from bridge.dead_letters import refused_change, without_bodies
-from bridge.encoding import POSITION_HEADER
+from bridge.encoding import POSITION_HEADER, EncodedRun
 from bridge.errors import BridgeError, FencedError, PoisonError, StartupError, TooLargeError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.times import micros_of
@@ -152,24 +152,9 @@ class KafkaLanesWriter(DataSourceStreamArrowWriter):
         self, publisher: LanePublisher, begin: Begin, rest: pa.RecordBatch, batches: Iterator[pa.RecordBatch]
     ) -> str | None:
         lane = LaneRows(self._config, begin, publisher)
-        ended = False
-        part = 0
         for batch in _chain(rest, batches):
-            kinds, *columns = (batch.column(index).to_pylist() for index in (0, 1, 2, 3, 5, 6))
-            for kind, key, value, position, text, placement in zip(kinds, *columns, strict=True):
-                if kind == rows.CHANGE:
-                    lane.publish(key, value, position, text, placement)
-                elif kind == rows.DEAD_LETTER:
-                    lane.bury(value, position)
-                elif kind == rows.SCHEMA:
-                    lane.switch(Schemas.from_json(text))
-                elif kind == rows.PART:
-                    part += 1
-                    publisher.enter(part)
-                else:
-                    ended = True
-                    tally.absorb(end_from_json(text))
-        if not ended:
+            lane.take(batch)
+        if not lane.ended:
             raise BridgeError(f"{begin.task}: the input partition ends without its end row; nothing of it is committed")
         publisher.finish()
         return lane.poison
@@ -179,6 +164,7 @@ class LaneRows:
     """Frames one lane's rows, and hands them to its publisher.
 
     Attributes:
+        ended: whether the end row has come.
         poison: why the first dead letter is one; None so far.
     """
 
@@ -194,7 +180,36 @@ class LaneRows:
         self._key_header = self._value_header = b""
         self._refusal: str | None = None
         self._partitions = 0
+        self._part = 0
+        self.ended = False
         self.poison: str | None = None
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Publish what a batch holds, and do as its control rows say."""
+        kinds, values, texts = (batch.column(index).to_pylist() for index in (0, 2, 5))
+        for kind, value, text in zip(kinds, values, texts, strict=True):
+            if kind == rows.BLOCK:
+                self._take_block(rows.block_of(value))
+            elif kind == rows.SCHEMA:
+                self.switch(Schemas.from_json(text))
+            elif kind == rows.PART:
+                self._part += 1
+                self._publisher.enter(self._part)
+            elif kind != rows.END:
+                raise BridgeError(f"the sink takes the source's rows with `control` only; kind {kind} is none of these")
+            else:
+                self.ended = True
+                tally.absorb(end_from_json(text))
+
+    def _take_block(self, block: EncodedRun | rows.Columns) -> None:
+        if isinstance(block, EncodedRun):
+            self.publish_run(block)
+            return
+        for key, value, position, _last, text, placement, is_dead_letter in zip(*block, strict=True):
+            if is_dead_letter:
+                self.bury(value, position)
+            else:
+                self.publish(key, value, position, text, placement)
 
     def switch(self, schemas: Schemas) -> None:
         """Go on under other schemas."""
@@ -220,11 +235,31 @@ class LaneRows:
         try:
             self._publisher.publish(self._topic, self._key_header + key, framed, position, headers, partition)
         except TooLargeError as error:
-            words = f"{_table(self._task)}: {_in_words(position)}: {error}"
-            if self._dead_letters is None:
-                raise PoisonError(f"{words}, or set publishing.dead_letter_topic") from error
-            table, schemas = (self._task.keyspace, self._task.table), (self._schemas.key, self._schemas.value)
-            self.bury(refused_change(table, position, key, value, schemas, words), position)
+            self._bury_too_large(key, value, position, error)
+
+    def _bury_too_large(self, key: bytes, value: bytes | None, position: bytes, error: TooLargeError) -> None:
+        words = f"{_table(self._task)}: {_in_words(position)}: {error}"
+        if self._dead_letters is None:
+            raise PoisonError(f"{words}, or set publishing.dead_letter_topic") from error
+        table, schemas = (self._task.keyspace, self._task.table), (self._schemas.key, self._schemas.value)
+        self.bury(refused_change(table, position, key, value, schemas, words), position)
+
+    def publish_run(self, run: EncodedRun) -> None:
+        """Publish many changes of which each is a group by itself."""
+        if not self._key_header and self._refusal is None:
+            self._look_up()
+        if self._refusal is not None:
+            for change in run.changes():
+                self.publish(change.key, change.value, change.position, None, None)
+            return
+        self._publisher.publish_run(
+            self._topic,
+            [self._key_header + key for key in run.keys],
+            [self._value_header + value for value in run.values],
+            run.positions,
+            POSITION_HEADER if self._has_position else None,
+            lambda at, error: self._bury_too_large(run.keys[at], run.values[at], run.positions[at], error),
+        )
 
     def bury(self, letter: bytes, position: bytes) -> None:
         """Publish a dead letter."""

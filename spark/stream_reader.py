@@ -25,7 +25,7 @@ from bridge.captured import CapturedTable
 from bridge.change_text import Position
 from bridge.config import ReadingSettings, SourceConfig
 from bridge.control import Begin, Schemas, end_to_json
-from bridge.encoding import EncodedChange, GroupEncoder
+from bridge.encoding import EncodedChange, EncodedRun, GroupEncoder
 from bridge.errors import DataLossError, PoisonError, RetriableError
 from bridge.gaps import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.instants import iso_of_micros
@@ -37,6 +37,7 @@ from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.figures import LaneFigures, tally
 from bridge.monitoring.observed_pages import ObservedPages
 from bridge.pacing import LONGEST_PAUSE_S, PaceLimits, Pacer, load_interval_s
+from bridge.plain_rows import PlainRows, encoded
 from bridge.planning import GenerationStart, WindowLength
 from bridge.publishing import LaneTask, Plans, TableStart
 from bridge.server_time import ServerTime
@@ -358,7 +359,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                     elif self._control and captured.schemas != schemas:
                         yield rows.control_batch(rows.SCHEMA, captured.schemas.to_json())
                     schemas = captured.schemas
-                    yield from rows.change_batches(changes)
+                    yield from rows.change_batches(changes, blocks=self._control)
             if self._control:
                 yield rows.control_batch(rows.END, end_to_json(tally.take()))
         except RetriableError:
@@ -366,7 +367,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             worker.drop_cluster(scylla)
             raise
 
-    def _checked(self, found: Iterator[Group], layout: LogLayout, task: LaneTask, part: Part) -> Iterator[Group]:
+    def _key_check(self, task: LaneTask, part: Part, layout: LogLayout) -> KeyCheck | None:
+        if self._config.reading.integrity == "off":
+            return None
         name, said = f"{task.keyspace}.{task.table}", 0
 
         def report(misplaced: Misplaced) -> None:
@@ -375,19 +378,15 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if said <= _MOST_MISPLACED:
                 _log.error("%s: %s%s", name, misplaced, "; further ones are counted" * (said == _MOST_MISPLACED))
 
-        check = KeyCheck(
+        return KeyCheck(
             layout,
             lambda: worker.lane_key_ranges(self._config.scylla, task, part.selection),
             token_of,
             report,
             every=1 if self._config.reading.integrity == "always" else SAMPLE_EVERY,
         )
-        try:
-            yield from check.passing(found)
-        finally:
-            tally.add(name, task.lane, LaneFigures(keys_checked=check.checked, keys_misplaced=check.misplaced))
 
-    def _changes(self, task: LaneTask, part: Part, captured: CapturedTable) -> Iterator[EncodedChange]:
+    def _changes(self, task: LaneTask, part: Part, captured: CapturedTable) -> Iterator[EncodedChange | EncodedRun]:
         reading: ReadingSettings = self._config.reading
         scylla = self._config.scylla
         streams = worker.lane_streams(scylla, task, part.selection)
@@ -396,37 +395,49 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             lanes_share = scylla.requests_per_second / self._config.sharing / task.batch.layout.lanes
             _pause(min(LONGEST_PAUSE_S, load_interval_s(len(streams), lanes_share)))
         opened = {stream.raw: opened_ms for stream, opened_ms in streams.items()}
+        output, layout = self._config.table_output, captured.layout
+        form = output.record_form(dead_letters=self._config.dead_letters)
+        check = self._key_check(task, part, layout)
+        encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
+        # What looks at each change, or at each group, goes by way of them.
+        by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
+        plain = PlainRows(captured.codec.runs, layout, opened, check) if by_page else None
         chunks = read_lane(
             ObservedPages(captured.reader, tally, f"{task.keyspace}.{task.table}", task.lane),
             list(streams),
             part.window,
-            captured.layout,
+            layout,
             page_rows=scylla.page_rows,
             in_flight=scylla.requests_in_flight,
+            take=None if plain is None else plain.entries,
         )
-        log_rows: Iterator[Cells] = (row for chunk in chunks for row in chunk)
-        output, layout = self._config.table_output, captured.layout
+
+        def general(log_rows: Iterator[Cells]) -> Iterator[EncodedChange]:
+            found = self._groups(log_rows, task, layout)
+            for group in found if check is None else check.passing(found):
+                changes = encoder.encode(group, opened[group.stream_id])
+                yield from changes if self._config.payload == "avro" else _as_json(changes, captured)
+
+        try:
+            yield from encoded(chunks, general)
+        finally:
+            if encoder.unknown_operations:
+                _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))
+            if check is not None:
+                _count(task, LaneFigures(keys_checked=check.checked, keys_misplaced=check.misplaced))
+
+    def _groups(self, log_rows: Iterator[Cells], task: LaneTask, layout: LogLayout) -> Iterator[Group]:
         found = assembly.groups(
             log_rows,
             layout,
-            incomplete=reading.on_incomplete_group,
+            incomplete=self._config.reading.on_incomplete_group,
             by_row=self._config.output_options.by_row,
             keep_poison=self._config.dead_letters,
             read_anew=worker.is_retry(),
         )
-        if reading.deduplicate:
+        if self._config.reading.deduplicate:
             found = assembly.without_repeats(found, layout, left_out=partial(_count, task, LaneFigures(repeats=1)))
-        if reading.integrity != "off":
-            found = self._checked(found, layout, task, part)
-        form = output.record_form(dead_letters=self._config.dead_letters)
-        encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
-        try:
-            for group in found:
-                changes = encoder.encode(group, opened[group.stream_id])
-                yield from changes if self._config.payload == "avro" else _as_json(changes, captured)
-        finally:
-            if encoder.unknown_operations:
-                _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))
+        return found
 
 
 def _count(task: LaneTask, figures: LaneFigures) -> None:

@@ -43,6 +43,7 @@ _PROGRESS_TIMEOUT_S: Final = 60.0
 _READER_LIFE_S: Final = 60.0
 _TIMES_IN_TIMEOUT: Final = 4
 """Into this many parts a transaction's timeout is cut: it is committed after one, the others are for what is queued."""
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 _IDS_FOLDER: Final = ".scylla-cdc-bridge-schema-ids"
 
 _logs: dict[str, ChangeLog] = {}
@@ -79,6 +80,8 @@ def settle_memory() -> None:
     """
     gc.collect()
     gc.freeze()
+    # Nothing that is made for each change is part of a cycle: looking for some after each 700 objects is 5 % of all.
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
 
 def is_retry() -> bool:

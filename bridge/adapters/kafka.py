@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -45,6 +45,7 @@ _LEAST_S: Final = 0.1
 _THROTTLED_EVERY_S: Final = 60.0
 _OF_THE_GROUP: Final = "FindCoordinator response error"
 """How librdkafka begins what it says of a group's coordinator that can't be reached."""
+_BY_KEY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ class TransactionalProducer(_Client):
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: Sequence[tuple[str, bytes]] = (),
+        headers: list[tuple[str, bytes]] | None = None,
         partition: int | None = None,
     ) -> None:
         """Queue a record of the open transaction; waits while the queue is full.
@@ -246,34 +247,57 @@ class TransactionalProducer(_Client):
             FencedError: a newer owner of the id exists.
             RetriableError: the queue did not drain within the transaction's timeout.
         """
-        keywords: dict[str, Any] = {"key": key, "value": value}
-        if headers:
-            keywords["headers"] = list(headers)
-        if partition is not None:
-            keywords["partition"] = partition
+        self.produce_all(topic, ((key, value, headers),), _BY_KEY if partition is None else partition)
+
+    def produce_all(
+        self,
+        topic: str,
+        records: Iterable[tuple[bytes | None, bytes | None, Any]],
+        partition: int = _BY_KEY,
+    ) -> None:
+        """Queue records (key, value, list of headers), all into one partition or each by its key; else as `produce`.
+
+        They are taken one after the other: when an error is raised, the last one taken is what it is about.
+        """
         self._topics.add(topic)
-        deadline = None
-        while True:
+        produce = self._producer.produce
+        for key, value, headers in records:
             try:
-                self._producer.produce(topic, **keywords)
+                # By position: naming the arguments takes as long again.
+                produce(topic, value, key, partition, None, None, 0, headers)
             except BufferError:
-                now = time.monotonic()
-                deadline = deadline or now + self._timeout_s
-                if now > deadline:
+                self._produce_late(topic, value, key, partition, headers)
+            except KafkaException as error:
+                raise self._not_taken(error, topic, key, value) from error
+
+    def _produce_late(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        headers: Any,
+    ) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            self._producer.poll(0.05)
+            try:
+                self._producer.produce(topic, value, key, partition, None, None, 0, headers)
+            except BufferError:
+                if time.monotonic() > deadline:
                     raise RetriableError(
                         f"Kafka at {self._address} took no record of {topic} for {self._timeout_s:.0f} s"
                     ) from None
-                self._producer.poll(0.05)
             except KafkaException as error:
-                if kafka_errors.is_poison(error.args[0].name()):
-                    raise TooLargeError(self._too_large(topic, key, value)) from error
-                raise self._translated(error, f"producing to {topic}", f"Write on topic {topic}") from error
+                raise self._not_taken(error, topic, key, value) from error
             else:
                 return
 
-    def _too_large(self, topic: str, key: bytes | None, value: bytes | None) -> str:
+    def _not_taken(self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None) -> BridgeError:
+        if not kafka_errors.is_poison(error.args[0].name()):
+            return self._translated(error, f"producing to {topic}", f"Write on topic {topic}")
         size = len(key or b"") + len(value or b"")
-        return (
+        return TooLargeError(
             f"a record of {size} bytes for topic {topic} is over the limit of {self._most_bytes} bytes. "
             "Raise the topic's max.message.bytes, or, if it is set, kafka.properties.message.max.bytes"
         )

@@ -1,4 +1,4 @@
-"""What the bytes of a result say: its columns with their types, and its rows as raw cells.
+"""What the bytes of a result say: its columns with their types, and where its rows are.
 
 Knows the driver's classes for types by what they tell of themselves (`cassname`, `subtypes`) and does not import them.
 """
@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any, Final
 
-from bridge.model.changes import Cells
+from bridge.model.raw_rows import RawRows
 from schemas import cql_types
 from schemas.cql_types import CqlType
-
-_INT: Final = Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +23,13 @@ class ResultColumns:
     types: tuple[CqlType, ...]
 
 
-class RawRows(list[Cells]):
-    """Undecoded rows with their columns; a list because the driver looks at its length."""
+class ResultRows(RawRows):
+    """A result's rows with their columns."""
 
-    columns: ResultColumns
+    def __init__(self, body: bytes, at: int, columns: ResultColumns) -> None:
+        """Take where in the body the count of the rows stands."""
+        super().__init__(body, at, len(columns.names))
+        self.columns = columns
 
 
 class KnownMetadata:
@@ -95,23 +95,3 @@ def _cql_type(kind: Any) -> CqlType:
             return cql_types.TupleType(inner)
     # Two names of one type; the server's schema tables say `text`.
     return cql_types.NativeType("text" if kind.typename == "varchar" else kind.typename)
-
-
-def parse_rows(body: bytes, width: int, at: int) -> RawRows:
-    """The rows of a result of so many columns whose count stands at `at`; the caller adds `columns`."""
-    (count,) = _INT.unpack_from(body, at)
-    at += 4
-    rows = RawRows()
-    read_length = _INT.unpack_from
-    for _ in range(count):
-        row: list[bytes | None] = []
-        for _ in range(width):
-            (length,) = read_length(body, at)
-            at += 4
-            if length < 0:
-                row.append(None)
-            else:
-                row.append(body[at : at + length])
-                at += length
-        rows.append(tuple(row))
-    return rows

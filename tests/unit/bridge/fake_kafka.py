@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bridge.errors import FencedError
+from bridge.errors import FencedError, TooLargeError
+from bridge.lane_publisher import Record
 from tests.chaos.fault_points import FaultError, Point
 
 PROGRESS = "progress"
@@ -14,7 +16,8 @@ PROGRESS = "progress"
 class Broker:
     """Committed records by topic, and the epoch of each transactional id.
 
-    `crash_at` names the point at which a process dies that tells `reach` where it is.
+    `crash_at` names the point at which a process dies that tells `reach` where it is; `limit` is that of a record's
+    value, in bytes; `sizes` holds how many records each transaction had, its marker left out.
     """
 
     committed: dict[str, list[tuple[bytes | None, bytes | None]]] = field(default_factory=dict)
@@ -22,6 +25,8 @@ class Broker:
     epochs: dict[str, int] = field(default_factory=dict)
     crash_at: Point | None = None
     transactions: int = 0
+    limit: int | None = None
+    sizes: list[int] = field(default_factory=list)
 
     def reach(self, point: Point) -> None:
         if self.crash_at == point:
@@ -55,7 +60,14 @@ class Client:
     ) -> None:
         self._check()
         assert self._pending is not None
+        limit = self._broker.limit
+        if limit is not None and topic != PROGRESS and len(value or b"") > limit:
+            raise TooLargeError(f"{len(value or b'')} bytes for topic {topic}")
         self._pending.append((topic, key, value, partition))
+
+    def produce_all(self, topic: str, records: Iterable[Record]) -> None:
+        for record in records:
+            self.produce(topic, *record)
 
     def commit(self) -> None:
         self._check()
@@ -67,6 +79,7 @@ class Client:
                 self._broker.markers[partition] = value
             else:
                 self._broker.committed.setdefault(topic, []).append((key, value))
+        self._broker.sizes.append(sum(topic != PROGRESS for topic, *_ in self._pending))
         self._pending = None
         self._broker.transactions += 1
 

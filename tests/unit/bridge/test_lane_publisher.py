@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import cycle
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError
+from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError, TooLargeError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
@@ -45,6 +50,7 @@ def make(
     lane: int = 0,
     owner: str = "job",
     most_records: int = 1000,
+    most_bytes: int = 10**9,
     count: Callable[[LaneFigures], None] = lambda _: None,
 ) -> LanePublisher:
     return LanePublisher(
@@ -53,7 +59,7 @@ def make(
         progress_topic=PROGRESS,
         owner=owner,
         most_records=most_records,
-        most_bytes=10**9,
+        most_bytes=most_bytes,
         count=count,
     )
 
@@ -67,6 +73,63 @@ def work(publisher: LanePublisher, task: LaneTask, *, fresh: bool) -> None:
     for time_us, seq in records(task.batch.start.time_us, task.batch.next.time_us):
         publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), [])
     publisher.finish()
+
+
+def work_in_runs(publisher: LanePublisher, task: LaneTask, sizes: Iterator[int]) -> None:
+    """Groups of one record, in runs and one by one in turns; what is too large goes elsewhere."""
+
+    def bury(position: bytes, error: TooLargeError) -> None:
+        publisher.publish("dead", None, str(error).encode()[:1], position, [])
+
+    places = list(range(task.batch.start.time_us, task.batch.next.time_us))
+    publisher.start(task, fresh=False)
+    while places:
+        size = next(sizes)
+        run, places = places[: size or 1], places[size or 1 :]
+        values, positions = [b"v" * (1 + at % 7) for at in run], [position(at, 0) for at in run]
+        if size:
+            publisher.publish_run(
+                *("topic", [b"key"] * len(run), values, positions, "header"),
+                too_large=lambda at, error, positions=positions: bury(positions[at], error),  # type: ignore[misc]
+            )
+            continue
+        try:
+            publisher.publish("topic", b"key", values[0], positions[0], [])
+        except TooLargeError as error:
+            bury(positions[0], error)
+    publisher.finish()
+
+
+@given(
+    sizes=st.lists(st.integers(0, 9), min_size=1, max_size=8),
+    most_records=st.integers(1, 12),
+    most_bytes=st.integers(1, 60),
+    crash=st.sampled_from([None, *IN_PRODUCER]),
+    limit=st.sampled_from([None, 1, 4, 6]),
+)
+@settings(deadline=None, max_examples=60)
+def test_runs_are_published_as_record_after_record(
+    sizes: list[int], most_records: int, most_bytes: int, crash: Point | None, limit: int | None
+) -> None:
+    """The same records, the same transactions, the same figures; and after a crash, only what is left."""
+    seen: list[tuple[object, ...]] = []
+    for runs in ([0], sizes):
+        broker, total = Broker(), LaneFigures()
+        first_start(broker)
+        broker.crash_at, broker.limit = crash, limit
+        task = batch(0, 40)
+        for _ in range(2):
+            publisher = make(broker, most_records=most_records, most_bytes=most_bytes, count=total.add)
+            with suppress(FaultError):
+                work_in_runs(publisher, task, cycle(runs))
+                break
+        seen.append((broker.committed, broker.markers, broker.sizes, total))
+        fits, dead = [], []
+        for size in (1 + at % 7 for at in range(40)):
+            (fits if limit is None or size <= limit else dead).append(size)
+        assert [len(value or b"") for _, value in broker.committed.get("topic", [])] == fits
+        assert [value for _, value in broker.committed.get("dead", [])] == [b"%d" % size for size in dead]
+    assert seen[0] == seen[1]
 
 
 def expected(end: int) -> list[tuple[bytes, bytes]]:
@@ -328,3 +391,41 @@ def test_transaction_that_is_open_for_long_ends_with_its_group() -> None:
     # The first two are of the start; the group at 2 is whole before the transaction ends.
     assert [one - seen[0] for one in seen] == [0, 0, 0, 1, 1, 1]
     assert [value for _, value in broker.committed["topic"]] == [b"1.0", b"2.0", b"2.1", b"3.0", b"4.0", b"5.0"]
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_long_run_is_cut_where_its_transaction_is_open_for_long(size: int) -> None:
+    """The age is looked at every so many records or bytes, as long as one run may be."""
+    broker, now_s = Broker(), 0.0
+    first_start(broker)
+
+    class Slow(Client):
+        """Takes a second for a hundred records, or for a megabyte."""
+
+        def produce(self, topic: str, key: bytes | None, value: bytes | None, *place: Any, **named: Any) -> None:
+            nonlocal now_s
+            now_s += max(0.01, len(value or b"") / 1e6)
+            super().produce(topic, key, value, *place, **named)
+
+    publisher = LanePublisher(
+        lambda: Slow(broker, "id"),
+        lambda: broker.markers.get(0),
+        progress_topic=PROGRESS,
+        owner="job",
+        most_records=10**6,
+        most_bytes=10**9,
+        most_s=5.0,
+        clock=lambda: now_s,
+    )
+    publisher.start(batch(0, 2000), fresh=False)
+    broker.sizes.clear()
+    places = [position(time_us, 0) for time_us in range(2000)]
+    publisher.publish_run("topic", [b"key"] * 2000, [bytes(size)] * 2000, places, None, too_large=unexpected)
+    publisher.finish()
+    in_limit = 5.0 / max(0.01, size / 1e6)
+    assert sum(broker.sizes) == 2000
+    assert all(in_limit <= one <= 1.6 * in_limit for one in broker.sizes[:-1])
+
+
+def unexpected(_at: int, error: TooLargeError) -> None:
+    raise error

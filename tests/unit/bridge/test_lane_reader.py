@@ -79,7 +79,7 @@ def test_streams_are_merged_in_lane_order(shape: list[list[tuple[int, int, int]]
     read = [
         row
         for chunk in read_lane(Log(rows), list(rows), WINDOW, LAYOUT, page_rows=page_rows, in_flight=3)
-        for row in chunk
+        for _, row in chunk
     ]
     assert read == sorted((row for of in rows.values() for row in of), key=place)
 
@@ -88,7 +88,9 @@ def test_group_over_a_page_break_stays_together_beside_an_equal_time() -> None:
     """A group that a page break cuts is not torn by another stream's group of the very same timeuuid."""
     one, two = stream(1), stream(2)
     rows = {one: [log_row(one, 5, seq) for seq in range(75)], two: [log_row(two, 5, seq) for seq in range(75)]}
-    read = [r for chunk in read_lane(Log(rows), [two, one], WINDOW, LAYOUT, page_rows=50, in_flight=2) for r in chunk]
+    read = [
+        r for chunk in read_lane(Log(rows), [two, one], WINDOW, LAYOUT, page_rows=50, in_flight=2) for _, r in chunk
+    ]
     assert [row[0] for row in read] == [one.raw] * 75 + [two.raw] * 75
 
 
@@ -174,7 +176,8 @@ def test_other_types_are_noticed(rows: list[Cells]) -> None:
 
     def read() -> list[list[Cells]]:
         log = Typed({stream(1): rows}, held=True)
-        return list(read_lane(log, [stream(1)], WINDOW, known, page_rows=50, in_flight=1))
+        chunks = read_lane(log, [stream(1)], WINDOW, known, page_rows=50, in_flight=1)
+        return [[row for _, row in chunk] for chunk in chunks]
 
     types: tuple[CqlType, ...] = known.types
     assert read() == ([rows] if rows else [])

@@ -10,18 +10,20 @@ import pytest
 
 from bridge import assembly
 from bridge.captured import CapturedTable, UnsettledSchemaError, capture
-from bridge.encoding import EncodedChange, GroupEncoder, RecordForm
+from bridge.encoding import EncodedChange, EncodedRun, GroupEncoder, RecordForm
 from bridge.errors import RefusedError, TableMissingError
 from bridge.lane_reader import ColumnsChangedError, read_lane
 from bridge.model.changes import Cells, Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
-from bridge.schema_switch import runs
+from bridge.schema_switch import Changes, runs
 from schemas.cql_types import CqlType, NativeType, parse
 from schemas.table_changes import log_type
 from schemas.table_schema import TableSchema
 from tests.unit.schemas.example_tables import log_columns, table
+
+Reading = Callable[[CapturedTable], Changes]
 
 WINDOW = Window(UnixMicros(0), UnixMicros(1_000_000))
 OLD = table({"pk": "int"}, {"ck": "int"}, {"v": "int", "w": "text"})
@@ -128,22 +130,39 @@ class Cluster:
 def changes(captured: CapturedTable) -> Iterator[EncodedChange]:
     chunks = read_lane(captured.reader, STREAMS, WINDOW, captured.layout, page_rows=50, in_flight=4)
     encoder = GroupEncoder(captured.codec, captured.layout, ("ks", "t"), RecordForm())
-    for group in assembly.groups((row for chunk in chunks for row in chunk), captured.layout):
+    for group in assembly.groups((row for chunk in chunks for _, row in chunk), captured.layout):
         yield from encoder.encode(group, UnixMillis(0))
 
 
-def read(cluster: Cluster, clock: Clock) -> list[tuple[TableSchema, EncodedChange]]:
+def in_runs(captured: CapturedTable) -> Iterator[EncodedRun]:
+    """The same changes, a few at a time."""
+    held: list[EncodedChange] = []
+    for change in changes(captured):
+        held.append(change)
+        if len(held) == 3:
+            yield run_of(held)
+            held = []
+    if held:
+        yield run_of(held)
+
+
+def run_of(held: list[EncodedChange]) -> EncodedRun:
+    return EncodedRun([one.key for one in held], [one.value or b"" for one in held], [one.position for one in held])
+
+
+def read(cluster: Cluster, clock: Clock, reading: Reading = changes) -> list[tuple[TableSchema, EncodedChange]]:
     def again() -> CapturedTable:
         return capture(cluster, "ks", "t", clock=clock, sleep=clock.sleep)
 
     return [
         (captured.schema, change)
-        for captured, run in runs(again(), changes, again, clock=clock, sleep=clock.sleep)
-        for change in run
+        for captured, run in runs(again(), reading, again, clock=clock, sleep=clock.sleep)
+        for some in run
+        for change in (some.changes() if isinstance(some, EncodedRun) else [some])
     ]
 
 
-def drain(some_runs: Iterator[tuple[CapturedTable, Iterator[EncodedChange]]]) -> None:
+def drain(some_runs: Iterator[tuple[CapturedTable, Changes]]) -> None:
     for _, run in some_runs:
         assert list(run) == []
 
@@ -158,9 +177,10 @@ def whole() -> list[tuple[bytes, bytes, bytes]]:
     return [place(change) for _, change in read(Cluster(OLD), Clock())]
 
 
+@pytest.mark.parametrize("reading", [changes, in_runs])
 @pytest.mark.parametrize("new", [ADDED, RETYPED])
 @pytest.mark.parametrize("at_page", [1, 2, 4, 6, 9])
-def test_a_change_between_pages_loses_and_doubles_nothing(new: TableSchema, at_page: int) -> None:
+def test_a_change_between_pages_loses_and_doubles_nothing(new: TableSchema, at_page: int, reading: Reading) -> None:
     """Whichever page is the first with other columns or types: all changes, once, in order, each under its page's."""
     cluster = Cluster(OLD)
 
@@ -170,7 +190,7 @@ def test_a_change_between_pages_loses_and_doubles_nothing(new: TableSchema, at_p
 
     expected = whole()
     cluster.on_page = alter
-    found = read(cluster, Clock())
+    found = read(cluster, Clock(), reading)
     assert [place(change) for _, change in found] == expected
     schemas = [schema for schema, _ in found]
     assert schemas == sorted(schemas, key=[OLD, new].index), "an older schema behind a newer one"

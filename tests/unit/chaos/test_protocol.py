@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bridge import planning
-from bridge.errors import BridgeError, DataLossError
+from bridge.errors import BridgeError, DataLossError, TooLargeError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.streams import MAX_TOKEN, Token
@@ -35,10 +35,11 @@ Reach = Callable[[Point], None]
 class Lane:
     """One lane's broker, and processes that work it."""
 
-    def __init__(self, *, most_records: int, variant: str | None = None) -> None:
+    def __init__(self, *, most_records: int, variant: str | None = None, in_runs: bool = False) -> None:
         self.broker = Broker()
         self._most_records = most_records
         self._variant = variant
+        self._in_runs = in_runs
         self._processes = count()
         self._process(lambda _: None).write_progress(LaneProgress(0, LAYOUT, SINCE), instead_of=None)
 
@@ -66,18 +67,34 @@ class Lane:
         publisher = self._process(reach)
         try:
             publisher.start(LaneTask("ks", "t", 0, PlannedBatch(SINCE, at(END), LAYOUT)), fresh=True)
-            for time_us, seq in records():
-                publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), [])
+            if self._in_runs:
+                self._publish_runs(publisher)
+            else:
+                for place in self._records():
+                    publisher.publish("topic", b"key", b"%d.%d" % place, position(*place), [])
             publisher.finish()
         except Exception:
             if closes:
                 publisher.close()
             raise
 
+    def _publish_runs(self, publisher: LanePublisher) -> None:
+        def unexpected(_at: int, error: TooLargeError) -> None:
+            raise error
+
+        places = list(self._records())
+        for run in (places[:7], places[7:]):
+            values, positions = [b"%d.%d" % place for place in run], [position(*place) for place in run]
+            publisher.publish_run("topic", [b"key"] * len(run), values, positions, None, unexpected)
+
+    def _records(self) -> Iterator[tuple[int, int]]:
+        """Groups of one to four records; in runs all of one."""
+        return ((time_us, seq) for time_us in range(END) for seq in range(1 if self._in_runs else 1 + time_us % 4))
+
     def problem(self) -> str:
         """What is wrong with what a reader sees; empty when nothing is."""
         found = [value for _, value in self.broker.committed.get("topic", [])]
-        wanted = [b"%d.%d" % place for place in records()]
+        wanted = [b"%d.%d" % place for place in self._records()]
         progress = LaneProgress.from_bytes(self.broker.markers[0])
         if found != wanted:
             return f"{len(found) - len(set(found))} doubled, {len(set(wanted) - set(found))} missing"
@@ -90,10 +107,6 @@ def at(time_us: int) -> Cursor:
 
 def position(time_us: int, seq: int) -> bytes:
     return bytes(16) + timeuuid_of(UnixMicros(time_us), bytes(8)) + seq.to_bytes(4, "big")
-
-
-def records() -> Iterator[tuple[int, int]]:
-    return ((time_us, seq) for time_us in range(END) for seq in range(1 + time_us % 4))
 
 
 def dies_at(point: Point) -> Reach:
@@ -176,20 +189,20 @@ def crossing(plan: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{doubled} doubled, {missing} missing" if missing or doubled else ""
 
 
-@pytest.mark.parametrize("most_records", [1, 5, 1000])
-def test_crash_matrix(most_records: int) -> None:
+@pytest.mark.parametrize(("most_records", "in_runs"), [(1, False), (5, False), (1000, False), (5, True), (1000, True)])
+def test_crash_matrix(most_records: int, *, in_runs: bool) -> None:
     """Wherever the process dies, by an exception or by SIGKILL, the next one ends with each record once, in order."""
     for point, closes in product(IN_LANE, [True, False]):
-        problem = crash(Lane(most_records=most_records), point, closes=closes)
+        problem = crash(Lane(most_records=most_records, in_runs=in_runs), point, closes=closes)
         assert not problem, f"{point}, {'exception' if closes else 'kill'}: {problem}"
-    assert not replay(Lane(most_records=most_records))
+    assert not replay(Lane(most_records=most_records, in_runs=in_runs))
 
 
-@pytest.mark.parametrize("most_records", [1, 5, 1000])
-def test_zombies(most_records: int) -> None:
+@pytest.mark.parametrize(("most_records", "in_runs"), [(1, False), (5, False), (1000, False), (5, True)])
+def test_zombies(most_records: int, *, in_runs: bool) -> None:
     """Wherever a process stands still, and wherever the next one is when it goes on, each record is there once."""
     for stands, wakes in product(IN_LANE, IN_LANE):
-        problem = zombie(Lane(most_records=most_records), stands, wakes)
+        problem = zombie(Lane(most_records=most_records, in_runs=in_runs), stands, wakes)
         assert not problem, f"stood at {stands}, woke when the other was at {wakes}: {problem}"
 
 

@@ -12,9 +12,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from bridge.config import validate
 from bridge.control import Begin, Schemas, end_to_json
-from bridge.encoding import EncodedChange
-from bridge.errors import ConfigError, PoisonError, StartupError, TooLargeError
-from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
+from bridge.encoding import EncodedChange, EncodedRun
+from bridge.errors import ConfigError, PoisonError, StartupError
+from bridge.lane_publisher import LanePublisher
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import LaneTask, TableStart
 from schemas.errors import IncompatibleSchemaError
@@ -22,6 +23,7 @@ from spark import rows, sink
 from spark.sink import KafkaLanesWriter
 from spark.source import ScyllaCdcSource, SourceOptions
 from spark.stream_reader import LanePartition
+from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 from tests.unit.schemas.example_tables import table
 
 SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "int"}, {})
@@ -49,6 +51,21 @@ def test_changes_become_batches_of_bounded_size() -> None:
     assert list(rows.change_batches([])) == []
 
 
+def test_runs_become_pieces_of_bounded_size() -> None:
+    """Blocks for the sink, rows for others; the record with which a block is large enough is its last one."""
+    run = EncodedRun([b"k"] * 9_500, [b"%d" % n for n in range(9_500)], [b"p" * 36] * 9_500)
+    large = EncodedRun([b"k"] * 7, [bytes(3 << 20)] * 7, [b"p" * 36] * 7)
+    one = EncodedChange(b"k", None, b"p" * 36, False, '{"a": "b"}', 3)
+    found = [batch.to_pylist() for batch in rows.change_batches([run, one, one, large], blocks=True)]
+    assert [[row["kind"] for row in block] for block in found] == [[rows.BLOCK]] * 7
+    blocks = [rows.block_of(row["value"]) for block in found for row in block]
+    assert [len(block[0]) for block in blocks] == [4000, 4000, 1500, 2, 3, 3, 1]
+    assert [value for block in blocks[:3] for value in block[1]] == run.values
+    assert list(map(EncodedChange._make, zip(*blocks[3], strict=True))) == [one, one]
+    plain = [row for batch in rows.change_batches([run, one]) for row in batch.to_pylist()]
+    assert [(row["kind"], row["value"]) for row in plain] == [(rows.CHANGE, value) for value in (*run.values, None)]
+
+
 def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each record goes out under the schemas that stand before it, wherever Spark cuts the batches."""
     config = validate(
@@ -73,7 +90,7 @@ def test_schema_row_switches_what_records_are_framed_with(monkeypatch: pytest.Mo
     monkeypatch.setattr(sink.LaneRows, "_header", header)
     task = LaneTask("ks", "t", 0, BATCH)
     begin = Begin(task, Schemas("k1:", "v1:"))
-    change = list(rows.change_batches([EncodedChange(b"k", b"v", b"p" * 36, True)]))
+    change = list(rows.change_batches([EncodedChange(b"k", b"v", b"p" * 36, True)], blocks=True))
     parts = [
         *change,
         *change,
@@ -116,7 +133,7 @@ def test_changes_of_a_refused_schema_are_dead_letters_on_request(monkeypatch: py
     )
     monkeypatch.setattr(sink.LaneRows, "_header", header)
     position = bytes(16) + bytes(range(16)) + bytes(4)
-    change = list(rows.change_batches([EncodedChange(b"k", b"v", position, True)]))
+    change = list(rows.change_batches([EncodedChange(b"k", b"v", position, True)], blocks=True))
     parts = [
         *change,
         rows.control_batch(rows.SCHEMA, Schemas("k1:", "v2:").to_json()),
@@ -176,7 +193,8 @@ def test_partition_carries_its_task() -> None:
     assert (partition.task.batch, partition.task.lane) == (BATCH, 1)
 
 
-def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("in_runs", [False, True])
+def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.MonkeyPatch, *, in_runs: bool) -> None:
     """With a dead-letter topic, bodies and all where these fit; without one the table stops and says which change."""
     settings: dict[str, Any] = {
         "name": "job",
@@ -185,31 +203,42 @@ def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.
         "registry": {"url": "http://a:3"},
         "tables": ["ks.t"],
     }
-    published: list[tuple[str, bytes | None]] = []
+    task = LaneTask("ks", "t", 0, BATCH)
 
-    def publish(topic: str, key: bytes | None, value: bytes, *_: object) -> None:
-        if len(value) > 600:
-            raise TooLargeError(f"{len(value)} bytes for topic {topic}")
-        published.append((topic, key if key else value))
+    def publisher(broker: Broker) -> LanePublisher:
+        made = LanePublisher(
+            lambda: Client(broker, "id"),
+            lambda: LaneProgress(0, BATCH.layout, BATCH.start, owner="job").to_bytes(),
+            progress_topic=PROGRESS,
+            owner="job",
+            most_records=3,
+            most_bytes=10**9,
+        )
+        made.start(task, fresh=False)
+        return made
 
-    publisher = SimpleNamespace(publish=publish, finish=lambda: None)
     monkeypatch.setattr(sink.LaneRows, "_header", lambda _self, _part, schema: schema.encode())
-    position = bytes(16) + timeuuid_of(UnixMicros(1_700_000_000_000_000), bytes(8)) + bytes(4)
-    sizes = (1, 597, 1, 5_000)
-    changes = [EncodedChange(b"k%d" % number, b"v" * size, position, True) for number, size in enumerate(sizes)]
-    parts = [*rows.change_batches(changes), rows.control_batch(rows.END, end_to_json([]))]
-    begin = Begin(LaneTask("ks", "t", 0, BATCH), Schemas("k:", "value:"))
-    place = f"ks.t: stream 0x{bytes(16).hex()}, 1700000000000000 us, batch_seq_no 0"
-    with pytest.raises(PoisonError, match=f"{place}: 603 bytes for topic ks.t, or set publishing.dead_letter_topic"):
-        KafkaLanesWriter(validate(settings), "job", None)._publish(publisher, begin, parts[0].slice(0, 0), iter(parts))
-    published.clear()
+    sizes = (1, 597, 1, 5_000, 1)
+    first_us = 1_700_000_000_000_000
+    positions = [bytes(16) + timeuuid_of(UnixMicros(first_us + at), bytes(8)) + bytes(4) for at in range(len(sizes))]
+    run = EncodedRun([b"k%d" % at for at in range(len(sizes))], [b"v" * size for size in sizes], positions)
+    changes = [run] if in_runs else list(run.changes())
+    parts = [*rows.change_batches(changes, blocks=True), rows.control_batch(rows.END, end_to_json([]))]
+    begin = Begin(task, Schemas("k:", "value:"))
+    places = [f"ks.t: stream 0x{bytes(16).hex()}, {first_us + at} us, batch_seq_no 0" for at in range(len(sizes))]
+    broker, rest = Broker(limit=600), parts[0].slice(0, 0)
+    refused = f"{places[1]}: 603 bytes for topic ks.t, or set publishing.dead_letter_topic"
+    with pytest.raises(PoisonError, match=refused):
+        KafkaLanesWriter(validate(settings), "job", None)._publish(publisher(broker), begin, rest, iter(parts))
+    assert broker.committed == {}
     config = validate(settings | {"publishing": {"dead_letter_topic": "dead"}})
-    KafkaLanesWriter(config, "job", None)._publish(publisher, begin, parts[0].slice(0, 0), iter(parts))
-    assert [(topic, key) for topic, key in published if topic == "ks.t"] == [("ks.t", b"k:k0"), ("ks.t", b"k:k2")]
-    first, second = [json.loads(letter or b"") for topic, letter in published if topic == "dead"]
+    KafkaLanesWriter(config, "job", None)._publish(publisher(broker), begin, rest, iter(parts))
+    assert [key for key, _ in broker.committed["ks.t"]] == [b"k:k0", b"k:k2", b"k:k4"]
+    assert broker.sizes == [3, 2]
+    first, second = [json.loads(letter or b"") for _, letter in broker.committed["dead"]]
     assert (first["error"], second["error"]) == (
-        f"{place}: 603 bytes for topic ks.t",
-        f"{place}: 5006 bytes for topic ks.t",
+        f"{places[1]}: 603 bytes for topic ks.t",
+        f"{places[3]}: 5006 bytes for topic ks.t",
     )
     for letter in (first, second):
         assert "value" not in letter

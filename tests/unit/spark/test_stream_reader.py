@@ -501,14 +501,13 @@ def test_columns_may_change_inside_a_later_part(cluster: Cluster, monkeypatch: p
     assert [part.selection.role for part in batch.parts] == [Role.CLOSED, Role.KEPT]
     partition = LanePartition("ks", "t", 0, canonical_json(offset(batch)))
     read = [row for found in reader(None).read(partition) for row in found.to_pylist()]
-    assert [(row["kind"], row["value"]) for row in read] == [
+    assert [(row["kind"], row["value"] and tuple(rows.block_of(row["value"])[1])) for row in read] == [
         (rows.BEGIN, None),
-        (rows.CHANGE, b"a"),
-        (rows.CHANGE, b"a"),
+        (rows.BLOCK, (b"a", b"a")),
         (rows.PART, None),
-        (rows.CHANGE, b"a"),
+        (rows.BLOCK, (b"a",)),
         (rows.SCHEMA, None),
-        (rows.CHANGE, b"b"),
+        (rows.BLOCK, (b"b",)),
         (rows.END, None),
     ]
 
@@ -540,14 +539,17 @@ def test_operations_that_are_not_known_are_counted(
     monkeypatch.setattr(worker, "captured_table", lambda *_: captured)
     monkeypatch.setattr(worker, "lane_streams", lambda *_: {StreamId(STREAM): G1})
     # Each row a group of its own: its time is another one.
-    apart = [[(one[0], timeuuid_of(UnixMicros(at_us), bytes(8)), *one[2:])] for at_us, one in enumerate(cells)]
+    apart = [
+        [(bytes(16), (one[0], timeuuid_of(UnixMicros(at_us), bytes(8)), *one[2:]))] for at_us, one in enumerate(cells)
+    ]
     monkeypatch.setattr(stream_reader, "read_lane", lambda *_, **__: iter(apart))
     tally.take()
     planned = PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)
     partition = LanePartition("ks", "t", 0, canonical_json(offset(planned)))
     found = ScyllaCdcStreamReader(config, None, control=True).read(partition)
     read = [row for batch in found for row in batch.to_pylist()]
-    assert [row["kind"] for row in read] == [rows.BEGIN, *[rows.CHANGE] * 4, rows.END]
+    assert [row["kind"] for row in read] == [rows.BEGIN, rows.BLOCK, rows.END]
+    assert len(rows.block_of(read[1]["value"])[0]) == 4
     ((name, lane, figures),) = end_from_json(read[-1]["text"])
     assert (name, lane, figures.unknown_operations) == ("ks.t", 0, 2)
 

@@ -46,3 +46,18 @@ def test_settings_have_the_last_word_on_the_limit() -> None:
         producer.commit()
     finally:
         producer.close()
+
+
+def test_last_record_taken_is_the_one_over_the_limit() -> None:
+    """Of many that are queued with one call those before it are part of the transaction; the call tells how many."""
+    producer = TransactionalProducer(SETTINGS, "id", topics_limit=20_000)
+    records = iter([(b"key", b"before", []), (b"key", os.urandom(20_000), []), (b"key", b"behind", [])])
+    try:
+        producer.init()
+        producer.begin()
+        with pytest.raises(TooLargeError, match="a record of 20003 bytes for topic topic"):
+            producer.produce_all("topic", records, 0)
+        assert [value for _, value, _ in records] == [b"behind"]
+        producer.commit()
+    finally:
+        producer.close()

@@ -1,0 +1,395 @@
+"""`python -m bench.path`: CPU time of one change on its way through the bridge's own Python, step by step; no servers.
+
+Synthetic result pages of one lane go both ways, the general one and that of plain rows, in turns: what other
+processes do to the caches meets both alike. A step's time is that of the way up to its end less that of the way up to
+its beginning. The JVM and the driver's receiving are not in it; `--produce` adds the Kafka client against its own mock
+of a broker (which works in this process too, in a thread that is told apart).
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import pstats
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+
+from bench import tables
+from bridge import assembly
+from bridge.adapters.kafka import TransactionalProducer
+from bridge.adapters.scylla import token_of
+from bridge.config import BridgeConfig, validate
+from bridge.control import Begin, Schemas
+from bridge.encoding import EncodedChange, EncodedRun, GroupEncoder, RecordForm
+from bridge.integrity import SAMPLE_EVERY, KeyCheck
+from bridge.lane_publisher import LanePublisher, Record
+from bridge.lane_reader import Entry, TakePage, as_rows, read_lane
+from bridge.local.simulator.nested_values import Draw
+from bridge.model.changes import Cells, LogLayout, Page
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, Window
+from bridge.model.key_ranges import KeyRange
+from bridge.model.raw_rows import RawRows
+from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.plain_rows import PlainRows, encoded
+from bridge.publishing import LaneTask
+from bridge.schema_switch import runs
+from schemas.cql_types import is_multi_cell, parse
+from schemas.envelope import TableCodec
+from schemas.log_columns import deleted_elements, deleted_flag, value_type
+from schemas.subjects import Part
+from schemas.table_schema import Column, ColumnKind, TableSchema
+from spark import rows, worker
+from spark.sink import LaneRows
+
+TABLES: Final = ("narrow", "wide", "collections")
+_COLLECTIONS: Final = ("list<int>", "set<text>", "map<text, bigint>", "frozen<list<text>>")
+_META: Final = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "cdc$ttl", "cdc$end_of_batch")
+_GENERATION_MS: Final = UnixMillis(1_700_000_000_000)
+_STREAMS: Final = 16
+_PAGE_ROWS: Final = 2000
+_WINDOW: Final = Window(UnixMicros(0), None)
+_FRAME: Final = bytes(5)
+_POOL: Final = 256
+_PRODUCED: Final = 200_000
+_PLAIN_FORM: Final = RecordForm()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.path", description="CPU time of one change, step by step.")
+    parser.add_argument("--tables", default=",".join(TABLES), help=f"of {', '.join(TABLES)}; separated by commas")
+    parser.add_argument("--changes", type=int, default=40_000, help="changes of each table")
+    parser.add_argument("--rounds", type=int, default=5, help="the least time of so many counts")
+    parser.add_argument("--produce", action="store_true", help="also the Kafka client, against its own mock")
+    parser.add_argument("--profile", choices=("plain", "general"), help="print where the time of one way goes instead")
+    arguments = parser.parse_args(argv)
+    for name in arguments.tables.split(","):
+        lane = Lane.of(name, arguments.changes)
+        worker.settle_memory()
+        if arguments.profile:
+            _profile(lane, arguments.profile)
+            continue
+        found = measure(lane, arguments.rounds)
+        if arguments.produce:
+            found["produce"] = _produced(lane, arguments.changes)
+        print(json.dumps({"table": name, "us_per_change": found}), flush=True)
+        print(_text(name, found), file=sys.stderr)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane's log in memory, and all that is needed to carry it."""
+
+    table: TableSchema
+    codec: TableCodec
+    layout: LogLayout
+    pages: dict[StreamId, list[Page]]
+    changes: int
+
+    @classmethod
+    def of(cls, name: str, changes: int) -> Lane:
+        """A log of inserts that fill every column, spread over some streams at even distances in time."""
+        table = _table(name)
+        names = _log_columns(table)
+        layout = LogLayout.of(names, *([one.name for one in of] for of in (table.partition_key, table.clustering)))
+        random = Random(name)
+        draw = Draw(random, extremes=0.0, most=5, nulls=0.0)
+        pool = [_values(table, draw, random) for _ in range(_POOL)]
+        streams = sorted(StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 1) for _ in range(_STREAMS))
+        log: dict[StreamId, list[Cells]] = {stream: [] for stream in streams}
+        for at in range(changes):
+            stream = random.choice(streams)
+            cells = random.choice(pool) | {
+                "cdc$stream_id": stream.raw,
+                "cdc$time": timeuuid_of(UnixMicros(_GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
+                "cdc$batch_seq_no": bytes(4),
+                "cdc$operation": b"\x02",
+                "cdc$end_of_batch": b"\x01",
+                "pk": random.randrange(10_000).to_bytes(4, "big"),
+                "ck": random.randrange(1000).to_bytes(4, "big"),
+            }
+            log[stream].append(tuple(cells.get(column) for column in names))
+        pages = {stream: list(_pages(layout, log[stream])) for stream in streams}
+        return cls(table, TableCodec(table, names), layout, pages, changes)
+
+    def page(
+        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+    ) -> Future[Page]:
+        """A page as if it came just now: what was made of its rows before is not known any more."""
+        number = int.from_bytes(paging_state or b"", "big")
+        page = self.pages[stream][number]
+        found = page.rows
+        assert isinstance(found, RawRows)
+        fresh = Page(page.columns, RawRows(found.body, 0, found.width), page.paging_state, page.types)
+        future: Future[Page] = Future()
+        future.set_result(fresh)
+        return future
+
+    @property
+    def opened(self) -> dict[bytes, UnixMillis]:
+        """The generation of each stream."""
+        return {stream.raw: _GENERATION_MS for stream in self.pages}
+
+    def chunks(self, take: TakePage | None = None) -> Iterator[list[Entry]]:
+        """The merged entries."""
+        return read_lane(
+            self, list(self.pages), _WINDOW, self.layout, page_rows=_PAGE_ROWS, in_flight=_STREAMS, take=take
+        )
+
+    def check(self) -> KeyCheck:
+        """The sampled comparison of keys with streams."""
+        ranges = {stream: KeyRange(MIN_TOKEN, MAX_TOKEN, [stream]) for stream in self.pages}
+        return KeyCheck(self.layout, lambda: ranges, token_of, lambda _: None, every=SAMPLE_EVERY)
+
+    def taking(self, check: KeyCheck | None) -> TakePage:
+        """The fast path's way to take a page."""
+        return PlainRows(self.codec.runs, self.layout, self.opened, check).entries
+
+    def all_pages(self) -> Iterator[tuple[StreamId, Page]]:
+        """Every page, fresh."""
+        for stream, pages in self.pages.items():
+            for number in range(len(pages)):
+                yield stream, self.page(stream, _WINDOW, page_rows=0, paging_state=number.to_bytes(4, "big")).result()
+
+
+Changes = Iterator[EncodedChange | EncodedRun]
+
+
+def general_way(lane: Lane) -> dict[str, Callable[[], Any]]:
+    """For each step the way up to its end."""
+
+    def read() -> Iterator[Cells]:
+        return (row for chunk in lane.chunks() for _, row in chunk)
+
+    def changes() -> Changes:
+        encoder = GroupEncoder(lane.codec, lane.layout, ("bench", "t"), _PLAIN_FORM)
+        for group in lane.check().passing(assembly.groups(read(), lane.layout)):
+            yield from encoder.encode(group, _GENERATION_MS)
+
+    return {
+        "cells": lambda: _all(page.rows[0] for _, page in lane.all_pages()),
+        "sort keys": lambda: _all(as_rows(lane.layout)(*each) for each in lane.all_pages()),
+        "merge": lambda: _all(lane.chunks()),
+        "groups": lambda: _all(assembly.groups(read(), lane.layout)),
+        "key check": lambda: _all(lane.check().passing(assembly.groups(read(), lane.layout))),
+        "encode": lambda: _all(changes()),
+        "blocks": lambda: list(_batches(lane, changes)),
+    }
+
+
+def plain_way(lane: Lane) -> dict[str, Callable[[], Any]]:
+    """The same of the fast path."""
+
+    def changes() -> Changes:
+        def general(of: Iterator[Cells]) -> Iterator[EncodedChange]:
+            encoder = GroupEncoder(lane.codec, lane.layout, ("bench", "t"), _PLAIN_FORM)
+            for group in assembly.groups(of, lane.layout):
+                yield from encoder.encode(group, _GENERATION_MS)
+
+        return encoded(lane.chunks(lane.taking(lane.check())), general)
+
+    return {
+        "loops": lambda: _all(lane.taking(None)(*each) for each in lane.all_pages()),
+        "key check": lambda: _all(lane.taking(lane.check())(*each) for each in lane.all_pages()),
+        "merge": lambda: _all(lane.chunks(lane.taking(lane.check()))),
+        "runs": lambda: _all(changes()),
+        "blocks": lambda: list(_batches(lane, changes)),
+    }
+
+
+def measure(lane: Lane, rounds: int) -> dict[str, dict[str, float]]:
+    """Us of CPU time a change, for both ways and their steps."""
+    ways: dict[str, dict[str, Callable[[], Any]]] = {"general": general_way(lane), "plain": plain_way(lane)}
+    for way in ways.values():
+        way["sink"] = partial(sink, list(crossed(way["blocks"]())))
+    least: dict[tuple[str, str], float] = {}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            for step, run in way.items():
+                began_s = time.process_time()
+                run()
+                us = (time.process_time() - began_s) * 1e6 / lane.changes
+                least[name, step] = min(us, least.get((name, step), us))
+    found: dict[str, dict[str, float]] = {}
+    for name, way in ways.items():
+        before = 0.0
+        found[name] = steps = {}
+        for step in way:
+            if step == "sink":
+                steps[step] = least[name, step]
+                continue
+            steps[step] = max(0.0, least[name, step] - before)
+            before = least[name, step]
+        steps["all"] = sum(steps.values())
+    return found
+
+
+def _all(things: Iterable[Any]) -> list[Any]:
+    return list(deque(things, maxlen=64))
+
+
+def _batches(lane: Lane, changes: Callable[[], Changes]) -> Iterator[pa.RecordBatch]:
+    for _, run in runs(lane, lambda _: changes(), lambda: lane):  # type: ignore[arg-type]  # it is only handed on
+        yield from rows.change_batches(run, blocks=True)
+
+
+def crossed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches as they come out of the JVM: in memory of their own."""
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, rows.ARROW_SCHEMA) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    yield from pa.ipc.open_stream(stream.getvalue())
+
+
+class Nowhere:
+    """A producer that has nothing to do."""
+
+    def init(self) -> None:
+        """Nothing."""
+
+    begin = commit = abort = close = init
+
+    def produce(self, *_: object, **__: object) -> None:
+        """Nothing."""
+
+    def produce_all(self, topic: str, records: Iterable[Record]) -> None:
+        """Look at the records only."""
+        for _key, _value, _headers in records:
+            pass
+
+
+class _Framed(LaneRows):
+    """Rows that are framed without a registry."""
+
+    def _header(self, part: Part, avro_schema: str) -> bytes:
+        return _FRAME
+
+
+def sink(batches: Iterable[pa.RecordBatch], producer: Any = None) -> None:
+    """Take batches as the sink does; the producer does nothing unless one is given."""
+    task, config = _task(), _config()
+    publisher = LanePublisher(
+        lambda: producer or Nowhere(),
+        LaneProgress(task.lane, task.batch.layout, task.batch.start, owner="bench").to_bytes,
+        progress_topic="progress",
+        owner="bench",
+        most_records=config.publishing.max_transaction_records,
+        most_bytes=config.publishing.max_transaction_bytes,
+    )
+    publisher.start(task, fresh=False)
+    framing = _Framed(config, Begin(task, Schemas("", "")), publisher)
+    for batch in batches:
+        framing.take(batch)
+    publisher.finish()
+
+
+def _produced(lane: Lane, changes: int) -> dict[str, float]:
+    """Us of CPU time a change that the Kafka client takes, in the calling thread and in its own."""
+    config = _config(**{"test.mock.num.brokers": 1})
+    producer = TransactionalProducer(config.kafka, "bench")
+    # Many, because of what opening the id costs.
+    times = max(1, _PRODUCED // changes)
+    batches = list(crossed(plain_way(lane)["blocks"]())) * times
+    changes *= times
+    before, began_s = _threads(), time.thread_time()
+    sink(batches, producer)
+    calling_s, after = time.thread_time() - began_s, _threads()
+    own_s = sum(seconds - before.get(name, 0.0) for name, seconds in after.items() if name[0].startswith("rdk:b"))
+    return {"sink and calls": calling_s / changes * 1e6, "client's threads": own_s / changes * 1e6}
+
+
+def _threads() -> dict[tuple[str, str], float]:
+    """CPU seconds of this process's threads by name and id."""
+    found = {}
+    for folder in Path("/proc/self/task").iterdir():
+        name = (folder / "comm").read_text().strip()
+        found[name, folder.name] = int((folder / "schedstat").read_text().split()[0]) / 1e9
+    return found
+
+
+def _task() -> LaneTask:
+    layout = Layout(1, Cursor.at_start_of(_GENERATION_MS))
+    end = Cursor(_GENERATION_MS, UnixMicros(_GENERATION_MS * 1000 + 10**12))
+    return LaneTask("bench", "t", 0, PlannedBatch(layout.since, end, layout))
+
+
+@cache
+def _config(**properties: object) -> BridgeConfig:
+    return validate(
+        {
+            "name": "bench",
+            "scylla": {"contact_points": ["nowhere:1"]},
+            "kafka": {"bootstrap_servers": ["nowhere:1"], "properties": properties},
+            "registry": {"url": "http://nowhere:1"},
+            "tables": ["bench.t"],
+        }
+    )
+
+
+def _table(name: str) -> TableSchema:
+    if name != "collections":
+        return tables.table(name).table_schema
+    keys = tables.table("narrow").table_schema
+    regular = (Column(f"v{at}", parse(text), ColumnKind.REGULAR) for at, text in enumerate(_COLLECTIONS))
+    return TableSchema(tables.KEYSPACE, name, (*keys.partition_key, *keys.clustering, *regular))
+
+
+def _log_columns(table: TableSchema) -> list[str]:
+    names = [one.name for one in table.columns] + [deleted_flag(one.name) for one in table.values]
+    names += [deleted_elements(one.name) for one in table.values if is_multi_cell(one.type)]
+    return [*_META[:3], *sorted([*names, *_META[3:]])]
+
+
+def _values(table: TableSchema, draw: Draw, random: Random) -> dict[str, bytes | None]:
+    texts = 50 if len(table.values) == 1 else 20
+    return {
+        one.name: random.randbytes(texts // 2).hex().encode()
+        if str(one.type) == "text"
+        else draw.value(value_type(one.type))
+        for one in table.values
+    }
+
+
+def _pages(layout: LogLayout, log: Sequence[Cells]) -> Iterator[Page]:
+    for number, at in enumerate(range(0, len(log), _PAGE_ROWS), start=1):
+        part = log[at : at + _PAGE_ROWS]
+        body = bytearray(len(part).to_bytes(4, "big"))
+        for row in part:
+            for cell in row:
+                body += b"\xff" * 4 if cell is None else len(cell).to_bytes(4, "big") + cell
+        state = number.to_bytes(4, "big") if at + _PAGE_ROWS < len(log) else None
+        yield Page(layout.columns, RawRows(bytes(body), 0, len(layout.columns)), state, layout.types)
+
+
+def _profile(lane: Lane, way: str) -> None:
+    steps = plain_way(lane) if way == "plain" else general_way(lane)
+    steps["blocks"]()
+    profile = cProfile.Profile()
+    batches = profile.runcall(steps["blocks"])
+    profile.runcall(sink, batches)
+    pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+
+
+def _text(name: str, found: dict[str, dict[str, float]]) -> str:
+    return "\n".join(
+        f"{name:12} {way:8} " + "  ".join(f"{step} {us:.2f}" for step, us in steps.items())
+        for way, steps in found.items()
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Where the fast path and the general one part: rows that are a group by themselves are encoded page by page, in loops.
+
+A plain row is the only one of its group, and one of those loops (`schemas.run_code`) knows its form. It becomes a
+record when its page arrives, before the streams are merged; all other rows stay cells, are merged with the records, and
+go by way of `bridge.assembly` and `bridge.encoding`. Both ways give the same bytes, so which row takes which way is a
+matter of cost alone, and may differ from one attempt at a micro-batch to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
+from struct import Struct
+from typing import Final
+
+from bridge.encoding import EncodedChange, EncodedRun
+from bridge.integrity import KeyCheck
+from bridge.lane_reader import Entry, as_rows
+from bridge.model.changes import Cells, LogLayout, Page
+from bridge.model.raw_rows import RawRows, parse_row
+from bridge.model.streams import StreamId
+from bridge.model.times import TIMEUUID_BYTES, UnixMillis, sort_key
+from schemas.run_code import RunEncoders
+
+_INT: Final = Struct(">i")
+_PLAIN: Final = 4
+"""Parts of a plain record's entry; that of a row has two."""
+
+_LOOPS_TRIED: Final = 3
+"""Before a row's form is looked up, which takes as long as so many loops that do not know it."""
+
+_MOST_UNCHECKED: Final = 1 << 30
+
+
+class PlainRows:
+    """Encodes the plain rows of one part of a lane's micro-batch as their pages come in."""
+
+    def __init__(
+        self, runs: RunEncoders, layout: LogLayout, opened: Mapping[bytes, UnixMillis], check: KeyCheck | None
+    ) -> None:
+        """Take what does not depend on a page.
+
+        Args:
+            runs: the table's loops.
+            layout: what the cells are.
+            opened: the generation that opened each stream.
+            check: holds some of the rows' keys against their stream; None where none is.
+        """
+        self._runs = runs
+        self._opened = opened
+        self._check = check
+        self._most = _MOST_UNCHECKED if check is None else check.every
+        self._as_rows = as_rows(layout)
+        self._time_at = layout.time
+
+    def entries(self, stream: StreamId, page: Page) -> list[Entry]:
+        """A page's rows in their order, plain ones as records."""
+        rows = page.rows
+        if not isinstance(rows, RawRows):
+            return self._as_rows(stream, page)
+        body, width, at, left = rows.body, rows.width, rows.at, len(rows)
+        stream_id = stream.raw
+        start = _INT.pack(len(stream_id)) + stream_id + _INT.pack(TIMEUUID_BYTES)
+        source = self._runs.source(self._opened[stream_id], stream_id)
+        loops = self._runs.loops
+        # Rows of the last one's group may follow on the next page.
+        alone = left - (page.paging_state is not None)
+        found: list[Entry] = []
+        began, done = at, 0
+        while left:
+            most = min(alone, self._most)
+            for number, loop in enumerate(loops[:_LOOPS_TRIED]):
+                done, end = loop(body, at, most, start, stream_id, source, found.append)
+                if done:
+                    if number:
+                        self._runs.use(number)
+                    break
+            else:
+                cells, behind = parse_row(body, width, at)
+                if alone and self._runs.knows(cells):
+                    done, end = loops[0](body, at, most, start, stream_id, source, found.append)
+                if not done:
+                    key = sort_key(cells[self._time_at] or b"")
+                    if found and found[-1][0] == key and len(found[-1]) == _PLAIN:
+                        # Its group goes on, against the log's own word.
+                        found[-1] = key, self._row_at(key, body, width, began)
+                    found.append((key, cells))
+                    at, left, alone = behind, left - 1, alone - 1
+                    continue
+            if self._check is not None and self._check.is_due(done):
+                self._check.look(stream_id, parse_row(body, width, at)[0])
+            began, at, left, alone, done = at, end, left - done, alone - done, 0
+        return found
+
+    def _row_at(self, key: bytes, body: bytes, width: int, at: int) -> Cells:
+        """The first row of that time from a place on."""
+        while True:
+            cells, at = parse_row(body, width, at)
+            if sort_key(cells[self._time_at] or b"") == key:
+                return cells
+
+
+def encoded(
+    chunks: Iterable[list[Entry]], general: Callable[[Iterator[Cells]], Iterator[EncodedChange]]
+) -> Iterator[EncodedChange | EncodedRun]:
+    """The changes of a lane in its order: plain ones in runs, those of other rows one by one.
+
+    Args:
+        chunks: entries in lane order.
+        general: makes changes of rows that lie together in lane order; groups end with them.
+    """
+    sections = _sections(chunks)
+    section = next(sections, None)
+
+    def rows() -> Iterator[Cells]:
+        nonlocal section
+        while section is not None and len(section[0]) != _PLAIN:
+            for entry in section:
+                yield entry[1]  # type: ignore[misc]  # they are rows' entries all
+            section = next(sections, None)
+
+    while section is not None:
+        if len(section[0]) == _PLAIN:
+            yield EncodedRun(*(list(map(part, section)) for part in _PARTS))
+            section = next(sections, None)
+        else:
+            yield from general(rows())
+
+
+_PARTS: Final = tuple(map(itemgetter, (1, 2, 3)))
+
+
+def _sections(chunks: Iterable[list[Entry]]) -> Iterator[list[Entry]]:
+    """Chunks cut where entries of one kind follow those of the other."""
+    for chunk in chunks:
+        kinds = bytes(map(len, chunk))
+        at, end = 0, len(chunk)
+        while at < end:
+            other = _OTHER[kinds[at]]
+            until = kinds.find(other, at)
+            until = end if until < 0 else until
+            yield chunk[at:until]
+            at = until
+
+
+_OTHER: Final = {_PLAIN: b"\x02", 2: bytes((_PLAIN,))}

@@ -1,0 +1,76 @@
+"""What a change costs on its way, in counts that are the same on every machine: slow ways must not come back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from bench import path
+
+# Calls of Python and C functions a change, source and sink together, but for the Kafka client's own call. Raise one
+# only for a reason: each call is some 0.05 us of every change.
+MOST_CALLS = {"narrow": 6.5, "wide": 47.0, "collections": 120.0}
+FEW, MANY = 100, 300
+
+
+def each(count: Callable[[Callable[[], object]], int], table: str, way: str) -> float:
+    """What a change adds to a count."""
+    found = []
+    for changes in (FEW, MANY):
+        lane = path.Lane.of(table, changes)
+        steps = path.plain_way(lane) if way == "plain" else path.general_way(lane)
+        steps["blocks"]()  # the loops are compiled here
+        found.append(count(lambda steps=steps: path.sink(path.crossed(steps["blocks"]()))))  # type: ignore[misc]
+    return (found[1] - found[0]) / (MANY - FEW)
+
+
+def calls(run: Callable[[], object]) -> int:
+    """Calls in Python and C."""
+    count = 0
+
+    def called(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def instructions(run: Callable[[], object]) -> int:
+    """Bytecode instructions."""
+    count = 0
+
+    def traced(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        count += event == "opcode"
+        return traced
+
+    sys.settrace(traced)
+    try:
+        run()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+@pytest.mark.parametrize("table", path.TABLES)
+def test_plain_rows_cost_few_calls(table: str) -> None:
+    """The fast path makes a bounded number of calls a change, and a fraction of the general one's."""
+    found = each(calls, table, "plain")
+    assert found <= MOST_CALLS[table], f"{found:.1f} calls a change"
+    assert each(calls, table, "general") > 1.5 * found
+
+
+def test_plain_rows_cost_few_instructions() -> None:
+    """Less than a third of the general path's."""
+    assert 3 * each(instructions, "narrow", "plain") < each(instructions, "narrow", "general")

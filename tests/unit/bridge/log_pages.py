@@ -1,0 +1,38 @@
+"""Pages of a log in memory, their rows as the wire has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+
+from bridge.model.changes import Cells, LogLayout, Page
+from bridge.model.cursors import Window
+from bridge.model.raw_rows import RawRows
+from bridge.model.streams import StreamId
+
+
+def raw(rows: Sequence[Cells], width: int) -> RawRows:
+    """Rows in a result's body, with something before and behind them."""
+    parts = [b"columns", len(rows).to_bytes(4, "big")]
+    for row in rows:
+        for cell in row:
+            parts += [b"\xff" * 4] if cell is None else [len(cell).to_bytes(4, "big"), cell]
+    return RawRows(b"".join(parts), len(parts[0]), width)
+
+
+class RawLog:
+    """A log's pages, of as many rows as they are to have."""
+
+    def __init__(self, layout: LogLayout, rows: Mapping[StreamId, Sequence[Cells]], page_rows: int) -> None:
+        self._layout, self._rows, self._page_rows = layout, rows, page_rows
+
+    def page(
+        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+    ) -> Future[Page]:
+        start = int.from_bytes(paging_state or b"", "big")
+        end = start + self._page_rows
+        rows, columns = self._rows[stream], self._layout.columns
+        state = end.to_bytes(4, "big") if end < len(rows) else None
+        future: Future[Page] = Future()
+        future.set_result(Page(columns, raw(rows[start:end], len(columns)), state, self._layout.types))
+        return future
