@@ -76,9 +76,8 @@ def memory_figures(
         `pss_mib_growth_per_million`, the straight line's through its second half, by when everything is warm. The
         latter two are left out when the drain was too short to have a value in each tenth.
     """
-    found: Figures = {
-        "peak_pss_mib_by_role": dict(max((roles for _, roles in memory), key=lambda one: sum(one.values())))
-    }
+    most = max((roles for _, roles in memory), key=lambda one: sum(one.values()))
+    found: Figures = {"peak_pss_mib_by_role": dict(most)}
     tenths: list[list[float]] = [[] for _ in range(_TENTHS)]
     for at, roles in memory:
         if first_s <= at < last_s:

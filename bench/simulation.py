@@ -300,7 +300,7 @@ class Table:
             return  # with vnodes nothing goes on
         place = self.generations.starts_ms.index(part.selection.read_as_ms)
         rows, window = self.rows.get(place, []), part.window
-        low = bisect_left(rows, window.start_us, key=lambda row: row[1][2])
+        low = bisect_left(rows, int(window.start_us), key=lambda row: int(row[1][2]))
         for position, row in rows[low:]:
             if window.end_us is not None and row[2] >= window.end_us:
                 break
@@ -350,7 +350,7 @@ def run(size: Size, seed: int) -> dict[str, Any]:
         table.start(size.lanes)
     end_us = first_us + size.minutes * 60 * _SECOND
     for table in tables:
-        due_us = first_us
+        due_us = int(first_us)
         for now_us in sorted(_instants(size, table.random, first_us, end_us)):
             while due_us <= now_us:
                 table.step(due_us)

@@ -188,7 +188,7 @@ def _encode_loop(session: CqlSession, table: str, count: int) -> Loop:
         (
             schemaless_reader(io.BytesIO(change.key), key_schema, None),
             # Records inside unions come with their names, as a fast writer would have them.
-            schemaless_reader(io.BytesIO(change.value), value_schema, None, return_record_name=True),
+            schemaless_reader(io.BytesIO(change.value or b""), value_schema, None, return_record_name=True),
         )
         for change in sample
     ]
@@ -210,7 +210,8 @@ def _produce_loop(session: CqlSession, kafka: str, table: str, topic: str, count
     _, sample = _sample(session, table)
     framing = header(1)
     records: list[tuple[bytes, bytes, list[tuple[str, str | bytes | None]]]] = [
-        (framing + change.key, framing + change.value, [(POSITION_HEADER, change.position)]) for change in sample
+        (framing + change.key, framing + (change.value or b""), [(POSITION_HEADER, change.position)])
+        for change in sample
     ]
     settings = KafkaSettings(bootstrap_servers=(kafka,))
     producer = Producer(

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from bridge.local.simulator.mutations import Insert, Mutation
+from bridge.local.simulator.element_pools import ElementPool
+from bridge.local.simulator.mutations import Cells, ColumnWrite, Insert, Mutation, Update
+from bridge.local.simulator.nested import is_multi_cell
+from bridge.local.simulator.nested_values import Draw
 from bridge.local.simulator.ordering import Key
 from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.values import draw, encode
+from bridge.local.simulator.values import encode
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
 
@@ -28,6 +31,7 @@ _VALUES: Final[dict[str, tuple[str, ...]]] = {
     "narrow": ("text",),
     "twelve": _TEN,
     "wide": _SCALARS + _SCALARS,
+    "collections": ("list<int>", "set<text>", "map<text, bigint>", "frozen<list<text>>"),
 }
 TABLES: Final = tuple(_VALUES)
 """Names of all tables there are."""
@@ -38,6 +42,8 @@ _TEXT_CHARACTERS: Final = 20
 _KEYS: Final = 10_000
 _ROWS_PER_KEY: Final = 1000
 _POOL: Final = 1024
+_REPLACED: Final = 0.3
+"""Share of updates that replace a collection."""
 
 
 def table(name: str) -> SimulatedTable:
@@ -51,31 +57,42 @@ def table(name: str) -> SimulatedTable:
 
 
 def mutations(simulated: SimulatedTable, *, seed: int) -> Iterator[Mutation]:
-    """Single-row inserts of every column without end: a change each, no two alike, no extremes.
+    """Single-row writes of every column without end: a change each, no two alike, no extremes.
 
+    Inserts, but half of those to a table with collections are updates, most of which add elements and take some away.
     Cells come from pools that are drawn once, because drawing each anew would be most of a load's time.
     """
     schema = simulated.table_schema
     random = Random(f"{seed}/{schema.full_name}")
     characters = _NARROW_TEXT_CHARACTERS if len(schema.values) == 1 else _TEXT_CHARACTERS
-    names = [column.name for column in schema.values]
-    types = [str(column.type) for column in schema.values]
-    rows = [
-        {
-            name: _text(random, characters) if type_name == "text" else draw(type_name, random, 0.0)
-            for name, type_name in zip(names, types, strict=True)
-        }
-        for _ in range(_POOL)
-    ]
+    pool = [_operation(schema, number % 2 == 1, random, characters) for number in range(_POOL)]
     number = parse("int")
     partition_keys: list[Key] = [(encode(number, key),) for key in range(_KEYS)]
     clustering: list[Key] = [(encode(number, row),) for row in range(_ROWS_PER_KEY)]
     pick = random.random
     while True:
+        write, cells = pool[int(pick() * _POOL)]
         yield Mutation(
             partition_keys[int(pick() * _KEYS)],
-            (Insert(clustering[int(pick() * _ROWS_PER_KEY)], rows[int(pick() * _POOL)]),),
+            (write(clustering[int(pick() * _ROWS_PER_KEY)], cells),),
         )
+
+
+def _operation(
+    schema: TableSchema, may_update: bool, random: Random, characters: int
+) -> tuple[type[Insert] | type[Update], Cells]:
+    is_update = may_update and any(is_multi_cell(column.type) for column in schema.values)
+    values = Draw(random, extremes=0.0, most=5, nulls=0.0)
+    cells: dict[str, ColumnWrite] = {}
+    for column in schema.values:
+        if is_multi_cell(column.type):
+            pool = ElementPool(column.type, values)
+            cells[column.name] = pool.write(is_update, nulls=0.0, replaced=_REPLACED)
+        elif str(column.type) == "text":
+            cells[column.name] = _text(random, characters)
+        else:
+            cells[column.name] = values.value(column.type)
+    return (Update if is_update else Insert), cells
 
 
 def _text(random: Random, characters: int) -> bytes:

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from bench import tables
-from bridge.local.simulator.mutations import Insert
+from bridge.local.simulator.mutations import CollectionWrite, Insert, Update
 
 
 @pytest.mark.parametrize(("name", "columns"), [("narrow", 3), ("twelve", 12), ("wide", 30)])
@@ -19,6 +19,22 @@ def test_a_table_has_its_columns_and_every_mutation_fills_them(name: str, column
         (operation,) = mutation.operations
         assert isinstance(operation, Insert)
         assert operation.cells.keys() == {column.name for column in simulated.table_schema.values}
+
+
+def test_half_of_what_collections_get_are_updates_that_mostly_leave_elements() -> None:
+    """Deltas are what other connectors can't carry; each statement writes all columns, so it is one change."""
+    simulated = tables.table("collections")
+    operations = [one.operations[0] for one in islice(tables.mutations(simulated, seed=1), 400)]
+    names = {column.name for column in simulated.table_schema.values}
+    for operation in operations:
+        assert isinstance(operation, Insert | Update)
+        assert operation.cells.keys() == names
+    updates = [operation for operation in operations if isinstance(operation, Update)]
+    assert 150 < len(updates) < 250
+    writes = [write for one in updates for write in one.cells.values() if isinstance(write, CollectionWrite)]
+    assert len(writes) == 3 * len(updates)
+    assert sum(write.clear == "no" for write in writes) > len(writes) / 2
+    assert any(write.remove for write in writes)
 
 
 def test_the_narrow_tables_text_has_fifty_bytes() -> None:
