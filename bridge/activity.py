@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Final
+
+from bridge.temporary import TemporaryFolder
 
 _log = logging.getLogger(__name__)
 
@@ -90,11 +90,11 @@ class ActivityFile:
     """The files, for as long as the job runs; raises OSError where there is no folder for temporary files."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-bridge-"))
-        file = self._folder / _NAME
+        self._folder = TemporaryFolder()
+        file = self._folder.path / _NAME
         file.touch()
         self.path = str(file)
 
     def close(self) -> None:
         """Remove it; safe to call twice."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()

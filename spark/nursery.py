@@ -20,18 +20,17 @@ import os
 import runpy
 import select
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import traceback
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NoReturn
 
+from bridge.temporary import TemporaryFolder
 from spark import asking
 from spark.asking import LENGTH, PORTS, VARIABLE
 
@@ -67,22 +66,23 @@ class Nursery:
             OSError: there is no folder for temporary files, or none that may hold sockets and programs; or no process
                 can be started.
         """
-        self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-bridge-"))
+        self._folder = TemporaryFolder()
         try:
-            self.python = self._make_command()
-            self._process = self._start(str(self._folder / "nursery"))
+            self.python = self._make_command(self._folder.path)
+            self._process = self._start(str(self._folder.path / "nursery"))
         except OSError:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.close()
             raise
 
-    def _make_command(self) -> str:
-        path = self._folder / "python"
+    @staticmethod
+    def _make_command(folder: Path) -> str:
+        path = folder / "python"
         command = shlex.join([sys.executable, "-IS", str(asking.__file__)])
         path.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
         path.chmod(0o700)
         # Also where the file system is mounted with `noexec`, as folders for temporary files sometimes are.
         if not os.access(path, os.X_OK):
-            raise PermissionError(errno.EACCES, "no program can be run there", str(self._folder))
+            raise PermissionError(errno.EACCES, "no program can be run there", str(folder))
         return str(path)
 
     @staticmethod
@@ -109,7 +109,7 @@ class Nursery:
     def close(self) -> None:
         """Let it end; what it has forked goes on."""
         os.environ.pop(VARIABLE, None)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
         assert self._process.stdin is not None
         self._process.stdin.close()
 

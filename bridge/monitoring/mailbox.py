@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Self
 
 from bridge.errors import BridgeError, StartupError
 from bridge.model.cursors import Cursor
 from bridge.monitoring import figures
 from bridge.monitoring.figures import Counted
+from bridge.temporary import TemporaryFolder
 
 _log = logging.getLogger(__name__)
 
@@ -105,10 +103,11 @@ class Mailbox:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # In the system's own folder for these: a socket's path may have 100 characters or so.
-            self._folder = Path(tempfile.mkdtemp(prefix="scylla-cdc-bridge-"))
-            self.path = str(self._folder / "figures")
+            self._folder = TemporaryFolder()
+            self.path = str(self._folder.path / "figures")
             self._socket.bind(self.path)
         except OSError as error:
+            self._socket.close()
             raise StartupError(
                 f"no socket can be made among the temporary files ({error.strerror or error}); set TMPDIR to a folder "
                 "that can be written to and whose path is short, or monitoring.enabled to false"
@@ -126,7 +125,7 @@ class Mailbox:
         self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._thread.join(_READ_WITHIN_S)
         self._socket.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def _listen(self) -> None:
         while not self._closed.is_set():

@@ -38,6 +38,6 @@ def test_witness_reads_what_is_written(name: str) -> None:
     witness = Witness(TABLES, [change.to_json() for change in written])
     records = ExpectedRecords(schema_of(name, TABLES[name]))
     for change in written:
-        witness.see(name, 0, repr(change.partition_key).encode(), records.value(change))
+        witness.see(f"topic.{name}", 0, repr(change.partition_key).encode(), records.value(change))
     counts = witness.close()
     assert counts.clean, f"{counts}\n{counts.examples}"
