@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from schemas.registry import Registry
 
 _PROGRESS_TIMEOUT_S: Final = 60.0
+_READER_LIFE_S: Final = 60.0
 _TIMES_IN_TIMEOUT: Final = 4
 """Into this many parts a transaction's timeout is cut: it is committed after one, the others are for what is queued."""
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
@@ -52,6 +54,7 @@ _streams: dict[tuple[str, str, str, UnixMillis, TokenRange], Streams] = {}
 _key_ranges: dict[tuple[str, str, str, UnixMillis, TokenRange], Mapping[StreamId, KeyRange]] = {}
 _publishers: dict[str, tuple[str, LanePublisher]] = {}
 _sizes: dict[str, TopicSizes] = {}
+_readers: dict[str, tuple[float, CommittedReader]] = {}
 _limits: dict[tuple[str, tuple[str, ...]], int | None] = {}
 _registries: dict[str, Registry] = {}
 
@@ -203,7 +206,7 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
         topic = config.progress_topic_of(config.table(keyspace, table))
 
         def read_progress() -> bytes | None:
-            with CommittedReader(config.kafka) as reader:
+            with _progress_reader(config) as reader:
                 found = reader.last_record(topic, lane, _PROGRESS_TIMEOUT_S)
                 return None if found is None else found.value
 
@@ -211,6 +214,7 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
             return TransactionalProducer(
                 config.kafka,
                 name,
+                known_topic=topic,
                 topics_limit=_topics_limit(config, keyspace, table),
                 throttled=lambda seconds: tally.add(
                     f"{keyspace}.{table}", lane, LaneFigures(throttled_ms=round(seconds * 1000))
@@ -229,6 +233,29 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
         )
         _publishers[name] = (owner, made)
     return _publishers[name][1]
+
+
+@contextmanager
+def _progress_reader(config: BridgeConfig) -> Iterator[CommittedReader]:
+    """A reader for the moment; in a task one that is kept for a while, as lanes go from process to process."""
+    name = config.kafka.model_dump_json()
+    made_s, reader = _readers.pop(name, (float("-inf"), None))
+    if reader is not None and time.monotonic() > made_s + _READER_LIFE_S:
+        # The longer it lives the staler are the password and the token that it would connect with.
+        reader.close()
+        reader = None
+    if reader is None:
+        made_s, reader = time.monotonic(), CommittedReader(config.kafka)
+    try:
+        yield reader
+    except BaseException:
+        reader.close()
+        raise
+    # Elsewhere there are several threads, and a reader is for one.
+    if TaskContext.get() is None:
+        reader.close()
+    else:
+        _readers[name] = made_s, reader
 
 
 def _topics_limit(config: BridgeConfig, keyspace: str, table: str) -> int | None:

@@ -199,7 +199,7 @@ def published(local_stack: LocalStack, keyspace: str) -> str:
     registry = Registry(local_stack.registry)
     schema_id = registry.register(f"{keyspace}.captured-value", codec.value_avro_schema)
     registry.close()
-    producer = TransactionalProducer(kafka, name)
+    producer = TransactionalProducer(kafka, name, known_topic=progress)
     producer.init()
     for committed in (True, False):
         producer.begin()

@@ -169,6 +169,7 @@ def test_stop_is_heard_while_a_start_waits_for_kafka(local_stack: LocalStack, po
     wait_for("the servers being found", lambda: "Schema registry at" in pod.log.read_text(encoding="utf-8"), 180)
     os.kill(broker, signal.SIGSTOP)
     try:
+        wait_for("somebody who answers", lambda: pod.probe("livenessProbe") == 200, 60)
         # Before the first start there is Spark's own, which takes its time.
         wait_for("the start", lambda: re.search(r"query_starts_total{[^}]*} 1", scrape(pod)) is not None, 180)
         began_s = time.monotonic()

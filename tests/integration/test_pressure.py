@@ -40,9 +40,11 @@ def topic(settings: KafkaSettings) -> str:
 
 @contextmanager
 def opened(
-    settings: KafkaSettings, limit: int | None, throttled: Callable[[float], None] = lambda _s: None
+    settings: KafkaSettings, topic: str, limit: int | None, throttled: Callable[[float], None] = lambda _s: None
 ) -> Iterator[TransactionalProducer]:
-    producer = TransactionalProducer(settings, uuid.uuid4().hex, topics_limit=limit, throttled=throttled)
+    producer = TransactionalProducer(
+        settings, uuid.uuid4().hex, known_topic=topic, topics_limit=limit, throttled=throttled
+    )
     try:
         producer.init()
         producer.begin()
@@ -61,7 +63,7 @@ def test_record_over_the_topics_limit_is_refused_and_the_rest_goes_on(settings: 
     limit = KafkaAdmin(settings).most_record_bytes([topic, "no-such-topic"])
     assert limit == LIMIT
     small = [os.urandom(200) for _ in range(1_000)]
-    with opened(settings, limit) as producer:
+    with opened(settings, topic, limit) as producer:
         for value in small[:500]:
             producer.produce(topic, b"k", value)
         with pytest.raises(TooLargeError, match=rf"record of 30001 bytes for topic {topic} is over .* {LIMIT} bytes"):
@@ -76,7 +78,7 @@ def test_limit_that_nobody_told_us_stops_with_what_to_do(
     local_stack: LocalStack, settings: KafkaSettings, topic: str
 ) -> None:
     """A batch that the broker refuses is poison, not an error to try again for ever; nothing of it can be seen."""
-    with opened(settings, None) as producer:
+    with opened(settings, topic, None) as producer:
         for _ in range(500):
             producer.produce(topic, b"k", os.urandom(200))
         with pytest.raises(PoisonError, match=f"refused a batch of records for topic {topic} .MSG_SIZE_TOO_LARGE"):
@@ -91,7 +93,7 @@ def test_limit_that_nobody_told_us_stops_with_what_to_do(
     for done in client.incremental_alter_configs([raised]).values():
         done.result(10)
     large = os.urandom(3_000_000)
-    with opened(settings, KafkaAdmin(settings).most_record_bytes([topic])) as producer:
+    with opened(settings, topic, KafkaAdmin(settings).most_record_bytes([topic])) as producer:
         # Above librdkafka's own limit, but not above the topic's: nothing has to be set for it.
         producer.produce(topic, b"k", large)
         producer.commit()
@@ -107,7 +109,7 @@ def test_quota_makes_the_job_wait_and_is_told(
     sent = [os.urandom(10_000) for _ in range(20)]
     waits: list[float] = []
     began_s = time.monotonic()
-    with quota(local_stack.kafka, BYTES_PER_S), opened(settings, None, waits.append) as producer:
+    with quota(local_stack.kafka, BYTES_PER_S), opened(settings, topic, None, waits.append) as producer:
         for value in sent:
             producer.produce(name, b"k", value)
         producer.commit()

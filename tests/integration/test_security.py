@@ -323,7 +323,7 @@ def around_trip(settings: dict[str, Any], name: str) -> bytes | None:
     admin.ensure_topic("sec.t", 1, {})
     admin.ensure_topic(progress, 1, {"cleanup.policy": "compact"})
     admin.ensure_topic(progress, 2, {}, grow=True)
-    producer = TransactionalProducer(kafka, f"{name}.sec.t.0")
+    producer = TransactionalProducer(kafka, f"{name}.sec.t.0", known_topic=progress)
     try:
         producer.init()
         with CommittedReader(kafka) as reader:
@@ -565,9 +565,10 @@ def test_login_is_renewed_without_a_restart(world: World, mechanism: str) -> Non
     old_ends_s = time.monotonic() + life_s
     if mechanism == "token":
         world.secret("token", world.issuer.token(life_s=life_s))
-    producer = TransactionalProducer(KafkaSettings.model_validate(settings), "renewed.sec.t.0")
+    progress = "renewed.progress.sec.t"
+    producer = TransactionalProducer(KafkaSettings.model_validate(settings), "renewed.sec.t.0", known_topic=progress)
     producer.init()
-    publish(producer, "renewed.progress.sec.t")
+    publish(producer, progress)
     if mechanism == "token":
         world.secret("token", world.issuer.token())
     else:

@@ -107,9 +107,8 @@ def test_switches_under_load_with_kills(
     with capsys.disabled():
         print(f"{in_words(stalls, scenario.slowness_s())}\n{verdict} (seed {SEED})")
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
-    if "SCYLLA_CDC_BRIDGE_SWITCHES" in os.environ:
-        assert [one for one in stalls if one.late] == []
-    # Other tests run beside this one elsewhere; yet no switch takes minutes, as it may with other readers.
-    assert [one for one in stalls if one.stall_s > one.bound_s + MINUTE] == []
+    # Elsewhere other tests run beside this one; yet no switch takes minutes, as it may with other readers.
+    slack_s = 0.0 if "SCYLLA_CDC_BRIDGE_SWITCHES" in os.environ else 2 * scenario.slowness_s() + MINUTE
+    assert [one for one in scenario.stalls(slack_s) if one.late] == []
     assert len(stalls) == 2 * SWITCHES
     assert any(one.switch.kill for one in stalls)

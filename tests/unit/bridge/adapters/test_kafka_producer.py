@@ -20,7 +20,7 @@ SETTINGS = KafkaSettings.model_validate(
 )
 def test_transaction_goes_on_without_a_record_over_the_limit(limit: int | None, bytes_: int) -> None:
     """The limit is librdkafka's own as long as the topics' is not known, and else theirs, above it or below."""
-    producer = TransactionalProducer(SETTINGS, "id", topics_limit=limit)
+    producer = TransactionalProducer(SETTINGS, "id", known_topic="t", topics_limit=limit)
     try:
         producer.init()
         producer.begin()
@@ -36,7 +36,9 @@ def test_transaction_goes_on_without_a_record_over_the_limit(limit: int | None, 
 def test_settings_have_the_last_word_on_the_limit() -> None:
     """Who sets `message.max.bytes` trusts in compression."""
     properties = SETTINGS.properties | {"message.max.bytes": 50_000}
-    producer = TransactionalProducer(SETTINGS.model_copy(update={"properties": properties}), "id", topics_limit=20_000)
+    producer = TransactionalProducer(
+        SETTINGS.model_copy(update={"properties": properties}), "id", known_topic="t", topics_limit=20_000
+    )
     try:
         producer.init()
         producer.begin()
