@@ -50,7 +50,7 @@ def test_settings_have_the_last_word_on_the_limit() -> None:
 
 def test_last_record_taken_is_the_one_over_the_limit() -> None:
     """Of many that are queued with one call those before it are part of the transaction; the call tells how many."""
-    producer = TransactionalProducer(SETTINGS, "id", topics_limit=20_000)
+    producer = TransactionalProducer(SETTINGS, "id", known_topic="t", topics_limit=20_000)
     records = iter([(b"key", b"before", []), (b"key", os.urandom(20_000), []), (b"key", b"behind", [])])
     try:
         producer.init()
