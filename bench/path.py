@@ -301,7 +301,7 @@ def sink(batches: Iterable[pa.RecordBatch], producer: Any = None) -> None:
 def _produced(lane: Lane, changes: int) -> dict[str, float]:
     """Us of CPU time a change that the Kafka client takes, in the calling thread and in its own."""
     config = _config(**{"test.mock.num.brokers": 1})
-    producer = TransactionalProducer(config.kafka, "bench", known_topic="bench")
+    producer = TransactionalProducer(config.kafka, "bench", known_topic="progress")
     # Many, because of what opening the id costs.
     times = max(1, _PRODUCED // changes)
     batches = list(crossed(plain_way(lane)["blocks"]())) * times

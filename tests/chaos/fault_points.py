@@ -326,6 +326,10 @@ def _come_by(folder: Path, point: Point) -> None:
     if manner == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
         return
+    # When their parent dies, the kernel sends stopped groups of processes a SIGHUP and wakes them: PySpark's workers,
+    # of which we may be one, die of that, and the daemon that is woken would end them.
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGIO):
+        signal.signal(number, signal.SIG_IGN)
     # Stopped first, so that none of them sees another die.
     signal_all(folder, signal.SIGSTOP)
     signal_all(folder, signal.SIGKILL)
