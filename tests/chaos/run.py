@@ -263,7 +263,11 @@ class Run:
             now = self._reached()
             if now > last:
                 last, last_s = now, time.monotonic()
-            elif self._count() >= self._writing.written - len(self._writing.late):
+            elif (
+                # What comes a second time may come behind all else.
+                time.monotonic() - last_s >= CONFIDENCE_MS / 1000
+                and self._count() >= self._writing.written - len(self._writing.late)
+            ):
                 break
             time.sleep(1.0)
 
