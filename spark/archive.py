@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from bridge.config import SparkSettings
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, StartupError
 from spark import rows
 from spark.gateway import ARCHIVE
 from spark.session import ComingSession
@@ -115,7 +115,10 @@ def make(archive: Path) -> None:
         source = session.readStream.format(_NAME).load()
         sink = source.writeStream.format(_NAME).option("checkpointLocation", f"{folder}/checkpoint")
         query = sink.outputMode("append").trigger(processingTime="0 seconds").start()
+        deadline = time.monotonic() + _WITHIN_S
         while (progress := query.lastProgress) is None or progress["batchId"] < _MICRO_BATCHES - 1:
+            if time.monotonic() > deadline:
+                raise StartupError(f"{_MICRO_BATCHES} micro-batches were not done in {_WITHIN_S:.0f} s")
             query.awaitTermination(1)
         query.stop()
         session.stop()

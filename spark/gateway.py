@@ -48,6 +48,7 @@ ARCHIVE: Final = Path(sys.prefix, "share", "scylla-cdc-bridge", "spark.jsa")
 """The archive of the JVM's classes, where one was made (`spark.archive`)."""
 _LOOK_EVERY_S: Final = 0.02
 _CLEAN_UP_S: Final = 5.0
+_COMES_WITHIN_S: Final = 300.0
 _OPENED: Final = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -192,11 +193,18 @@ class SparkJvm:
 
         Raises:
             PySparkRuntimeError: it has ended.
+            StartupError: it does neither.
         """
+        deadline = time.monotonic() + _COMES_WITHIN_S
         try:
             while not self._answer.is_file():
                 if self._process.poll() is not None:
                     raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+                if time.monotonic() > deadline:
+                    raise StartupError(
+                        f"Spark's JVM (process {self._process.pid}) has not come up in {_COMES_WITHIN_S:.0f} s: give it "
+                        "more CPU, and see what it says above"
+                    )
                 time.sleep(_LOOK_EVERY_S)
             # A port, and a secret behind its length; written elsewhere and moved here whole.
             answer = self._answer.read_bytes()

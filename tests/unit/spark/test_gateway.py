@@ -75,6 +75,23 @@ def test_java_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         SparkJvm({"spark.driver.memory": "1g"})
 
 
+def test_java_that_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is not waited for without end."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexec cat\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(gateway, "_COMES_WITHIN_S", 0.05)
+    jvm = SparkJvm({"spark.driver.memory": "1g"})
+    try:
+        with pytest.raises(StartupError, match=r"Spark's JVM \(process \d+\) has not come up in 0 s: give it more CPU"):
+            jvm.connect()
+    finally:
+        jvm.end()
+
+
 def test_no_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says which setting to look at."""
     monkeypatch.delenv("SPARK_HOME", raising=False)
