@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Final

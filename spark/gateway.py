@@ -202,8 +202,8 @@ class SparkJvm:
                     raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
                 if time.monotonic() > deadline:
                     raise StartupError(
-                        f"Spark's JVM (process {self._process.pid}) has not come up in {_COMES_WITHIN_S:.0f} s: give it "
-                        "more CPU, and see what it says above"
+                        f"Spark's JVM (process {self._process.pid}) has not come up in {_COMES_WITHIN_S:.0f} s: give "
+                        "it more CPU, and see what it says above"
                     )
                 time.sleep(_LOOK_EVERY_S)
             # A port, and a secret behind its length; written elsewhere and moved here whole.
