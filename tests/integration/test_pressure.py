@@ -109,7 +109,7 @@ def test_quota_makes_the_job_wait_and_is_told(
     sent = [os.urandom(10_000) for _ in range(20)]
     waits: list[float] = []
     began_s = time.monotonic()
-    with quota(local_stack.kafka, BYTES_PER_S), opened(settings, topic, None, waits.append) as producer:
+    with quota(local_stack.kafka, BYTES_PER_S), opened(settings, name, None, waits.append) as producer:
         for value in sent:
             producer.produce(name, b"k", value)
         producer.commit()
