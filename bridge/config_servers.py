@@ -15,7 +15,7 @@ from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 _STRANGE_FORMS: Final = ("^[^a-z]", "[^a-z0-9.]")
 _STRANGE: Final = re.compile("|".join(_STRANGE_FORMS))
 """A name that no property of librdkafka has."""
-_SECRET_WORDS: Final = ("password", "passphrase", "secret", r"oauthbearer\.config", r"\.pem$")
+_SECRET_WORDS: Final = ("password", "passphrase", "secret", r"oauthbearer\.config", r"jaas\.config", r"\.pem$")
 _SECRET: Final = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
 
 Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]

@@ -63,6 +63,9 @@ def _spark(properties: dict[str, Any]) -> dict[str, Any]:
         (_kafka({"client.dns.lookup": "use_all_dns_ips"}), "client.dns.lookup"),
         (_kafka({"logger": "mine"}), "logger"),
         (_spark({"spark.hadoop.fs.s3a.secret.key": "hunter2"}), "spark.hadoop.fs.s3a.secret.key"),
+        (_spark({"spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net": "hunter2"}), "fs.azure.account.key.a"),
+        (_kafka({"sasl.jaas.config": "hunter2"}), "sasl.jaas.config"),
+        ({"checkpoint": {"path": "bucket/folder"}}, "/checkpoint/path"),
         (_spark({"spark.driver.memory": "5g"}), "spark.driver.memory"),
         (_spark({"spark.executor.instances": 5}), "spark.executor.instances"),
         (_spark({"spark.network.crypto.enabled": False}), "spark.network.crypto.enabled"),
@@ -101,6 +104,10 @@ def test_mistake_is_refused_and_named(chart: Chart, values: dict[str, Any], word
         ),
         ({"executors": {"driverPort": 7079}}, "executors.driverPort and executors.blockManagerPort are both 7079"),
         ({"serviceAccounts": {"driver": {"create": False}}}, "serviceAccounts.driver.name has to say as whom"),
+        (
+            {"config": {"tables": ["shop.a", "shop.orders", {"name": "shop.Orders", "lanes": 2}]}},
+            "config.tables[2] is shop.orders, which config.tables[1] is already: name each table once",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -151,6 +158,7 @@ OTHERS: dict[str, Any] = {
     "executors.memoryOverhead": "7g",
     "executors.cpuRequest": "700m",
     "executors.cpuLimit": "7",
+    "checkpoint.path": "/other",
     "checkpoint.persistence.size": "7Gi",
     "checkpoint.persistence.accessModes": ["ReadWriteMany"],
     "temporary.sizeLimit": "7Gi",
