@@ -9,7 +9,7 @@ from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
 from bridge.config_sasl import SaslSettings
 from bridge.config_tls import TlsFiles, TlsSettings
-from bridge.config_values import HOUR_MS, Addresses, Model, RefusedNames, SecretSetting
+from bridge.config_values import HOUR_MS, WITHOUT_LOGIN, Addresses, Model, RefusedNames, SecretSetting
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
 _STRANGE_FORMS: Final = ("^[^a-z]", "[^a-z0-9.]")
@@ -184,7 +184,9 @@ class KafkaSettings(Model):
 class _RegistryAccess(Model):
     """Where the registry is, and who we are."""
 
-    url: AnyHttpUrl = Field(description="Base address, as Confluent's clients take it.")
+    url: AnyHttpUrl = Field(
+        description="Base address, as Confluent's clients take it.", json_schema_extra={"pattern": WITHOUT_LOGIN}
+    )
     username: str | None = Field(None, description="User for basic authentication; unset, none.")
     password: SecretSetting | None = Field(
         None, description="Where the user's password lies; read again when the registry refuses it."

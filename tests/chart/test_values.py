@@ -54,6 +54,7 @@ def _spark(properties: dict[str, Any]) -> dict[str, Any]:
         ({"config": {"spark": {"checkpoint": "/tmp"}}}, "checkpoint"),
         ({"config": {"monitoring": {"listen": "127.0.0.1:1"}}}, "listen"),
         ({"config": {"registry": {"url": None}}}, "url"),
+        ({"config": {"registry": {"url": "registry:8081"}}}, "/config/registry/url"),
         ({"config": {"monitoring": {"outlive_tables": False}}}, "outlive_tables"),
         (_kafka({"sasl.password": "hunter2"}), "sasl.password"),
         (_kafka({"SSL.Keystore.Password": "hunter2"}), "SSL.Keystore.Password"),
