@@ -15,7 +15,9 @@ _SECRET_WORDS: Final = (
     "passphrase",
     "token" + other_than("file").removeprefix("^"),
     "credential",
-    r"access\.key",
+    r"(access|account|private)\.key",
+    r"encryption\.key$",
+    r"azure\.sas\.",
 )
 _SECRET: Final = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
 _MASTER: Final = (

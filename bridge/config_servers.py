@@ -9,13 +9,13 @@ from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
 from bridge.config_sasl import SaslSettings
 from bridge.config_tls import TlsFiles, TlsSettings
-from bridge.config_values import HOUR_MS, Addresses, Model, RefusedNames, SecretSetting
+from bridge.config_values import HOUR_MS, WITHOUT_LOGIN, Addresses, Model, RefusedNames, SecretSetting
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
 _STRANGE_FORMS: Final = ("^[^a-z]", "[^a-z0-9.]")
 _STRANGE: Final = re.compile("|".join(_STRANGE_FORMS))
 """A name that no property of librdkafka has."""
-_SECRET_WORDS: Final = ("password", "passphrase", "secret", r"oauthbearer\.config", r"\.pem$")
+_SECRET_WORDS: Final = ("password", "passphrase", "secret", r"oauthbearer\.config", r"jaas\.config", r"\.pem$")
 _SECRET: Final = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
 
 Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]
@@ -184,7 +184,9 @@ class KafkaSettings(Model):
 class _RegistryAccess(Model):
     """Where the registry is, and who we are."""
 
-    url: AnyHttpUrl = Field(description="Base address, as Confluent's clients take it.")
+    url: AnyHttpUrl = Field(
+        description="Base address, as Confluent's clients take it.", json_schema_extra={"pattern": WITHOUT_LOGIN}
+    )
     username: str | None = Field(None, description="User for basic authentication; unset, none.")
     password: SecretSetting | None = Field(
         None, description="Where the user's password lies; read again when the registry refuses it."

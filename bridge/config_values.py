@@ -33,6 +33,9 @@ MISPLACED: Final = "misplaced"
 _ADDRESS = re.compile(r"^(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):\d{1,5}$")
 _PORTS: Final = range(1, 65536)
 
+WITHOUT_LOGIN: Final = r"^[hH][tT][tT][pP][sS]?://[^/?#@\s]+([/?#]|$)"
+"""What the JSON schema says of HTTP addresses: `format` alone takes `host:8081`, and logins."""
+
 DAY_S: Final = 86_400
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS

@@ -31,6 +31,7 @@ _Port = Annotated[int, Field(ge=1024, le=65535)]
 _NAME: Final = r"^([a-z]([-a-z0-9]*[a-z0-9])?)?$"
 _MEMORY: Final = r"^[1-9][0-9]*[mgt]$"
 _QUANTITY: Final = r"^([1-9][0-9]*m?|[0-9]+\.[0-9]+)?$"
+_PLACE: Final = r"^(([a-z][a-z0-9+.-]*:)?/.*)?$"
 _SIZE: Final = r"^[1-9][0-9]*(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 
 RESTRICTED_POD: Final[KubernetesObject] = {
@@ -172,7 +173,9 @@ class Checkpoint(_Values):
     """Spark's plan. A lost one loses and doubles nothing."""
 
     path: str = Field(
-        "", description="A Hadoop-compatible path such as s3a://bucket/folder instead of a volume (jars are yours)."
+        "",
+        pattern=_PLACE,
+        description="A Hadoop-compatible path such as s3a://bucket/folder instead of a volume (jars are yours).",
     )
     persistence: Persistence = Persistence()
 

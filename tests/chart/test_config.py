@@ -208,6 +208,17 @@ def test_change_of_the_file_restarts_the_driver(chart: Chart, local: Rendered) -
     assert pod(changed)["metadata"]["annotations"] != pod(local)["metadata"]["annotations"]
 
 
+def test_checksum_of_the_file_is_the_charts(chart: Chart, local: Rendered) -> None:
+    """An annotation of that name, taken over from another chart's values, does not hide a change of the file."""
+    given = {"checksum/config": "mine", "note": "mine"}
+    own = local.find("StatefulSet")["spec"]["template"]["metadata"]["annotations"]
+    for values in ({"driver": {"podAnnotations": given}}, {"commonAnnotations": given}):
+        pod = chart.render(values=values).find("StatefulSet")["spec"]["template"]["metadata"]
+        assert pod["annotations"]["note"] == "mine"
+        assert pod["annotations"]["checksum/config"] not in ("mine", "")
+        assert len(pod["annotations"]["checksum/config"]) == len(own["checksum/config"])
+
+
 def test_checkpoint_may_lie_in_an_object_store(chart: Chart) -> None:
     """A Hadoop-compatible path takes the volume's place."""
     rendered = chart.render(values={"checkpoint": {"path": "s3a://bucket/checkpoint"}})

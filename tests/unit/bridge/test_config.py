@@ -164,9 +164,14 @@ def test_subjects() -> None:
     [
         (
             "SparkSettings",
-            "spark.a.token spark.a.TokenFil spark.tokenFile spark.A.SECRET.b spark.access.key spark.access-key spar.k",
+            "spark.a.token spark.a.TokenFil spark.tokenFile spark.A.SECRET.b spark.access.key spark.access-key spar.k "
+            "spark.account.key.a spark.private.Key.id spark.b.encryption.key "
+            "spark.encryption.keySizeBits spark.azure.sas.a",
         ),
-        ("KafkaSettings", "acks Acks ssl.key.PEM pem oauth_cb _cbx on_commit on_commits logger loggers b.c"),
+        (
+            "KafkaSettings",
+            "acks Acks ssl.key.PEM pem oauth_cb _cbx on_commit on_commits logger loggers b.c a.jaas.config",
+        ),
     ],
 )
 def test_schema_refuses_the_names_that_the_bridge_refuses(model: str, names: str) -> None:
