@@ -9,8 +9,7 @@ there. In the end the table with tablets is dropped and made anew.
 The stall of a change is counted from the instant at which anybody could have published it at the earliest (it is
 written, and its stream's generation is published) to the instant at which a consumer has it. Its bound is confidence +
 leeway + one window, the time that a micro-batch may take. While the job is dead nothing can be published: changes that
-wait then are due two windows after the table's progress moves again, which it does with the micro-batch that was
-interrupted; then come the one that closes and the one that opens, in processes that are new.
+wait then are due one window after the table's progress moves again.
 
 Where no streams change a change is due within confidence + one window. By how much the slowest of those came later in
 the same run, the machine itself was too slow. Where others work beside, the two micro-batches of a switch, one that
@@ -535,7 +534,7 @@ class Scenario:
             goes_on = change.stream_id in switch.kept
             from_us = change.timestamp_us if goes_on else max(change.timestamp_us, switch.publish_us)
             plain_s = slack_s + (CONFIDENCE_S + WINDOW_S if goes_on else BOUND_S)
-            allowed_s = self._allowed_s(switch.table, from_us, plain_s, 2 * WINDOW_S + slack_s)
+            allowed_s = self._allowed_s(switch.table, from_us, plain_s, WINDOW_S + slack_s)
             (kept if goes_on else waits).append(((seen_us - from_us) / _SECOND, allowed_s))
         stall_s, bound_s = max(waits)
         late = sum(took_s > allowed_s for took_s, allowed_s in (*waits, *kept))
