@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from bridge.control import Schemas
 from bridge.errors import BridgeError, RefusedError, RetriableError, TableMissingError
 from bridge.lane_reader import LogPages, columns_in_words
 from bridge.model.changes import LogLayout
@@ -60,6 +59,19 @@ class UnsettledSchemaError(RetriableError):
 
 
 @dataclass(frozen=True, slots=True)
+class Schemas:
+    """Under which schemas changes are encoded.
+
+    Attributes:
+        key: Avro schema of the keys, as JSON text.
+        value: Avro schema of the values, as JSON text.
+    """
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class CapturedTable:
     """A table's reader and what was compiled for its columns."""
 
@@ -70,7 +82,7 @@ class CapturedTable:
 
     @property
     def schemas(self) -> Schemas:
-        """What the sink must know of it."""
+        """What its changes are encoded under."""
         return Schemas(self.codec.key_avro_schema, self.codec.value_avro_schema)
 
 

@@ -10,9 +10,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
-from operator import add, length_hint
+from operator import length_hint
 from typing import Final, Protocol, TypeAlias
 
+from bridge.encoding import EncodedRun
 from bridge.errors import BridgeError, FencedError, RetriableError, TooLargeError
 from bridge.model.cursors import GroupPosition, LanePosition, LaneProgress
 from bridge.monitoring.figures import LaneFigures
@@ -220,9 +221,8 @@ class LanePublisher:
     def publish_run(
         self,
         topic: str,
-        keys: Sequence[bytes],
-        values: Sequence[bytes],
-        positions: Sequence[bytes],
+        frames: tuple[bytes, bytes],
+        run: EncodedRun,
         position_header: str | None,
         too_large: Callable[[int, TooLargeError], None],
     ) -> None:
@@ -230,15 +230,16 @@ class LanePublisher:
 
         Args:
             topic: the change topic.
-            keys: framed keys.
-            values: framed values.
-            positions: as those of `publish`, in lane order.
+            frames: what stands before each key and before each value.
+            run: the records, in lane order.
             position_header: name of the header that holds them; None for no headers.
             too_large: called in place of a record that is over the limit, with its number, when those before it are
                 queued; publishes another of the same position, or raises.
         """
         left, producer = self._working()
-        sizes = list(map(add, map(len, keys), map(len, values)))
+        keys, values, positions = run
+        framing = len(frames[0]) + len(frames[1])
+        sizes = [len(key) + len(value) + framing for key, value in zip(keys, values, strict=True)]
         at, end = 0, len(sizes)
         if left.finished:
             return
@@ -255,9 +256,10 @@ class LanePublisher:
                 # The record with which the limit is reached is the last one.
                 until = at + 1 + sum(1 for _ in takewhile(room.__gt__, accumulate(sizes[at:until])))
             unsent = iter(keys[at:until])
+            records = _records(frames, unsent, values[at:until], positions[at:until], position_header)
             refused: TooLargeError | None = None
             try:
-                producer.produce_all(topic, _records(unsent, values[at:until], positions[at:until], position_header))
+                producer.produce_all(topic, records)
             except TooLargeError as error:
                 refused = error
             reached = until - length_hint(unsent)
@@ -372,7 +374,11 @@ class LanePublisher:
 
 
 def _records(
-    keys: Iterator[bytes], values: Sequence[bytes], positions: Sequence[bytes], position_header: str | None
+    frames: tuple[bytes, bytes],
+    keys: Iterator[bytes],
+    values: Sequence[bytes],
+    positions: Sequence[bytes],
+    position_header: str | None,
 ) -> Iterable[Record]:
     headers = [[] if position_header is None else [(position_header, at)] for at in positions]
-    return zip(keys, values, headers, strict=True)
+    return zip(map(frames[0].__add__, keys), map(frames[1].__add__, values), headers, strict=True)

@@ -19,20 +19,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from bridge.config import SparkSettings
 from bridge.errors import BridgeError, StartupError
+from bridge.model.cursors import Cursor
+from bridge.model.times import UnixMillis
+from bridge.monitoring.reports import LaneReport
 from spark import rows
 from spark.gateway import ARCHIVE
+from spark.report import observed
 from spark.session import ComingSession
 
 _NAME: Final = "rehearsal"
@@ -42,7 +40,7 @@ _WITHIN_S: Final = 120
 
 
 class Rehearsal(DataSource):
-    """Source and sink of a query that does nothing, by the same calls as the job's."""
+    """The source of a query that does nothing, by the same calls as the job's."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -54,15 +52,11 @@ class Rehearsal(DataSource):
 
     def schema(self) -> StructType:
         """As the job's."""
-        return rows.ROW_TYPE
+        return rows.REPORT_TYPE
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The source's side."""
         return _Reader()
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """The sink's side."""
-        return _Writer()
 
 
 class _Reader(DataSourceStreamReader):
@@ -76,20 +70,7 @@ class _Reader(DataSourceStreamReader):
         return [InputPartition(lane) for lane in range(_LANES)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield rows.control_batch(rows.END, "")
-
-
-class _Writer(DataSourceStreamArrowWriter):
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        for _ in iterator:
-            pass
-        return WriterCommitMessage()
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        pass
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        pass
+        yield rows.report_batch(LaneReport(_NAME, 0, Cursor.at_start_of(UnixMillis(0)), []))
 
 
 def make(archive: Path) -> None:
@@ -113,9 +94,9 @@ def make(archive: Path) -> None:
         coming = ComingSession(_NAME, settings)
         session = coming.result()
         session.dataSource.register(Rehearsal)
-        source = session.readStream.format(_NAME).load()
-        sink = source.writeStream.format(_NAME).option("checkpointLocation", f"{folder}/checkpoint")
-        query = sink.outputMode("append").trigger(processingTime="0 seconds").start()
+        lanes = observed(session.readStream.format(_NAME).load())
+        writer = lanes.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
+        query = writer.outputMode("append").trigger(processingTime="0 seconds").start()
         deadline = time.monotonic() + _WITHIN_S
         while (progress := query.lastProgress) is None or progress["batchId"] < _MICRO_BATCHES - 1:
             if time.monotonic() > deadline:

@@ -46,9 +46,6 @@ MODULES: Final = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
-    "pyspark.sql.worker.python_streaming_sink_runner",
-    "pyspark.sql.worker.write_into_data_source",
-    "spark.sink",
     "spark.source",
 )
 """What Spark runs in its Python processes, and what of ours it loads there."""

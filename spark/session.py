@@ -33,16 +33,14 @@ _DEFAULTS: Final = {
     "spark.python.daemon.module": "spark.daemon",
     # How often an idle query asks for new offsets; the default of 10 ms costs 7 % of a core.
     "spark.sql.streaming.pollingDelay": "100ms",
-    # What the JVM gathers before it passes rows on: each of the source's is a block of thousands of changes.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
     # Killed tasks are retried; a lane's progress makes that safe.
     "spark.task.maxFailures": "4",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.stopTimeout": "10s",
     # The checkpoint is a plan, not the truth: checksums would double its files, of which each takes a process (chmod).
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # What is asked for every two seconds, whole.
-    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    # With them lanes report (`spark.report`), which looks twice a second.
+    "spark.sql.streaming.numRecentProgressUpdates": "100",
 }
 _LOCAL: Final = re.compile(r"^local(?:\[(?P<threads>\*|\d+)\])?$")
 _LOCAL_TRIES: Final = 4
@@ -99,7 +97,7 @@ class ComingSession:
             threading.Thread(target=self._make_context_ahead, args=[self._context], daemon=True).start()
 
     def result(self) -> SparkSession:
-        """The session, with source and sink registered.
+        """The session, with the source registered.
 
         Raises:
             StartupError: Spark's JVM does not start.
@@ -111,11 +109,9 @@ class ComingSession:
         session = SparkSession(context, options=dict(self._properties))
         _outlive_sigterm(session)
         # Not needed by the JVM's start, and the longest of all imports.
-        from spark.sink import KafkaLanesSink
         from spark.source import ScyllaCdcSource
 
         session.dataSource.register(ScyllaCdcSource)
-        session.dataSource.register(KafkaLanesSink)
         return session
 
     def wait(self, timeout_s: float) -> None:
@@ -147,7 +143,7 @@ class ComingSession:
 
 
 def build_session(name: str, settings: SparkSettings) -> SparkSession:
-    """A session with source and sink registered; errors as `ComingSession`."""
+    """A session with the source registered; errors as `ComingSession`."""
     return ComingSession(name, settings).result()
 
 

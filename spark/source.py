@@ -1,7 +1,8 @@
 """`spark.readStream.format("scylla-cdc")`: the CDC log of one table as a stream of changes.
 
 Usable by itself: give it the settings of `bridge.config.SourceConfig` as options (`scylla.contact_points`, `table`,
-`reading.confidence_ms`, `lanes`, `payload`, ...). The job gives it a whole configuration and asks for control rows.
+`reading.confidence_ms`, `lanes`, `payload`, ...). The job gives it a whole configuration, and has the tasks publish
+what they read: there each lane yields a report alone.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from typing import Self
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from bridge.config import SourceConfig
+from bridge.config import BridgeConfig, SourceConfig
 from bridge.config_file import from_options
 from bridge.publishing import TableStart
-from spark.rows import ROW_TYPE
+from spark.lane_publishing import Publishing
+from spark.rows import REPORT_TYPE, ROW_TYPE
 from spark.stream_reader import ScyllaCdcStreamReader
 
 CONFIG_OPTION = "config"
 START_OPTION = "table_start"
 ACTIVITY_OPTION = "activity"
+JOB_OPTION = "job"
+OWNER_OPTION = "owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +34,30 @@ class SourceOptions:
     """The source's options, understood.
 
     Attributes:
-        start: where Kafka says that the table stands; None for a query whose sink is not ours, which begins by
+        start: where Kafka says that the table stands; None for a query that is not the job's, which begins by
             `reading.start` and whose checkpoint is all there is.
-        control: whether begin and end rows are wanted.
-        activity: where the sink says that changes came (`bridge.activity`); None where no sink does.
+        publishing: what the tasks need to publish; None where changes are wanted.
+        activity: where the job says that changes came (`bridge.activity`); None where nobody does.
     """
 
     config: SourceConfig
     start: TableStart | None
-    control: bool
+    publishing: Publishing | None = None
     activity: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Raises ConfigError when an option is unknown or its value is bad."""
         plain = {name: value for name, value in options.items() if name.lower() != "path"}
-        control = plain.pop("control", "false").lower() == "true"
         start = plain.pop(START_OPTION, None)
         activity = plain.pop(ACTIVITY_OPTION, None)
+        job, owner = plain.pop(JOB_OPTION, None), plain.pop(OWNER_OPTION, "")
         text = plain.pop(CONFIG_OPTION, None)
         config = SourceConfig.model_validate_json(text) if text else from_options(plain, SourceConfig)
         return cls(
             config,
             None if start is None else TableStart.from_json(json.loads(start)),
-            control,
+            None if job is None else Publishing(BridgeConfig.model_validate_json(job), owner),
             activity,
         )
 
@@ -72,9 +76,9 @@ class ScyllaCdcSource(DataSource):
 
     def schema(self) -> StructType:
         """See `spark.rows`."""
-        return ROW_TYPE
+        return ROW_TYPE if self._options.publishing is None else REPORT_TYPE
 
     def streamReader(self, schema: StructType) -> ScyllaCdcStreamReader:
         """The reader of a query."""
         options = self._options
-        return ScyllaCdcStreamReader(options.config, options.start, control=options.control, activity=options.activity)
+        return ScyllaCdcStreamReader(options.config, options.start, options.publishing, activity=options.activity)

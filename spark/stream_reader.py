@@ -8,50 +8,37 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from bridge import assembly, logs, planning, schema_switch
+from bridge import logs, planning
 from bridge.activity import Arrivals, Asked
-from bridge.adapters.scylla import token_of
 from bridge.adapters.stream_metadata import StreamMetadata
-from bridge.captured import CapturedTable
-from bridge.change_text import Position
-from bridge.config import ReadingSettings, SourceConfig
-from bridge.control import Begin, Schemas, end_to_json
-from bridge.encoding import EncodedChange, EncodedRun, GroupEncoder
-from bridge.errors import DataLossError, PoisonError, RetriableError
+from bridge.config import SourceConfig
+from bridge.errors import DataLossError, RetriableError
 from bridge.gaps import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.instants import iso_of_micros
-from bridge.integrity import SAMPLE_EVERY, KeyCheck, Misplaced
-from bridge.lane_reader import read_lane
-from bridge.model.changes import Cells, Group, LogLayout
-from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, StreamOffset, canonical_json
+from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.figures import LaneFigures, tally
-from bridge.monitoring.observed_pages import ObservedPages
-from bridge.pacing import LONGEST_PAUSE_S, PaceLimits, Pacer, load_interval_s
-from bridge.plain_rows import PlainRows, encoded
+from bridge.pacing import PaceLimits, Pacer, load_interval_s
 from bridge.planning import GenerationStart, WindowLength
 from bridge.publishing import LaneTask, Plans, TableStart
 from bridge.server_time import ServerTime
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
-from bridge.value_text import json_value
-from schemas.errors import DecodeError
 from spark import rows, worker
 from spark.beginning import wait_for_first_cursor
+from spark.lane_changes import LaneChanges
+from spark.lane_publishing import Publishing, publish_lane
 
 _log = logging.getLogger(__name__)
 
 _GENERATIONS_EVERY_S = 2.0
 _OFTEN_ENOUGH_S = 10.0
-_MOST_MISPLACED = 10
 _AHEAD_US = 1_000_000
 
 
@@ -81,12 +68,17 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     """Plans in the query's planner process, reads in its tasks; what it keeps between calls only paces the planner."""
 
     def __init__(
-        self, config: SourceConfig, start: TableStart | None, *, control: bool, activity: str | None = None
+        self,
+        config: SourceConfig,
+        start: TableStart | None,
+        publishing: Publishing | None = None,
+        *,
+        activity: str | None = None,
     ) -> None:
         self._config = config
         self._start = start
         self._plans = Plans(start)
-        self._control = control
+        self._publishing = publishing
         self._frozen_now_us: UnixMicros | None = None
         self._windows = WindowLength(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)
         self._generations: list[GenerationStart] = []
@@ -335,135 +327,16 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     # -- tasks ----------------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The changes of one lane in lane order, between its control rows if these are wanted."""
+        """The changes of one lane in lane order; or one row, the report, once they are published."""
         assert isinstance(partition, LanePartition)
         logs.ensure()
         worker.settle_memory()
-        task = partition.task
-        scylla = self._config.scylla
-        try:
-            place = (scylla, task.keyspace, task.table, self._config.output_options, partition.fingerprint)
-            captured = worker.captured_table(*place)
-            schemas: Schemas | None = None
-            for number, part in enumerate(task.batch.parts):
-                if number and self._control:
-                    yield rows.control_batch(rows.PART, None)
-                runs = schema_switch.runs(
-                    captured,
-                    partial(self._changes, task, part),
-                    lambda: worker.recaptured_table(*place),
-                )
-                for captured, changes in runs:
-                    if self._control and schemas is None:
-                        yield rows.control_batch(rows.BEGIN, Begin(task, captured.schemas).to_json())
-                    elif self._control and captured.schemas != schemas:
-                        yield rows.control_batch(rows.SCHEMA, captured.schemas.to_json())
-                    schemas = captured.schemas
-                    yield from rows.change_batches(changes, blocks=self._control)
-            if self._control:
-                yield rows.control_batch(rows.END, end_to_json(tally.take()))
-        except RetriableError:
-            # A session that failed, or a table that is gone: the next attempt looks at everything anew.
-            worker.drop_cluster(scylla)
-            raise
-
-    def _key_check(self, task: LaneTask, part: Part, layout: LogLayout) -> KeyCheck | None:
-        if self._config.reading.integrity == "off":
-            return None
-        name, said = f"{task.keyspace}.{task.table}", 0
-
-        def report(misplaced: Misplaced) -> None:
-            nonlocal said
-            said += 1
-            if said <= _MOST_MISPLACED:
-                _log.error("%s: %s%s", name, misplaced, "; further ones are counted" * (said == _MOST_MISPLACED))
-
-        return KeyCheck(
-            layout,
-            lambda: worker.lane_key_ranges(self._config.scylla, task, part.selection),
-            token_of,
-            report,
-            every=1 if self._config.reading.integrity == "always" else SAMPLE_EVERY,
-        )
-
-    def _changes(self, task: LaneTask, part: Part, captured: CapturedTable) -> Iterator[EncodedChange | EncodedRun]:
-        reading: ReadingSettings = self._config.reading
-        scylla = self._config.scylla
-        streams = worker.lane_streams(scylla, task, part.selection)
-        if worker.is_retry():
-            # The attempt before may have asked them all just now.
-            lanes_share = scylla.requests_per_second / self._config.sharing / task.batch.layout.lanes
-            _pause(min(LONGEST_PAUSE_S, load_interval_s(len(streams), lanes_share)))
-        opened = {stream.raw: opened_ms for stream, opened_ms in streams.items()}
-        output, layout = self._config.table_output, captured.layout
-        form = output.record_form(dead_letters=self._config.dead_letters)
-        check = self._key_check(task, part, layout)
-        encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
-        # What looks at each change, or at each group, goes by way of them.
-        by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
-        plain = PlainRows(captured.codec.runs, layout, opened, check) if by_page else None
-        chunks = read_lane(
-            ObservedPages(captured.reader, tally, f"{task.keyspace}.{task.table}", task.lane),
-            list(streams),
-            part.window,
-            layout,
-            page_rows=scylla.page_rows,
-            in_flight=scylla.requests_in_flight,
-            take=None if plain is None else plain.entries,
-        )
-
-        def general(log_rows: Iterator[Cells]) -> Iterator[EncodedChange]:
-            found = self._groups(log_rows, task, layout)
-            for group in found if check is None else check.passing(found):
-                changes = encoder.encode(group, opened[group.stream_id])
-                yield from changes if self._config.payload == "avro" else _as_json(changes, captured)
-
-        try:
-            yield from encoded(chunks, general)
-        finally:
-            if encoder.unknown_operations:
-                _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))
-            if check is not None:
-                _count(task, LaneFigures(keys_checked=check.checked, keys_misplaced=check.misplaced))
-
-    def _groups(self, log_rows: Iterator[Cells], task: LaneTask, layout: LogLayout) -> Iterator[Group]:
-        found = assembly.groups(
-            log_rows,
-            layout,
-            incomplete=self._config.reading.on_incomplete_group,
-            by_row=self._config.output_options.by_row,
-            keep_poison=self._config.dead_letters,
-            read_anew=worker.is_retry(),
-        )
-        if self._config.reading.deduplicate:
-            found = assembly.without_repeats(found, layout, left_out=partial(_count, task, LaneFigures(repeats=1)))
-        return found
-
-
-def _count(task: LaneTask, figures: LaneFigures) -> None:
-    tally.add(f"{task.keyspace}.{task.table}", task.lane, figures)
-
-
-def _as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator[EncodedChange]:
-    codec = table.codec
-    for change in changes:
-        if change.is_dead_letter:
-            yield change
-            continue
-        try:
-            value = None if change.value is None else _json_of(codec.decode_value(change.value))
-            key = _json_of(codec.decode_key(change.key))
-        except DecodeError as error:
-            # What Avro holds and Python's calendar does not.
-            raise PoisonError(
-                f"table {table.schema.full_name}: change {Position.from_header(change.position)}: {error}; as JSON "
-                "there are no timestamps beyond the year 9999, unless `output.timestamps` is millis"
-            ) from error
-        yield change._replace(key=key, value=value)
-
-
-def _json_of(record: Mapping[str, object]) -> bytes:
-    return json.dumps(json_value(record), ensure_ascii=False).encode()
+        lane = LaneChanges(self._config, partition.task, partition.fingerprint)
+        if self._publishing is not None:
+            yield rows.report_batch(publish_lane(self._publishing, lane))
+            return
+        for _, _, changes in lane.runs():
+            yield from rows.change_batches(changes)
 
 
 def _clock_s() -> float:

@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Final
@@ -24,7 +24,6 @@ from bridge.monitoring.board import Board
 from bridge.monitoring.figures import tally
 from bridge.monitoring.monitor import Monitor
 from bridge.patience import in_background
-from spark.report import ProgressReport
 from spark.session import ComingSession
 from spark.table_query import TableQuery
 
@@ -51,7 +50,6 @@ class _Running:
     """One table's query, and how its failures were met so far."""
 
     table: TableQuery
-    board: Board
     query: StreamingQuery | None = None
     attempt: Future[StreamingQuery] | None = None
     since_s: float = 0.0
@@ -59,7 +57,6 @@ class _Running:
     again_at_s: float = 0.0
     given_up: str | None = None
     waits: bool = False
-    report: ProgressReport = field(init=False)
 
     @property
     def done(self) -> bool:
@@ -80,9 +77,6 @@ class _Running:
             return False
         return query.lastProgress is None and not query.status["message"].startswith("Waiting")
 
-    def __post_init__(self) -> None:
-        self.report = ProgressReport(self.table.name, self.board)
-
 
 class Job:
     """Runs every table until it is told to stop; a table that can't go on does not hold the others up."""
@@ -95,18 +89,16 @@ class Job:
         *,
         once: bool,
         board: Board,
-        mailbox: str | None = None,
         warm: bool = False,
     ) -> None:
         """Prepare; nothing is started yet.
 
         Args:
-            session: with source and sink registered.
+            session: with the source registered.
             config: of the whole job.
             stop: set when the job is to stop.
             once: whether to end with what can be read now.
             board: told what becomes of the tables.
-            mailbox: where the sink's reports go; None for nowhere.
             warm: whether planner processes come up in no time, so that queries need not wait for each other's.
         """
         self._once = once
@@ -114,9 +106,7 @@ class Job:
         self._warm = warm
         self._stop = stop
         self._board = board
-        self._tables = [
-            _Running(TableQuery(session, config, table, stop.is_set, board, mailbox), board) for table in config.tables
-        ]
+        self._tables = [_Running(TableQuery(session, config, table, stop.is_set, board)) for table in config.tables]
 
     def run(self) -> int:
         """Start the queries and look after them; gives the exit status."""
@@ -157,8 +147,9 @@ class Job:
             if now_s >= running.again_at_s and self._may_start():
                 self._start(running)
             return
-        running.report.look(query)
-        if query.isActive:
+        is_active = query.isActive
+        running.table.look(query)
+        if is_active:
             if now_s - running.since_s > _CALM_AFTER_S:
                 running.tries = 0
             return
@@ -290,8 +281,7 @@ def run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, *, o
 def _run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
     try:
         session = coming.result()
-        board, mailbox = monitor.board, monitor.mailbox
-        status = Job(session, config, stop, once=once, board=board, mailbox=mailbox, warm=coming.warm).run()
+        status = Job(session, config, stop, once=once, board=monitor.board, warm=coming.warm).run()
         session.stop()
     except (Py4JError, ConnectionError, PySparkException, StartupError) as error:
         if stop.is_set():

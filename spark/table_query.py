@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from bridge import activity
 from bridge.activity import ActivityFile, Asked
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.captured import missing_in_words
@@ -29,11 +31,12 @@ from bridge.table_watch import TableState, made_anew_in_words
 from bridge.taking_over import Lanes
 from schemas.table_changes import changes_between
 from schemas.table_schema import TableSchema
-from spark import sink, worker
+from spark import worker
 from spark.beginning import first_cursor, oldest_us
 from spark.checkpoint import Checkpoint
+from spark.report import ProgressReport, observed
 from spark.session import activate, cores_of
-from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, START_OPTION
+from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, START_OPTION
 
 _log = logging.getLogger(__name__)
 
@@ -51,21 +54,18 @@ class TableQuery:
         table: TableSettings,
         stopping: Callable[[], bool],
         board: Board,
-        mailbox: str | None,
     ) -> None:
         """Prepare; nothing is asked yet.
 
         Args:
-            session: with source and sink registered.
+            session: with the source registered.
             config: of the whole job.
             table: the captured table.
             stopping: whether the job was asked to stop; ends what waits here, and is asked while it does.
             board: told what becomes of the table.
-            mailbox: where the sink's reports go; None for nowhere.
         """
         self._stopping = stopping
         self._board = board
-        self._mailbox = mailbox
         self._owner = ""
         self._session = session
         self._config = config
@@ -87,6 +87,12 @@ class TableQuery:
             sharing=len(config.tables),
         )
         self._activity = ActivityFile()
+        self._report = ProgressReport(
+            self.name,
+            board,
+            changes_came=partial(activity.note, self._activity.path),
+            dead_letters=config.dead_letter_topic_of(table),
+        )
 
     def start(self, *, once: bool) -> StreamingQuery:
         """Make the topics, settle the lane layout, and start reading.
@@ -135,6 +141,10 @@ class TableQuery:
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
         return self._query(start, once=once)
 
+    def look(self, query: StreamingQuery) -> None:
+        """Take what its query has done; call often, and once more when it has ended."""
+        self._report.look(query, at_once=not query.isActive)
+
     def changes(self) -> str:
         """What became of the table since the job first read it, in words; empty when nothing did, or none can tell."""
         if self._first_schema is None:
@@ -155,9 +165,12 @@ class TableQuery:
 
     def _settle(self, query: StreamingQuery) -> None:
         while not query.awaitTermination(_LOOK_EVERY_S):
+            self.look(query)
             if self._stopping():
                 query.stop()
+                self.look(query)
                 raise RetriableError(f"{self.name}: stopped while its old lanes were being settled")
+        self.look(query)
 
     def _make_topics(self) -> None:
         admin = KafkaAdmin(self._config.kafka)
@@ -239,21 +252,18 @@ class TableQuery:
             self._session.readStream.format("scylla-cdc")
             .option(CONFIG_OPTION, self._source.model_dump_json())
             .option(START_OPTION, canonical_json(start.to_json()))
-            .option("control", "true")
+            .option(JOB_OPTION, self._config.model_dump_json())
+            .option(OWNER_OPTION, self._owner)
             .option(ACTIVITY_OPTION, self._activity.path)
         )
         writer = (
-            reader.load()
-            .writeStream.format("scylla-cdc-kafka")
-            .option(sink.CONFIG_OPTION, self._config.model_dump_json())
-            .option(sink.ACTIVITY_OPTION, self._activity.path)
-            .option(sink.OWNER_OPTION, self._owner)
+            observed(reader.load())
+            # The lanes' tasks have published already; all that is left to do is to run them.
+            .writeStream.format("noop")
             .option("checkpointLocation", self._checkpoint.folder)
             .outputMode("append")
             .queryName(f"{self.name} (settling)" if start.settle else self.name)
         )
-        if self._mailbox is not None:
-            writer = writer.option(sink.MAILBOX_OPTION, self._mailbox)
         if once:
             writer = writer.trigger(availableNow=True)
         else:

@@ -1,13 +1,13 @@
 """What is known of the running job, gathered in its first process: the one place that metrics, probes and page read.
 
-The supervisor, the mailbox and the topology's watcher write; whoever wants to tell something takes a `View`, which does
+The supervisor and the topology's watcher write; whoever wants to tell something takes a `View`, which does
 not change any more.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 from bridge.config import BridgeConfig
 from bridge.model.cursors import Cursor, LaneProgress, Layout
 from bridge.monitoring.figures import Counted, LaneFigures
-from bridge.monitoring.mailbox import BatchReport
+from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.view import (
     Batches,
     JobView,
@@ -146,14 +146,15 @@ class Board:
 
     # -- others ---------------------------------------------------------------------------------------------------
 
-    def report(self, report: BatchReport) -> None:
+    def report(self, reports: Sequence[LaneReport]) -> None:
         """Take what the tasks of a micro-batch report."""
         with self._lock:
-            for one in report.reached:
+            for one in reports:
                 found = self._tables.get(one.table)
                 if found is not None:
                     self._reached(found, one.lane, one.cursor)
-        self.count(report.counted)
+        for one in reports:
+            self.count(one.counted)
 
     def count(self, counted: Counted) -> None:
         """Add what some process has counted."""

@@ -10,7 +10,6 @@ from typing import Final, Literal, Self
 
 from bridge.config import BridgeConfig
 from bridge.monitoring.board import Board
-from bridge.monitoring.mailbox import Mailbox
 from bridge.monitoring.server import Answers, MonitoringServer
 from bridge.monitoring.topology import TopologyWatcher
 from bridge.monitoring.view import Message
@@ -25,22 +24,19 @@ class Monitor:
 
     Attributes:
         board: what the job tells goes here, whether a port is open or not.
-        mailbox: where the sink's reports go; None when monitoring is off.
         address: where the port is open, `host:port`; None when monitoring is off.
     """
 
     def __init__(self, config: BridgeConfig) -> None:
         self.board = Board(config, _version(), time.time)
-        self.mailbox: str | None = None
         self.address: str | None = None
         self._config = config
         self._handler = MessageHandler(self.board)
         self._server: MonitoringServer | None = None
-        self._box: Mailbox | None = None
         self._watcher: TopologyWatcher | None = None
 
     def __enter__(self) -> Self:
-        """Open the port, the mailbox and the watcher, as far as monitoring is on."""
+        """Open the port and the watcher, as far as monitoring is on."""
         settings = self._config.monitoring
         if not settings.enabled:
             return self
@@ -49,8 +45,6 @@ class Monitor:
         )
         self.address = self._server.address
         _log.info("status page at http://%s/, metrics at /metrics", self.address)
-        self._box = Mailbox(self.board.report)
-        self.mailbox = self._box.path
         self._watcher = TopologyWatcher(self._config, self.board)
         self._watcher.start()
         logging.getLogger().addHandler(self._handler)
@@ -61,7 +55,7 @@ class Monitor:
     ) -> None:
         """Close them."""
         logging.getLogger().removeHandler(self._handler)
-        for one in (self._watcher, self._box, self._server):
+        for one in (self._watcher, self._server):
             if one is not None:
                 one.close()
 

@@ -1,0 +1,61 @@
+"""The publishing half of a task: a lane's changes go to Kafka from the very process that has read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.config import BridgeConfig
+from bridge.errors import FencedError
+from bridge.monitoring.figures import LaneFigures, tally
+from bridge.monitoring.reports import LaneReport
+from spark import worker
+from spark.lane_changes import LaneChanges
+from spark.lane_output import LaneOutput
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """What a task must know to publish.
+
+    Attributes:
+        config: of the whole job.
+        owner: who has taken the table's lanes over, see `bridge.lane_publisher`.
+    """
+
+    config: BridgeConfig
+    owner: str
+
+
+def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
+    """Publish a lane's part of a micro-batch in Kafka transactions of its own; when this returns, it is committed.
+
+    Nothing is left for Spark to commit: the lane's cursor in Kafka, not Spark's verdict on the task, says what was
+    published.
+
+    Raises:
+        BridgeError: what `LaneChanges.runs`, `LaneOutput` and `bridge.lane_publisher.LanePublisher` raise.
+    """
+    config, task = publishing.config, lane.task
+    table = f"{task.keyspace}.{task.table}"
+    place = (config, task.keyspace, task.table, task.lane)
+    publisher = worker.publisher(*place, publishing.owner)
+    output = LaneOutput(config, task, publisher)
+    try:
+        left = publisher.start(task, fresh=worker.is_retry())
+        if not left.finished:
+            _publish(lane, output)
+        publisher.finish()
+    except BaseException as error:
+        if isinstance(error, FencedError):
+            tally.add(table, task.lane, LaneFigures(fencings=1))
+        # Also for a killed task: whatever happened, only Kafka knows how far the transaction got.
+        worker.drop_publisher(*place)
+        worker.drop_topic_sizes(config)
+        raise
+    return LaneReport(table, task.lane, task.batch.next, tally.take(), output.poison)
+
+
+def _publish(lane: LaneChanges, output: LaneOutput) -> None:
+    for part, schemas, changes in lane.runs():
+        output.turn_to(part, schemas)
+        output.take(changes)
