@@ -18,19 +18,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final
-
-import pyarrow as pa
 
 from bench import tables
 from bridge import assembly
 from bridge.adapters.kafka import TransactionalProducer
 from bridge.adapters.scylla import token_of
+from bridge.captured import Schemas
 from bridge.config import BridgeConfig, validate
-from bridge.control import Begin, Schemas
 from bridge.encoding import EncodedChange, EncodedRun, GroupEncoder, RecordForm
 from bridge.integrity import SAMPLE_EVERY, KeyCheck
 from bridge.lane_publisher import LanePublisher, Record
@@ -50,8 +48,8 @@ from schemas.envelope import TableCodec
 from schemas.log_columns import deleted_elements, deleted_flag, value_type
 from schemas.subjects import Part
 from schemas.table_schema import Column, ColumnKind, TableSchema
-from spark import rows, worker
-from spark.sink import LaneRows
+from spark import worker
+from spark.lane_output import LaneOutput
 
 TABLES: Final = ("narrow", "wide", "collections")
 _COLLECTIONS: Final = ("list<int>", "set<text>", "map<text, bigint>", "frozen<list<text>>")
@@ -186,12 +184,12 @@ def general_way(lane: Lane) -> dict[str, Callable[[], Any]]:
         "groups": lambda: _all(assembly.groups(read(), lane.layout)),
         "key check": lambda: _all(lane.check().passing(assembly.groups(read(), lane.layout))),
         "encode": lambda: _all(changes()),
-        "blocks": lambda: list(_batches(lane, changes)),
+        "publish": lambda: publish(_switching(lane, changes)),
     }
 
 
-def plain_way(lane: Lane) -> dict[str, Callable[[], Any]]:
-    """The same of the fast path."""
+def plain_changes(lane: Lane) -> Callable[[], Changes]:
+    """The fast path's changes."""
 
     def changes() -> Changes:
         def general(of: Iterator[Cells]) -> Iterator[EncodedChange]:
@@ -201,20 +199,24 @@ def plain_way(lane: Lane) -> dict[str, Callable[[], Any]]:
 
         return encoded(lane.chunks(lane.taking(lane.check())), general)
 
+    return changes
+
+
+def plain_way(lane: Lane) -> dict[str, Callable[[], Any]]:
+    """The same of the fast path."""
+    changes = plain_changes(lane)
     return {
         "loops": lambda: _all(lane.taking(None)(*each) for each in lane.all_pages()),
         "key check": lambda: _all(lane.taking(lane.check())(*each) for each in lane.all_pages()),
         "merge": lambda: _all(lane.chunks(lane.taking(lane.check()))),
         "runs": lambda: _all(changes()),
-        "blocks": lambda: list(_batches(lane, changes)),
+        "publish": lambda: publish(_switching(lane, changes)),
     }
 
 
 def measure(lane: Lane, rounds: int) -> dict[str, dict[str, float]]:
     """Us of CPU time a change, for both ways and their steps."""
     ways: dict[str, dict[str, Callable[[], Any]]] = {"general": general_way(lane), "plain": plain_way(lane)}
-    for way in ways.values():
-        way["sink"] = partial(sink, list(crossed(way["blocks"]())))
     least: dict[tuple[str, str], float] = {}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -228,9 +230,6 @@ def measure(lane: Lane, rounds: int) -> dict[str, dict[str, float]]:
         before = 0.0
         found[name] = steps = {}
         for step in way:
-            if step == "sink":
-                steps[step] = least[name, step]
-                continue
             steps[step] = max(0.0, least[name, step] - before)
             before = least[name, step]
         steps["all"] = sum(steps.values())
@@ -241,19 +240,10 @@ def _all(things: Iterable[Any]) -> list[Any]:
     return list(deque(things, maxlen=64))
 
 
-def _batches(lane: Lane, changes: Callable[[], Changes]) -> Iterator[pa.RecordBatch]:
+def _switching(lane: Lane, changes: Callable[[], Changes]) -> Changes:
     handed_on: Any = lane
     for _, run in runs(handed_on, lambda _: changes(), lambda: handed_on):
-        yield from rows.change_batches(run, blocks=True)
-
-
-def crossed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches as they come out of the JVM: in memory of their own."""
-    stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, rows.ARROW_SCHEMA) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    yield from pa.ipc.open_stream(stream.getvalue())
+        yield from run
 
 
 class Nowhere:
@@ -273,15 +263,15 @@ class Nowhere:
             pass
 
 
-class _Framed(LaneRows):
-    """Rows that are framed without a registry."""
+class _Framed(LaneOutput):
+    """Frames without a registry."""
 
     def _header(self, part: Part, avro_schema: str) -> bytes:
         return _FRAME
 
 
-def sink(batches: Iterable[pa.RecordBatch], producer: Any = None) -> None:
-    """Take batches as the sink does; the producer does nothing unless one is given."""
+def publish(changes: Changes, producer: Any = None) -> None:
+    """Publish changes as a task does; the producer does nothing unless one is given."""
     task, config = _task(), _config()
     publisher = LanePublisher(
         lambda: producer or Nowhere(),
@@ -292,9 +282,9 @@ def sink(batches: Iterable[pa.RecordBatch], producer: Any = None) -> None:
         most_bytes=config.publishing.max_transaction_bytes,
     )
     publisher.start(task, fresh=False)
-    framing = _Framed(config, Begin(task, Schemas("", "")), publisher)
-    for batch in batches:
-        framing.take(batch)
+    output = _Framed(config, task, publisher)
+    output.turn_to(0, Schemas("", ""))
+    output.take(changes)
     publisher.finish()
 
 
@@ -304,13 +294,13 @@ def _produced(lane: Lane, changes: int) -> dict[str, float]:
     producer = TransactionalProducer(config.kafka, "bench", known_topic="progress")
     # Many, because of what opening the id costs.
     times = max(1, _PRODUCED // changes)
-    batches = list(crossed(plain_way(lane)["blocks"]())) * times
+    plain = list(plain_changes(lane)()) * times
     changes *= times
     before, began_s = _threads(), time.thread_time()
-    sink(batches, producer)
+    publish(iter(plain), producer)
     calling_s, after = time.thread_time() - began_s, _threads()
     own_s = sum(seconds - before.get(name, 0.0) for name, seconds in after.items() if name[0].startswith("rdk:b"))
-    return {"sink and calls": calling_s / changes * 1e6, "client's threads": own_s / changes * 1e6}
+    return {"publisher and calls": calling_s / changes * 1e6, "client's threads": own_s / changes * 1e6}
 
 
 def _threads() -> dict[tuple[str, str], float]:
@@ -378,10 +368,9 @@ def _pages(layout: LogLayout, log: Sequence[Cells]) -> Iterator[Page]:
 
 def _profile(lane: Lane, way: str) -> None:
     steps = plain_way(lane) if way == "plain" else general_way(lane)
-    steps["blocks"]()
+    steps["publish"]()
     profile = cProfile.Profile()
-    batches = profile.runcall(steps["blocks"])
-    profile.runcall(sink, batches)
+    profile.runcall(steps["publish"])
     pstats.Stats(profile).sort_stats("tottime").print_stats(25)
 
 

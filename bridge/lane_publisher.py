@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
-from operator import length_hint
+from operator import add, length_hint
 from typing import Final, Protocol, TypeAlias
 
 from bridge.encoding import EncodedRun
@@ -238,8 +238,10 @@ class LanePublisher:
         """
         left, producer = self._working()
         keys, values, positions = run
+        sizes = list(map(add, map(len, keys), map(len, values)))
         framing = len(frames[0]) + len(frames[1])
-        sizes = [len(key) + len(value) + framing for key, value in zip(keys, values, strict=True)]
+        if framing:
+            sizes = [size + framing for size in sizes]
         at, end = 0, len(sizes)
         if left.finished:
             return

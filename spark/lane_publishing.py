@@ -40,6 +40,8 @@ def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
     place = (config, task.keyspace, task.table, task.lane)
     publisher = worker.publisher(*place, publishing.owner)
     output = LaneOutput(config, task, publisher)
+    work = (table, task.batch)
+    tally.begin(work, publishing.owner)
     try:
         left = publisher.start(task, fresh=worker.is_retry())
         if not left.finished:
@@ -52,7 +54,7 @@ def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
         worker.drop_publisher(*place)
         worker.drop_topic_sizes(config)
         raise
-    return LaneReport(table, task.lane, task.batch.next, tally.take(), output.poison)
+    return LaneReport(table, task.lane, task.batch.next, tally.report(work, publishing.owner), output.poison)
 
 
 def _publish(lane: LaneChanges, output: LaneOutput) -> None:

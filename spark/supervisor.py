@@ -148,7 +148,7 @@ class Job:
                 self._start(running)
             return
         is_active = query.isActive
-        running.table.look(query)
+        running.table.look(query, ended=not is_active)
         if is_active:
             if now_s - running.since_s > _CALM_AFTER_S:
                 running.tries = 0
@@ -222,14 +222,16 @@ class Job:
 
         def stop(running: _Running) -> None:
             query = query_of(running)
-            if query is None or not query.isActive:
+            if query is None:
                 return
-            # Between two micro-batches no transaction is open. Stopping inside one is harmless too, but hides later
-            # records from read_committed consumers until the lane is opened again.
-            batch = _batch_id(query)
-            while query.status["isTriggerActive"] and _batch_id(query) == batch and time.monotonic() < deadline_s:
-                time.sleep(0.01)
-            query.stop()
+            if query.isActive:
+                # Between two micro-batches no transaction is open. Stopping inside one is harmless too, but hides later
+                # records from read_committed consumers until the lane is opened again.
+                batch = _batch_id(query)
+                while query.status["isTriggerActive"] and _batch_id(query) == batch and time.monotonic() < deadline_s:
+                    time.sleep(0.01)
+                query.stop()
+            running.table.look(query, ended=True)
 
         if busy:
             with ThreadPoolExecutor(len(busy)) as threads:

@@ -141,9 +141,9 @@ class TableQuery:
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
         return self._query(start, once=once)
 
-    def look(self, query: StreamingQuery) -> None:
+    def look(self, query: StreamingQuery, *, ended: bool) -> None:
         """Take what its query has done; call often, and once more when it has ended."""
-        self._report.look(query, at_once=not query.isActive)
+        self._report.look(query, at_once=ended)
 
     def changes(self) -> str:
         """What became of the table since the job first read it, in words; empty when nothing did, or none can tell."""
@@ -165,12 +165,12 @@ class TableQuery:
 
     def _settle(self, query: StreamingQuery) -> None:
         while not query.awaitTermination(_LOOK_EVERY_S):
-            self.look(query)
+            self.look(query, ended=False)
             if self._stopping():
                 query.stop()
-                self.look(query)
+                self.look(query, ended=True)
                 raise RetriableError(f"{self.name}: stopped while its old lanes were being settled")
-        self.look(query)
+        self.look(query, ended=True)
 
     def _make_topics(self) -> None:
         admin = KafkaAdmin(self._config.kafka)

@@ -1,14 +1,15 @@
 """What tasks count, and how it adds up: plain values that travel from the workers' processes to the driver's.
 
-A process counts into its own store (`tally`); what it has counted leaves with the next task that succeeds there, in the
-end row of the source and then in the sink's commit message. So what a failed attempt counted is not lost with it, and
-only a process that dies takes figures along. Counting happens for each page, group and transaction, never for a change.
+A process counts into its own store (`tally`); what it has counted leaves with the next task that succeeds there, in its
+report (`bridge.monitoring.reports`). So what a failed attempt counted is not lost with it. Reports arrive when the
+whole micro-batch is done; of one that failed they are told again by the process's next task of it. A process that dies
+takes figures along. Counting happens for each page, group and transaction, never for a change.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, fields
 from threading import Lock
 from typing import Any, Final, Self
@@ -172,12 +173,24 @@ def from_json(value: Iterable[Any]) -> Counted:
     return found
 
 
+Work = tuple[str, Hashable]
+"""A table, and one of its micro-batches."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    work: Work
+    attempt: str
+    counted: Counted
+
+
 class Store:
     """What this process has counted and not handed on yet. Thread-safe: a driver's threads count too."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._pending: dict[LaneKey, LaneFigures] = {}
+        self._sent: dict[str, _Sent] = {}
 
     def add(self, table: str, lane: int, figures: LaneFigures) -> None:
         """Count."""
@@ -185,12 +198,34 @@ class Store:
             self._of(table, lane).add(figures)
 
     def absorb(self, counted: Counted) -> None:
-        """Take over what another process has counted."""
+        """Count what was counted elsewhere, or before."""
         for table, lane, figures in counted:
             self.add(table, lane, figures)
 
+    def begin(self, work: Work, attempt: str) -> None:
+        """A task begins: what was reported with an earlier attempt at the same micro-batch has not arrived.
+
+        Args:
+            work: the micro-batch.
+            attempt: of the query that works it; all tasks of a micro-batch that succeeds have the same.
+        """
+        with self._lock:
+            sent = self._sent.get(work[0])
+            if sent is None or (sent.work, sent.attempt) == (work, attempt):
+                return
+            del self._sent[work[0]]
+        if sent.work == work:
+            self.absorb(sent.counted)
+
+    def report(self, work: Work, attempt: str) -> Counted:
+        """Hand on what was counted since the last time, with a task that succeeds; arguments as `begin`."""
+        counted = self.take()
+        with self._lock:
+            self._sent.setdefault(work[0], _Sent(work, attempt, [])).counted.extend(counted)
+        return counted
+
     def take(self) -> Counted:
-        """Hand on what was counted since the last time."""
+        """Hand on what was counted since the last time, for good."""
         with self._lock:
             taken, self._pending = self._pending, {}
         return [(table, lane, figures) for (table, lane), figures in taken.items()]

@@ -12,6 +12,7 @@ Only the standard library is imported here, because every Python process of the 
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import itertools
 import os
@@ -156,7 +157,7 @@ def install() -> None:
     place = Path(folder)
     changes: dict[str, Callable[[ModuleType], None]] = {
         "bridge.lane_publisher": functools.partial(_watch_publisher, place),
-        "spark.sink": functools.partial(_watch_writer, place),
+        "spark.lane_publishing": functools.partial(_watch_lanes, place),
         "bridge.server_time": functools.partial(_shift_clock, place),
     }
     variant = os.environ.get(VARIANT)
@@ -276,14 +277,21 @@ def _watch_publisher(folder: Path, module: ModuleType) -> None:
     watched(module.LanePublisher, reach)
 
 
-def _watch_writer(folder: Path, module: ModuleType) -> None:
-    commit = module.KafkaLanesWriter.commit
+def _watch_lanes(folder: Path, module: ModuleType) -> None:
+    publish_lane = module.publish_lane
 
-    def watched_commit(self: Any, messages: list[Any], batchId: int) -> None:  # noqa: N803  # PySpark's name
-        _come_by(folder, "before Spark's commit")
-        commit(self, messages, batchId)
+    def watched_lane(publishing: Any, lane: Any) -> Any:
+        report = publish_lane(publishing, lane)
+        # Where all lanes of a micro-batch are done, nothing but Spark's own commit is left.
+        batch = hashlib.sha256(str(lane.task.batch).encode()).hexdigest()
+        done = folder / f"{lane.task.keyspace}.{lane.task.table} {batch}"
+        done.mkdir(exist_ok=True)
+        (done / str(lane.task.lane)).touch()
+        if len(list(done.iterdir())) == lane.task.batch.layout.lanes:
+            _come_by(folder, "before Spark's commit")
+        return report
 
-    module.KafkaLanesWriter.commit = watched_commit
+    module.publish_lane = watched_lane
 
 
 def shifted(cls: type[Any], folder: Path) -> None:

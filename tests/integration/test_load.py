@@ -12,11 +12,11 @@ from bridge.activity import ActivityFile
 from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.scylla import CqlSession
 from bridge.config import SourceConfig
-from bridge.control import end_from_json
 from bridge.local.simulator.pacing import system_clock_us
+from bridge.monitoring.figures import tally
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
-from spark import rows, worker
+from spark import worker
 from spark.stream_reader import ScyllaCdcStreamReader
 from tests.integration.cql_proxy import CqlProxy
 from tests.integration.histories import LAST_MINUTE, history
@@ -52,7 +52,7 @@ def source(
     config = SourceConfig.model_validate(
         {"scylla": settings, "table": "load.t", "lanes": LANES, "reading": reading, "sharing": 2}
     )
-    return ScyllaCdcStreamReader(config, None, control=True, activity=activity)
+    return ScyllaCdcStreamReader(config, None, activity=activity)
 
 
 def work(reader: ScyllaCdcStreamReader, start: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -60,10 +60,6 @@ def work(reader: ScyllaCdcStreamReader, start: dict[str, Any]) -> tuple[dict[str
     end = reader.latestOffset(start, ReadAllAvailable())
     partitions = reader.partitions(start, end) if end != start else []
     return end, [row for one in partitions for batch in reader.read(one) for row in batch.to_pylist()]
-
-
-def changes_in(found: list[dict[str, Any]]) -> int:
-    return sum(len(rows.block_of(row["value"])[0]) for row in found if row["kind"] == rows.BLOCK)
 
 
 def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, written: int) -> None:
@@ -75,13 +71,14 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
     before_us, node_us, after_us = system_clock_us(), log.node_time_us(), system_clock_us()
     assert before_us - 1000 <= node_us <= after_us
     reader = source(session)
+    tally.take()
     reader.prepareForTriggerAvailableNow()
     at, found = reader.initialOffset(), []
     while (step := work(reader, at))[0] != at:
         at = step[0]
         found += step[1]
-    assert changes_in(found) == written
-    counted = [one for row in found if row["kind"] == rows.END for _, _, one in end_from_json(row["text"])]
+    assert len(found) == written
+    counted = [one for _, _, one in tally.take()]
     assert sum(one.keys_checked for one in counted) == written
     assert sum(one.keys_misplaced for one in counted) == 0
 
@@ -116,7 +113,7 @@ def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, writte
             at, found = reader.initialOffset(), 0
             while (step := work(reader, at))[0] != at:
                 at = step[0]
-                found += changes_in(step[1])
+                found += len(step[1])
         finally:
             reader.stop()
     assert found == written

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.control import Begin, Schemas
 from bridge.errors import BridgeError
 from bridge.model.cursors import (
     PROGRESS_VERSION,
@@ -25,7 +24,6 @@ from bridge.model.cursors import (
     canonical_json,
 )
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.publishing import LaneTask
 
 GENERATION = UnixMillis(1_699_999_000_000)
 FIRST = Cursor.at_start_of(GENERATION)
@@ -118,14 +116,6 @@ def test_other_progress_records_are_refused(raw: bytes) -> None:
     """A foreign record in the progress topic is named."""
     with pytest.raises(BridgeError, match="progress record"):
         LaneProgress.from_bytes(raw)
-
-
-def test_begin_row_carries_the_whole_task() -> None:
-    """What the sink must know travels in one row."""
-    begin = Begin(LaneTask("ks", 'T "x"', 1, BATCH), Schemas('{"type":"record"}', "{}"))
-    assert Begin.from_json(begin.to_json()) == begin
-    with pytest.raises(BridgeError, match="not a begin row"):
-        Begin.from_json('{"v":1}')
 
 
 def test_windows_and_batches_must_move_on() -> None:

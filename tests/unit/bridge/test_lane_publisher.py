@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.encoding import EncodedRun
 from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError, TooLargeError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
@@ -89,7 +90,12 @@ def work_in_runs(publisher: LanePublisher, task: LaneTask, sizes: Iterator[int])
         values, positions = [b"v" * (1 + at % 7) for at in run], [position(at, 0) for at in run]
         if size:
             publisher.publish_run(
-                *("topic", [b"key"] * len(run), values, positions, "header"),
+                *(
+                    "topic",
+                    (b"k", b"v"),
+                    EncodedRun([b"ey"] * len(run), [one[1:] for one in values], positions),
+                    "header",
+                ),
                 too_large=lambda at, error, positions=positions: bury(positions[at], error),  # type: ignore[misc]
             )
             continue
@@ -420,7 +426,8 @@ def test_long_run_is_cut_where_its_transaction_is_open_for_long(size: int) -> No
     publisher.start(batch(0, 2000), fresh=False)
     broker.sizes.clear()
     places = [position(time_us, 0) for time_us in range(2000)]
-    publisher.publish_run("topic", [b"key"] * 2000, [bytes(size)] * 2000, places, None, too_large=unexpected)
+    run = EncodedRun([b"key"] * 2000, [bytes(size)] * 2000, places)
+    publisher.publish_run("topic", (b"", b""), run, None, too_large=unexpected)
     publisher.finish()
     in_limit = 5.0 / max(0.01, size / 1e6)
     assert sum(broker.sizes) == 2000

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bridge import planning
+from bridge.encoding import EncodedRun
 from bridge.errors import BridgeError, DataLossError, TooLargeError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
@@ -85,7 +86,8 @@ class Lane:
         places = list(self._records())
         for run in (places[:7], places[7:]):
             values, positions = [b"%d.%d" % place for place in run], [position(*place) for place in run]
-            publisher.publish_run("topic", [b"key"] * len(run), values, positions, None, unexpected)
+            records = EncodedRun([b"key"] * len(run), values, positions)
+            publisher.publish_run("topic", (b"", b""), records, None, unexpected)
 
     def _records(self) -> Iterator[tuple[int, int]]:
         """Groups of one to four records; in runs all of one."""

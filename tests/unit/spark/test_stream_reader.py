@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
-from unittest.mock import Mock
+from typing import Any
 from uuid import UUID
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bridge.activity import ActivityFile, Asked
-from bridge.captured import CapturedTable
 from bridge.config import ScyllaSettings, SourceConfig
-from bridge.control import Schemas, end_from_json
-from bridge.encoding import EncodedChange
-from bridge.errors import DataLossError, NoGenerationError, PoisonError, RetriableError, StartupError
-from bridge.lane_reader import ColumnsChangedError
-from bridge.model.changes import LogLayout
-from bridge.model.cursors import Cursor, Layout, Part, PlannedBatch, Role, StreamOffset, canonical_json
-from bridge.model.streams import StreamId
+from bridge.errors import DataLossError, NoGenerationError, RetriableError, StartupError
+from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.monitoring.figures import tally
 from bridge.planning import GenerationStart
-from bridge.publishing import LaneTask, TableStart
+from bridge.publishing import TableStart
 from bridge.server_time import ServerTime
 from bridge.table_watch import CdcOptions, TableState
-from schemas.envelope import TableCodec
-from schemas.output import OutputOptions, ShapeName
-from spark import rows, stream_reader, worker
+from spark import stream_reader, worker
 from spark.beginning import first_cursor
-from spark.stream_reader import LanePartition, ScyllaCdcStreamReader
-from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, table
-from tests.unit.schemas.example_tables import row as log_row
+from spark.stream_reader import ScyllaCdcStreamReader
 
 SECOND = 1_000_000
 G1, G2, G3 = UnixMillis(1_000_000), UnixMillis(1_060_000), UnixMillis(1_120_000)
@@ -110,7 +96,7 @@ def config(*, sharing: int = 1, **reading: Any) -> SourceConfig:
 def reader(
     start: TableStart | None, *, activity: str | None = None, sharing: int = 1, **reading: Any
 ) -> ScyllaCdcStreamReader:
-    return ScyllaCdcStreamReader(config(sharing=sharing, **reading), start, control=True, activity=activity)
+    return ScyllaCdcStreamReader(config(sharing=sharing, **reading), start, activity=activity)
 
 
 def offset(batch: PlannedBatch, turn: int = 5) -> dict[str, Any]:
@@ -419,22 +405,6 @@ def test_query_that_is_started_again_waits_its_turn(cluster: Cluster, clock: Clo
     file.close()
 
 
-@pytest.mark.parametrize(("streams", "pause_s"), [(10, 0.2), (1000, 10.0)])
-def test_task_that_is_tried_again_does_not_ask_at_once(
-    cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, streams: int, pause_s: float
-) -> None:
-    """It waits as long as its lane's share allows, 10 s at most; a first try does not wait."""
-    lane = {StreamId(number.to_bytes(16, "big")): G1 for number in range(streams)}
-    monkeypatch.setattr(worker, "lane_streams", lambda *_: lane)
-    task = LaneTask("ks", "t", 0, PlannedBatch(at(G1, 0), at(G1, 10), LAYOUT))
-    table: Any = SimpleNamespace(layout=None)
-    for retry in (False, True):
-        monkeypatch.setattr(worker, "is_retry", lambda retry=retry: retry)
-        with pytest.raises(AttributeError):  # the pause comes before anything is made of the table
-            next(reader(None)._changes(task, task.batch.parts[0], table))
-        assert clock.slept_s == pytest.approx(pause_s if retry else 0)
-
-
 def test_table_that_is_looked_at_seldom_keeps_up(cluster: Cluster, clock: Clock) -> None:
     """However slow its micro-batches: windows grow with the time from one to the next, so that nothing piles up."""
     cluster.starts, cluster.streams = [G1], 3000
@@ -476,98 +446,3 @@ def test_silence_makes_it_look_less_often(cluster: Cluster, clock: Clock, tmp_pa
     assert plans(planner, cluster, clock, 100) < 30
     cluster.starts.append(UnixMillis(cluster.now_us // 1000 + 15_000))
     assert plans(planner, cluster, clock, 10) >= 19
-
-
-def test_columns_may_change_inside_a_later_part(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was handed on of the parts before stands; the schema in force stays so from part to part."""
-    schema = ["a"]
-
-    def captured(*_: object) -> Any:
-        return SimpleNamespace(schemas=Schemas("key", schema[0]))
-
-    def changes(_self: object, _task: LaneTask, part: Part, table: Any) -> Iterator[EncodedChange]:
-        number = 0 if part.selection.role is Role.CLOSED else 1
-        for time_us in (1, 2):
-            if number and time_us == 2 and table.schemas.value == "a":
-                schema[0] = "b"
-                raise ColumnsChangedError("other columns")
-            position = bytes([number] * 16) + timeuuid_of(UnixMicros(time_us), bytes(8)) + bytes(4)
-            yield EncodedChange(b"k", table.schemas.value.encode(), position, True)
-
-    monkeypatch.setattr(worker, "captured_table", captured)
-    monkeypatch.setattr(worker, "recaptured_table", captured)
-    monkeypatch.setattr(ScyllaCdcStreamReader, "_changes", changes)
-    batch = PlannedBatch(at(G1, 10), Cursor(G2, UnixMicros(G2 * 1000 + 5)), LAYOUT)
-    assert [part.selection.role for part in batch.parts] == [Role.CLOSED, Role.KEPT]
-    partition = LanePartition("ks", "t", 0, canonical_json(offset(batch)))
-    read = [row for found in reader(None).read(partition) for row in found.to_pylist()]
-    assert [(row["kind"], row["value"] and tuple(rows.block_of(row["value"])[1])) for row in read] == [
-        (rows.BEGIN, None),
-        (rows.BLOCK, (b"a", b"a")),
-        (rows.PART, None),
-        (rows.BLOCK, (b"a",)),
-        (rows.SCHEMA, None),
-        (rows.BLOCK, (b"b",)),
-        (rows.END, None),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("shape", "payload"),
-    [("delta", "avro"), ("full", "avro"), ("debezium", "avro"), ("flat", "avro"), ("flat", "json")],
-)
-def test_operations_that_are_not_known_are_counted(
-    monkeypatch: pytest.MonkeyPatch, shape: ShapeName, payload: str
-) -> None:
-    """Whatever the records look like, the `end` row says how many there were; the records are there."""
-    config = SourceConfig.model_validate(
-        {
-            "scylla": ScyllaSettings(contact_points=("a:1",)),
-            "table": "ks.t",
-            "reading": {"integrity": "off"},
-            "output": {"shape": shape, "tombstones": False},
-            "lanes": 2,
-            "payload": payload,
-        }
-    )
-    small = table({"pk": "int"}, {"ck": "int"}, {"v": "text"})
-    columns = log_columns(small)
-    layout = LogLayout.of(columns, ["pk"], ["ck"])
-    captured = CapturedTable(small, Mock(), layout, TableCodec(small, columns, config.output_options))
-    key = {"pk": bytes(4), "ck": bytes(4), "cdc$end_of_batch": b"\x01"}
-    cells = [log_row(small, {**key, "cdc$operation": bytes((operation,))}) for operation in (1, 77, 3, 200)]
-    monkeypatch.setattr(worker, "captured_table", lambda *_: captured)
-    monkeypatch.setattr(worker, "lane_streams", lambda *_: {StreamId(STREAM): G1})
-    # Each row a group of its own: its time is another one.
-    apart = [
-        [(bytes(16), (one[0], timeuuid_of(UnixMicros(at_us), bytes(8)), *one[2:]))] for at_us, one in enumerate(cells)
-    ]
-    monkeypatch.setattr(stream_reader, "read_lane", lambda *_, **__: iter(apart))
-    tally.take()
-    planned = PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)
-    partition = LanePartition("ks", "t", 0, canonical_json(offset(planned)))
-    found = ScyllaCdcStreamReader(config, None, control=True).read(partition)
-    read = [row for batch in found for row in batch.to_pylist()]
-    assert [row["kind"] for row in read] == [rows.BEGIN, rows.BLOCK, rows.END]
-    assert len(rows.block_of(read[1]["value"])[0]) == 4
-    ((name, lane, figures),) = end_from_json(read[-1]["text"])
-    assert (name, lane, figures.unknown_operations) == ("ks.t", 0, 2)
-
-
-@pytest.mark.parametrize("form", ["millis", "timestamp-millis"])
-def test_a_change_that_json_does_not_hold_is_named(form: Literal["millis", "timestamp-millis"]) -> None:
-    """A timestamp beyond the year 9999 is a number to Avro; as a date it is none to Python."""
-    of = table({"pk": "int"}, {}, {"v": "timestamp"})
-    columns = log_columns(of)
-    captured = CapturedTable(
-        of, Mock(), LogLayout.of(columns, ["pk"]), TableCodec(of, columns, OutputOptions(timestamps=form))
-    )
-    cells = log_row(of, {"pk": bytes(4), "v": (10**15).to_bytes(8, "big")})
-    key, value = captured.codec.encode(cells, operation=1, generation_ms=0, last_in_group=True)
-    changes = iter([EncodedChange(key, value, STREAM + TIME + bytes(4), True)])
-    if form == "millis":
-        (shown,) = stream_reader._as_json(changes, captured)
-        assert json.loads(shown.value or b"")["columns"] == {"v": {"value": 10**15}}
-        return
-    with pytest.raises(PoisonError, match=rf"^table ks\.t: change 0x{STREAM.hex()}/.*`output\.timestamps` is millis"):
-        list(stream_reader._as_json(changes, captured))

@@ -174,6 +174,9 @@ def run_job(
                 raise found
             return found
 
+        def look(self, query: Query, *, ended: bool) -> None:
+            looked.append((query, ended))
+
         def changes(self) -> str:
             return "column v int was dropped" if self.name.endswith("altered") else ""
 
@@ -188,6 +191,7 @@ def run_job(
     monkeypatch.setattr(supervisor, "_LOOK_AT_STARTS_EVERY_S", 0.001)
     session: Any = None
     closed: list[str] = []
+    looked: list[tuple[Query, bool]] = []
     config = config_of(*queries, **sections)
     board = board or Board(config, "0", lambda: 0.0)
     stop = board.stop if isinstance(board, StoppingBoard) else threading.Event()
@@ -195,6 +199,8 @@ def run_job(
         return Job(session, config, stop, once=once, board=board, warm=warm).run()
     finally:
         assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
+        # What the last micro-batch reports comes with its end.
+        assert {query for query, _ in looked} == {query for query, ended in looked if ended}
 
 
 @pytest.mark.parametrize("looks", range(5))
@@ -396,7 +402,7 @@ def test_jvm_that_ends_fails_the_job_unless_it_was_to_stop(
         raise failure
 
     coming: Any = SimpleNamespace(result=fail)
-    monitor: Any = SimpleNamespace(board=None, mailbox=None)
+    monitor: Any = SimpleNamespace(board=None)
     stop = threading.Event()
     assert supervisor._run(config_of("a.b"), coming, stop, monitor, once=False) == supervisor._EXIT_FAILED
     assert words in caplog.text

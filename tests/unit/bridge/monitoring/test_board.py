@@ -18,9 +18,9 @@ from bridge.model.streams import StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.board import Board
 from bridge.monitoring.figures import LaneFigures, Store
-from bridge.monitoring.mailbox import BatchReport, LaneReached
 from bridge.monitoring.monitor import MessageHandler
 from bridge.monitoring.observed_pages import ObservedPages
+from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.topology import TopologyLook
 from bridge.monitoring.view import TableStreams, Topology
 from bridge.planning import GenerationStart
@@ -54,9 +54,8 @@ def at(seconds: float) -> Cursor:
     return Cursor(G, UnixMicros(int(seconds * 1e6)))
 
 
-def reached(seconds: float, *lanes: int, committed: bool = True) -> BatchReport:
-    lanes_reached = tuple(LaneReached("ks.t", lane, at(seconds)) for lane in lanes)
-    return BatchReport(committed, lanes_reached, [("ks.t", lane, LaneFigures(changes=5)) for lane in lanes])
+def reached(seconds: float, *lanes: int) -> list[LaneReport]:
+    return [LaneReport("ks.t", lane, at(seconds), [("ks.t", lane, LaneFigures(changes=5))]) for lane in lanes]
 
 
 @pytest.fixture
@@ -84,7 +83,7 @@ def test_table_advances_with_its_slowest_lane(board: Board, clock: Clock) -> Non
     board.report(reached(70, 0, 1))
     assert board.view().tables[0].advanced_s == 100.0
     clock.now_s = 130.0
-    board.report(reached(90, 0, committed=False))
+    board.report(reached(90, 0))
     (table,) = board.view().tables
     assert (table.advanced_s, table.lag_s(130.0)) == (100.0, 60.0)
     assert [lane.figures.changes for lane in table.lanes] == [10, 5]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 
 import pytest
 
-from bridge.control import end_from_json, end_to_json
 from bridge.errors import BridgeError
 from bridge.model.cursors import Cursor
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.figures import Histogram, LaneFigures, Store
-from bridge.monitoring.mailbox import BatchReport, LaneReached
+from bridge.monitoring.reports import LaneReport
 
 
 def every_figure() -> LaneFigures:
@@ -45,32 +45,46 @@ def test_copy_counts_by_itself() -> None:
     assert copy == every_figure()
 
 
-def test_end_row_carries_figures() -> None:
-    """The reading process's figures reach the sink as they are; without any the row is as small as can be."""
-    counted = [("ks.t", 3, every_figure()), ("ks.u", 0, LaneFigures(changes=1))]
-    assert end_from_json(end_to_json(counted)) == counted
-    assert end_to_json([]) == '{"counted":[],"v":1}'
-
-
 def test_report_travels() -> None:
-    """What the sink's driver side reports arrives as it was."""
-    reached = (LaneReached("ks.t", 1, Cursor(UnixMillis(5), UnixMicros(5_001))),)
-    report = BatchReport(True, reached, [("ks.t", 1, every_figure())])
-    assert BatchReport.from_bytes(report.to_bytes()) == report
+    """What a task reports arrives as it was."""
+    counted = [("ks.t", 3, every_figure()), ("ks.u", 0, LaneFigures(changes=1))]
+    report = LaneReport("ks.t", 1, Cursor(UnixMillis(5), UnixMicros(5_001)), counted, "column 'v' is torn")
+    assert LaneReport.from_json(report.to_json()) == report
 
 
-@pytest.mark.parametrize("text", ['{"v":2}', '{"v":1,"counted":[["t",0,{"nothing":1}]]}', '{"v":1,"counted":[["t"]]}'])
-def test_other_formats_are_refused(text: str) -> None:
-    """A row of another release is named, not misread."""
-    with pytest.raises(BridgeError, match="not a"):
-        end_from_json(text)
+@pytest.mark.parametrize(
+    "changed",
+    [{"v": 2}, {"lane": "1"}, {"counted": [["t", 0, {"nothing": 1}]]}, {"counted": [["t"]]}, {"poison": 1}],
+)
+def test_other_reports_are_refused(changed: dict[str, object]) -> None:
+    """A report of another release is named, not misread."""
+    report = json.loads(LaneReport("ks.t", 1, Cursor(UnixMillis(5), UnixMicros(5_001)), []).to_json())
+    with pytest.raises(BridgeError, match="not a lane's"):
+        LaneReport.from_json(json.dumps(report | changed))
 
 
-@pytest.mark.parametrize("raw", [b"", b"\xff", b'{"v":2}'])
-def test_other_reports_are_refused(raw: bytes) -> None:
-    """A report cut short is an error of its own."""
-    with pytest.raises(BridgeError, match="report"):
-        BatchReport.from_bytes(raw)
+def test_report_cut_short_is_refused() -> None:
+    """It is an error of its own."""
+    with pytest.raises(BridgeError, match="report of 7 characters"):
+        LaneReport.from_json('{"v":1,')
+
+
+def test_figures_of_a_failed_micro_batch_are_told_again() -> None:
+    """Reports arrive when a whole micro-batch is done, so what was told in one that is worked anew is due once more."""
+    store, first, second = Store(), ("ks.t", 1), ("ks.t", 2)
+    figures = [("ks.t", 0, LaneFigures(changes=7))]
+    store.begin(first, "query 1")
+    store.absorb(figures)
+    assert store.report(first, "query 1") == figures
+    store.begin(first, "query 1")  # another lane of it
+    assert store.report(first, "query 1") == []
+    store.begin(("ks.u", 1), "query 3")
+    store.begin(first, "query 2")
+    assert store.report(first, "query 2") == figures
+    store.begin(second, "query 2")
+    assert store.report(second, "query 2") == []
+    store.begin(second, "query 4")
+    assert store.report(second, "query 4") == []
 
 
 def test_figures_of_a_failed_attempt_come_with_the_next() -> None:

@@ -1,0 +1,157 @@
+"""The reading half of a task, without a cluster: parts, schemas, what is counted, and what is read anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, Literal
+from unittest.mock import Mock
+
+import pytest
+
+from bridge.captured import CapturedTable, Schemas
+from bridge.config import ScyllaSettings, SourceConfig
+from bridge.encoding import EncodedChange
+from bridge.errors import PoisonError, RetriableError
+from bridge.lane_reader import ColumnsChangedError
+from bridge.model.changes import LogLayout
+from bridge.model.cursors import Cursor, Part, PlannedBatch, Role
+from bridge.model.streams import StreamId
+from bridge.model.times import UnixMicros, timeuuid_of
+from bridge.monitoring.figures import tally
+from bridge.publishing import LaneTask
+from schemas.envelope import TableCodec
+from schemas.output import OutputOptions, ShapeName
+from spark import lane_changes, worker
+from spark.lane_changes import LaneChanges
+from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, table
+from tests.unit.schemas.example_tables import row as log_row
+from tests.unit.spark.test_stream_reader import G1, G2, LAYOUT, at, config
+
+
+@pytest.mark.parametrize(("streams", "pause_s"), [(10, 0.2), (1000, 10.0)])
+def test_task_that_is_tried_again_does_not_ask_at_once(
+    monkeypatch: pytest.MonkeyPatch, streams: int, pause_s: float
+) -> None:
+    """It waits as long as its lane's share allows, 10 s at most; a first try does not wait."""
+    lane = {StreamId(number.to_bytes(16, "big")): G1 for number in range(streams)}
+    monkeypatch.setattr(worker, "lane_streams", lambda *_: lane)
+    task = LaneTask("ks", "t", 0, PlannedBatch(at(G1, 0), at(G1, 10), LAYOUT))
+    table: Any = SimpleNamespace(layout=None)
+    slept_s: list[float] = []
+    monkeypatch.setattr(lane_changes, "_pause", slept_s.append)
+    for retry in (False, True):
+        monkeypatch.setattr(worker, "is_retry", lambda retry=retry: retry)
+        with pytest.raises(AttributeError):  # the pause comes before anything is made of the table
+            next(LaneChanges(config(), task, "")._changes(task.batch.parts[0], table))
+        assert slept_s == ([pytest.approx(pause_s)] if retry else [])
+
+
+def test_columns_may_change_inside_a_later_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was handed on of the parts before stands; the schema in force stays so from part to part."""
+    schema = ["a"]
+
+    def captured(*_: object) -> Any:
+        return SimpleNamespace(schemas=Schemas("key", schema[0]))
+
+    def changes(_self: object, part: Part, table: Any) -> Iterator[EncodedChange]:
+        number = 0 if part.selection.role is Role.CLOSED else 1
+        for time_us in (1, 2):
+            if number and time_us == 2 and table.schemas.value == "a":
+                schema[0] = "b"
+                raise ColumnsChangedError("other columns")
+            position = bytes([number] * 16) + timeuuid_of(UnixMicros(time_us), bytes(8)) + bytes(4)
+            yield EncodedChange(b"k", table.schemas.value.encode(), position, True)
+
+    monkeypatch.setattr(worker, "captured_table", captured)
+    monkeypatch.setattr(worker, "recaptured_table", captured)
+    monkeypatch.setattr(LaneChanges, "_changes", changes)
+    batch = PlannedBatch(at(G1, 10), Cursor(G2, UnixMicros(G2 * 1000 + 5)), LAYOUT)
+    assert [part.selection.role for part in batch.parts] == [Role.CLOSED, Role.KEPT]
+    lane = LaneChanges(config(), LaneTask("ks", "t", 0, batch), "")
+    read = [(part, schemas.value, [one.value for one in found]) for part, schemas, found in lane.runs()]
+    assert read == [(0, "a", [b"a", b"a"]), (1, "a", [b"a"]), (1, "b", [b"b"])]
+
+
+@pytest.mark.parametrize(
+    ("shape", "payload"),
+    [("delta", "avro"), ("full", "avro"), ("debezium", "avro"), ("flat", "avro"), ("flat", "json")],
+)
+def test_operations_that_are_not_known_are_counted(
+    monkeypatch: pytest.MonkeyPatch, shape: ShapeName, payload: str
+) -> None:
+    """Whatever the records look like, it is told how many there were; the records are there."""
+    settings = SourceConfig.model_validate(
+        {
+            "scylla": ScyllaSettings(contact_points=("a:1",)),
+            "table": "ks.t",
+            "reading": {"integrity": "off"},
+            "output": {"shape": shape, "tombstones": False},
+            "lanes": 2,
+            "payload": payload,
+        }
+    )
+    small = table({"pk": "int"}, {"ck": "int"}, {"v": "text"})
+    columns = log_columns(small)
+    layout = LogLayout.of(columns, ["pk"], ["ck"])
+    captured = CapturedTable(small, Mock(), layout, TableCodec(small, columns, settings.output_options))
+    key = {"pk": bytes(4), "ck": bytes(4), "cdc$end_of_batch": b"\x01"}
+    cells = [log_row(small, {**key, "cdc$operation": bytes((operation,))}) for operation in (1, 77, 3, 200)]
+    monkeypatch.setattr(worker, "captured_table", lambda *_: captured)
+    monkeypatch.setattr(worker, "lane_streams", lambda *_: {StreamId(STREAM): G1})
+    # Each row a group of its own: its time is another one.
+    apart = [
+        [(bytes(16), (one[0], timeuuid_of(UnixMicros(at_us), bytes(8)), *one[2:]))] for at_us, one in enumerate(cells)
+    ]
+    monkeypatch.setattr(lane_changes, "read_lane", lambda *_, **__: iter(apart))
+    tally.take()
+    lane = LaneChanges(settings, LaneTask("ks", "t", 0, PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)), "")
+    assert len([change for _, _, changes in lane.runs() for change in changes]) == 4
+    ((name, number, figures),) = tally.take()
+    assert (name, number, figures.unknown_operations) == ("ks.t", 0, 2)
+
+
+@pytest.mark.parametrize("fails", ["capture", "page"])
+def test_a_failing_cluster_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """Nothing that is known of it outlives what another attempt may mend; other failures leave it as it is."""
+    dropped: list[object] = []
+    monkeypatch.setattr(worker, "drop_cluster", dropped.append)
+    errors: list[Exception] = [RetriableError("away"), PoisonError("torn")]
+
+    def captured(*_: object) -> Any:
+        if fails == "capture":
+            raise errors[0]
+        return SimpleNamespace(schemas=Schemas("key", "value"))
+
+    def changes(_self: object, _part: Part, _table: Any) -> Iterator[EncodedChange]:
+        yield EncodedChange(b"k", b"v", bytes(36), True)
+        raise errors[0]
+
+    monkeypatch.setattr(worker, "captured_table", captured)
+    monkeypatch.setattr(LaneChanges, "_changes", changes)
+    lane = LaneChanges(config(), LaneTask("ks", "t", 0, PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)), "")
+    for forgotten in (1, 1):
+        with pytest.raises(type(errors[0])):
+            [change for _, _, found in lane.runs() for change in found]
+        assert len(dropped) == forgotten
+        errors.pop(0)
+
+
+@pytest.mark.parametrize("form", ["millis", "timestamp-millis"])
+def test_a_change_that_json_does_not_hold_is_named(form: Literal["millis", "timestamp-millis"]) -> None:
+    """A timestamp beyond the year 9999 is a number to Avro; as a date it is none to Python."""
+    of = table({"pk": "int"}, {}, {"v": "timestamp"})
+    columns = log_columns(of)
+    captured = CapturedTable(
+        of, Mock(), LogLayout.of(columns, ["pk"]), TableCodec(of, columns, OutputOptions(timestamps=form))
+    )
+    cells = log_row(of, {"pk": bytes(4), "v": (10**15).to_bytes(8, "big")})
+    key, value = captured.codec.encode(cells, operation=1, generation_ms=0, last_in_group=True)
+    changes = iter([EncodedChange(key, value, STREAM + TIME + bytes(4), True)])
+    if form == "millis":
+        (shown,) = lane_changes._as_json(changes, captured)
+        assert json.loads(shown.value or b"")["columns"] == {"v": {"value": 10**15}}
+        return
+    with pytest.raises(PoisonError, match=rf"^table ks\.t: change 0x{STREAM.hex()}/.*`output\.timestamps` is millis"):
+        list(lane_changes._as_json(changes, captured))

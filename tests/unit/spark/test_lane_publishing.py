@@ -1,0 +1,147 @@
+"""A task from its lane's changes to its report, over a broker in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bridge.captured import Schemas
+from bridge.encoding import EncodedChange, EncodedRun
+from bridge.errors import BridgeError, FencedError
+from bridge.lane_publisher import LanePublisher
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, canonical_json
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.monitoring.figures import LaneFigures, Store
+from bridge.publishing import LaneTask
+from bridge.schema_switch import Changes
+from spark import lane_publishing, worker
+from spark.lane_output import LaneOutput
+from spark.lane_publishing import Publishing, publish_lane
+from spark.stream_reader import LanePartition, ScyllaCdcStreamReader
+from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
+from tests.unit.spark.test_stream_reader import config as source_config
+from tests.unit.spark.test_stream_reader import offset
+from tests.unit.spark.test_supervisor import config_of
+
+G = UnixMillis(5)
+NEXT = Cursor(G, UnixMicros(9_000))
+BATCH = PlannedBatch(Cursor(G, UnixMicros(6_000)), NEXT, Layout(2, Cursor.at_start_of(G)))
+TASK = LaneTask("ks", "t", 1, BATCH)
+JOB = config_of("ks.t", publishing={"dead_letter_topic": "dead"})
+
+
+class Lane:
+    """A lane whose changes are known; reading it may fail, or not end by itself."""
+
+    def __init__(self, fails: BaseException | None = None) -> None:
+        self.task = TASK
+        self.reads = 0
+        self._fails = fails
+
+    def runs(self) -> Iterator[tuple[int, Schemas, Changes]]:
+        self.reads += 1
+        run = EncodedRun([b"a", b"b"], [b"1", b"2"], [position(1), position(2)])
+        yield 0, Schemas("k:", "v:"), iter([run])
+        letter = EncodedChange(b"", b'{"error": "torn"}', position(1), True, is_dead_letter=True)
+        yield 1, Schemas("k:", "w:"), self._changes([EncodedChange(b"c", b"3", position(0), True), letter])
+
+    def _changes(self, changes: list[EncodedChange]) -> Changes:
+        yield from changes
+        if self._fails is not None:
+            raise self._fails
+
+
+def position(time_us: int) -> bytes:
+    return bytes(16) + timeuuid_of(UnixMicros(time_us), bytes(8)) + bytes(4)
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    made = Broker(markers={1: LaneProgress(1, BATCH.layout, BATCH.start, owner="me").to_bytes()})
+    kept: dict[object, LanePublisher] = {}
+    tally = Store()
+
+    def publisher(_config: object, *place: Any) -> LanePublisher:
+        owner = place[-1]
+        if owner not in kept:
+            kept[owner] = LanePublisher(
+                lambda: Client(made, "id"),
+                lambda: made.markers.get(1),
+                progress_topic=PROGRESS,
+                owner=owner,
+                most_records=100,
+                most_bytes=10**9,
+                count=lambda figures: tally.add("ks.t", 1, figures),
+            )
+        return kept[owner]
+
+    def drop(*_: object) -> None:
+        for one in kept.values():
+            one.close()
+        kept.clear()
+
+    monkeypatch.setattr(worker, "publisher", publisher)
+    monkeypatch.setattr(worker, "drop_publisher", drop)
+    monkeypatch.setattr(LaneOutput, "_header", lambda _self, _part, schema: schema.encode())
+    monkeypatch.setattr(lane_publishing, "tally", tally)
+    return made
+
+
+def publish(lane: Any, owner: str = "me") -> Any:
+    return publish_lane(Publishing(JOB, owner), lane)
+
+
+def test_a_lane_is_committed_when_its_report_is_there(broker: Broker) -> None:
+    """Its records, its cursor, and in the report how many and why there were dead letters."""
+    report = publish(Lane())
+    assert broker.committed == {
+        "ks.t": [(b"k:a", b"v:1"), (b"k:b", b"v:2"), (b"k:c", b"w:3")],
+        "dead": [(None, b'{"error": "torn"}')],
+    }
+    assert LaneProgress.from_bytes(broker.markers[1]).cursor == NEXT
+    assert (report.table, report.lane, report.cursor, report.poison) == ("ks.t", 1, NEXT, "torn")
+    ((table, number, figures),) = report.counted
+    assert (table, number, figures.changes, figures.dead_letters, figures.transactions) == ("ks.t", 1, 3, 1, 1)
+
+
+def test_what_is_committed_is_not_read_again(broker: Broker) -> None:
+    """A lane that was done when others of its micro-batch failed only says so; what it had counted is told again."""
+    counted = publish(Lane()).counted
+    broker.markers[1] = LaneProgress.completed(1, BATCH).to_bytes().replace(b'"owner":""', b'"owner":"next"')
+    again, before = Lane(), broker.transactions
+    report = publish(again, "next")
+    assert (again.reads, broker.transactions) == (0, before)
+    assert (report.cursor, report.poison) == (NEXT, None)
+    assert [(table, lane, figures.changes) for table, lane, figures in report.counted] == [
+        (table, lane, figures.changes) for table, lane, figures in counted
+    ]
+
+
+@pytest.mark.parametrize("failure", [BridgeError("no"), KeyboardInterrupt(), GeneratorExit()], ids=type)
+def test_whatever_ends_a_task_lets_the_id_go(broker: Broker, failure: BaseException) -> None:
+    """What was queued is aborted, and the next attempt asks Kafka how far it got."""
+    with pytest.raises(type(failure)):
+        publish(Lane(failure))
+    assert broker.committed == {}
+    assert publish(Lane()).counted[0][2].aborts == 1
+    assert len(broker.committed["ks.t"]) == 3
+
+
+def test_lanes_that_were_taken_over_are_counted(broker: Broker) -> None:
+    """Nothing is published for an owner that Kafka does not name."""
+    with pytest.raises(FencedError, match="taken it over"):
+        publish(Lane(), "another")
+    assert broker.committed == {}
+    assert lane_publishing.tally.take() == [("ks.t", 1, LaneFigures(fencings=1))]
+
+
+def test_a_task_yields_its_report_alone(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is handed to Spark before everything is committed."""
+    monkeypatch.setattr("spark.stream_reader.LaneChanges", lambda *_: Lane())
+    reader = ScyllaCdcStreamReader(source_config(), None, Publishing(JOB, "me"))
+    (batch,) = reader.read(LanePartition("ks", "t", 1, canonical_json(offset(BATCH))))
+    assert broker.transactions == 1
+    assert batch.schema.names == ["report"]
+    assert batch.num_rows == 1
