@@ -1,9 +1,10 @@
 """Word from process to process of a table's query, by files on the machine of Spark's driver.
 
-Spark tells a source nothing of the rows that its tasks read, and runs the planner and the sink's commit in processes of
-their own, beside the job's first one. The sink tells the planner that changes came, by a file's time; a lost word costs
-a table that is written to again some seconds of latency once. The planner tells the job and the table's next planner
-how long what it has asked last still counts (`bridge.pacing`); a lost word costs the cluster a micro-batch's requests.
+Spark tells a source nothing of the rows that its tasks read, and runs the planner in a process of its own, beside the
+job's first one. That learns it from the tasks' reports and tells the planner that changes came, by a file's time; a
+lost word costs a table that is written to again some seconds of latency once. The planner tells the job and the table's
+next planner how long what it has asked last still counts (`bridge.pacing`); a lost word costs the cluster a
+micro-batch's requests.
 """
 
 from __future__ import annotations

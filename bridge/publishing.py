@@ -246,8 +246,8 @@ class Plans:
     """Reconciles Spark's offsets, which are only a plan, with what Kafka says of a table at the start of its query.
 
     A checkpoint may be lost, old, or hold a micro-batch that no lane has begun and that was planned otherwise since:
-    what it says counts only where it agrees with Kafka. Without a `TableStart` (the source by itself, whose sink is
-    not ours) Spark's offsets are all there is, and always count.
+    what it says counts only where it agrees with Kafka. Without a `TableStart` (the source by itself, in
+    somebody's own query) Spark's offsets are all there is, and always count.
 
     Not thread-safe; one for each query.
     """

@@ -1,1 +1,1 @@
-"""PySpark's side of the bridge: the streaming source, the transactional sink, and the job that joins them."""
+"""PySpark's side of the bridge: the streaming source, whose tasks publish what they read, and the job around it."""

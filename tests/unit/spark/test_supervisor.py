@@ -31,7 +31,7 @@ from spark.supervisor import Job, _is_hopeless, _what_went_wrong
 
 WORKER_TRACE = """[STREAM_FAILED] Query failed. SQLSTATE: XXKST
 An exception was thrown from the Python worker: Traceback (most recent call last):
-  File "spark/sink.py", line 70, in write
+  File "spark/lane_publishing.py", line 70, in publish_lane
 bridge.errors.RetriableError: Kafka at k:9092: begin failed
 During handling of the above exception, another exception occurred:
 Traceback (most recent call last):
