@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bridge.config import BridgeConfig
 from bridge.errors import FencedError
@@ -10,7 +11,9 @@ from bridge.monitoring.figures import LaneFigures, tally
 from bridge.monitoring.reports import LaneReport
 from spark import worker
 from spark.lane_changes import LaneChanges
-from spark.lane_output import LaneOutput
+
+if TYPE_CHECKING:
+    from spark.lane_output import LaneOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,10 @@ def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
     Raises:
         BridgeError: what `LaneChanges.runs`, `LaneOutput` and `bridge.lane_publisher.LanePublisher` raise.
     """
+    # Imported here because planners, which know this module, need no registry: where they start cold it is a quarter of
+    # that.
+    from spark.lane_output import LaneOutput
+
     config, task = publishing.config, lane.task
     table = f"{task.keyspace}.{task.table}"
     place = (config, task.keyspace, task.table, task.lane)

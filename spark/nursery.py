@@ -46,6 +46,7 @@ MODULES: Final = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
+    "spark.lane_output",
     "spark.source",
 )
 """What Spark runs in its Python processes, and what of ours it loads there."""
