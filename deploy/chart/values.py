@@ -23,7 +23,9 @@ OWN_LABELS: Final = (
 )
 """What the chart's objects are found by."""
 
-Labels = Annotated[dict[str, str], RefusedNames(OWN_LABELS)]
+Labels = Annotated[
+    dict[str, str], RefusedNames(dict.fromkeys(OWN_LABELS, "the chart sets it, and finds its objects by it"))
+]
 KubernetesObject = dict[str, Any]
 """Part of a Kubernetes object, passed on as it is; the API server knows its fields."""
 
