@@ -10,12 +10,18 @@ from pydantic import Field, field_validator
 from bridge.config_values import DAY_S, HOUR_MS, Address, InWords, Model, RefusedNames, other_than
 from bridge.plain_secrets import holds_secret
 
+
+def _other_than(word: str) -> str:
+    return other_than(word).removeprefix("^")
+
+
 SPARK_SECRETS: Final = (
     "secret",
     "password",
     "passphrase",
-    "token" + other_than("file").removeprefix("^"),
-    "credential",
+    "token" + _other_than("file"),
+    # The class or the file that a store takes its credentials from is none.
+    rf"credential($|[^s.]|s{_other_than('.provider')}|\.{_other_than('provider')})",
     r"(access|account|private)\.key",
     r"encryption\.key$",
     r"azure\.sas\.",

@@ -157,7 +157,7 @@ class RefusedNames:
         patterns = {f"^({'|'.join(names)})$": text for text, names in alike.items()}
         for words, text in self.words.items():
             # Draft 7 has no flags, and not every engine knows inline ones.
-            patterns[re.sub(r"\[\^?([a-z])\]|[a-z]", _either_case, "|".join(words))] = text
+            patterns[re.sub(r"\[[^]]*\]|[a-z]", _either_case, "|".join(words))] = text
         patterns |= {"|".join(forms): text for forms, text in self.forms.items()}
         return {pattern: left_out(text) for pattern, text in patterns.items()}
 
@@ -175,9 +175,9 @@ def other_than(word: str) -> str:
 
 
 def _either_case(found: re.Match[str]) -> str:
-    """A letter, or one that a class has or has not, as a class of both its forms."""
-    letter = found[1] or found[0]
-    return f"[{'^' if '^' in found[0] else ''}{letter.upper()}{letter}]"
+    """A letter as a class of both its forms, or a class with both forms of each letter in it."""
+    both = re.sub("[a-z]", lambda letter: letter[0].upper() + letter[0], found[0])
+    return both if both.startswith("[") else f"[{both}]"
 
 
 def _refuse_plain_secret(value: object) -> object:

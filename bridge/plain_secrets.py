@@ -1,4 +1,4 @@
-"""Whether text in which anything may stand, such as a JVM's options, holds a secret: by the names that it gives values to.
+"""Whether free text, such as a JVM's options, holds a secret: by the names in it that are given values.
 
 Regular expressions in a form that Python and Go read alike: the Helm chart's templates go by them, too. Pure.
 """
@@ -18,7 +18,7 @@ PLACE: Final = (
 )
 """Among those, names of what is no secret: where one lies, how one is called."""
 ASSIGNMENT: Final = r"""([A-Za-z0-9_.-]+)(?:\s*=\s*|"\s*:\s*)["']?([^\s"';&,$][^\s"';&,]*)"""
-"""A name and what it is given, as in `-Dname=value`, `name="value"` and `"name": "value"`; `$(A)` and `${A}` are no values."""
+"""A name and what it is given: `-Dname=value`, `name="value"`, `"name": "value"`; `$(A)` and `${A}` are no values."""
 LOGIN: Final = r"://[^/?#@\s:]*:[^/?#@\s$][^/?#@\s]*@"
 """An address with a password."""
 

@@ -31,7 +31,7 @@ OWNED: Final[Mapping[str, Mapping[str, str]]] = {
         "outlive_tables": "always so here: what ends would be started again",
     },
 }
-"""Settings that the chart makes of its own values, by the model they are in, with what to do instead of setting them."""
+"""Settings that the chart makes of its own values, by the model they are in, with what to do instead."""
 
 OWNED_PROPERTIES: Final[Mapping[str, str]] = {
     "spark.driver.memory": "driver.memory",
@@ -71,20 +71,18 @@ _CONTRADICTING: Final = {
     "spark.dynamicAllocation.enabled": "the number of executors is fixed: set `executors.instances`",
     "spark.kubernetes.driver.container.image": "set `image` instead",
     "spark.kubernetes.executor.container.image": "set `image` instead",
-    "spark.local.dir": "/tmp is what pods can write: set `temporary`",
+    "spark.local.dir": "pods can write one folder alone: set `temporary`",
     "spark.sql.streaming.checkpointLocation": OWNED["SparkSettings"]["checkpoint"],
     "spark.app.name": "set `config.name` instead",
 }
 """Further ones that would undo those, or the chart's pods, with what to do instead."""
 
-_NAMED_SECRET: Final = "{existingSecret: NAME, key: KEY}"
-_SPARK_SECRET: Final = (
+_BY_NAME: Final = "{existingSecret: NAME, key: KEY}"
+_NOT_IN_SPARKS: Final = (
     "a secret would stand in a ConfigMap and in command lines; give it to the pods by `driver.extraEnv` and "
     "`executors.extraEnv`, with `valueFrom`, or by the identity of their accounts"
 )
-_KAFKA_SECRET: Final = (
-    f"a secret would stand in a ConfigMap; config.kafka.sasl and config.kafka.tls take {_NAMED_SECRET}"
-)
+_NOT_IN_KAFKAS: Final = f"a secret would stand in a ConfigMap; config.kafka.sasl and config.kafka.tls take {_BY_NAME}"
 
 FREE_WITH_FILES: Final = ("KafkaSettings", "properties")
 """The free mapping in which files may be named as well: librdkafka's `ssl.crl.location` and its like."""
@@ -145,10 +143,10 @@ def _refused_properties() -> dict[str, RefusedNames]:
         "SparkSettings": replace(
             SPARK_REFUSED,
             names=spark | of_values | _CONTRADICTING,
-            words=dict(SPARK_REFUSED.words) | {SPARK_SECRETS: _SPARK_SECRET},
+            words=dict(SPARK_REFUSED.words) | {SPARK_SECRETS: _NOT_IN_SPARKS},
         ),
         "KafkaSettings": replace(
-            KAFKA_REFUSED, names=kafka, words=dict(KAFKA_REFUSED.words) | {KAFKA_SECRETS: _KAFKA_SECRET}
+            KAFKA_REFUSED, names=kafka, words=dict(KAFKA_REFUSED.words) | {KAFKA_SECRETS: _NOT_IN_KAFKAS}
         ),
     }
 
@@ -188,7 +186,7 @@ def _secret(description: str) -> dict[str, Any]:
         "description": f"{description} In the chart also a key of a Secret that exists.",
         "if": {"type": "object"},
         "then": {"oneOf": [_exactly(env=text), _exactly(file=text), _in("Secret")]},
-        "else": never(f"{_NAMED_SECRET}: a secret is named here, and lies elsewhere"),
+        "else": never(f"{_BY_NAME}: a secret is named here, and lies elsewhere"),
     }
 
 

@@ -205,6 +205,7 @@ SECTIONS: Final[dict[str, list[Case]]] = {
         _set("kafka.properties", {"sasl.password": SECRET}),
         _set("kafka.properties", {"enable.ssl.certificate.verification": False}),
         _set("spark.properties", {"spark.hadoop.fs.s3a.secret.key": SECRET}),
+        _set("spark.properties", {"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.keyStorePassword={SECRET}"}),
         _set("spark.checkpoint", f"s3a://key:{SECRET}@bucket/x"),
         _set("scylla.tls", True),
         _set("scylla.tls.enabled", "perhaps"),

@@ -51,6 +51,7 @@ serviceAccounts.driver.create is false, so serviceAccounts.driver.name has to sa
 
 {{- define "bridge.problems.secrets" -}}
 {{- $forms := .Files.Get "files/secrets.json" | fromJson }}
+{{- $options := "put such options into a file of a Secret, mount that by extraVolumes and extraVolumeMounts, and set the variable JDK_JAVA_OPTIONS to @FILE" }}
 {{- range $owner := list "driver" "executors" }}
 {{- range $at, $variable := get (get $.Values $owner) "extraEnv" }}
 {{- $name := get $variable "name" | toString }}
@@ -58,12 +59,17 @@ serviceAccounts.driver.create is false, so serviceAccounts.driver.name has to sa
 {{- $place := printf "%s.extraEnv[%d] (%s)" $owner $at $name }}
 {{- if and $text (include "bridge.namesSecret" (dict "forms" $forms "name" $name)) (not (regexMatch `^\$\([A-Za-z0-9_.-]+\)$` $text)) }}
 {{ $place }} is a secret by its name: instead of `value` give `valueFrom: {secretKeyRef: {name: NAME, key: KEY}}`, or call it otherwise
+{{- else if has $name (list "JAVA_TOOL_OPTIONS" "JDK_JAVA_OPTIONS" "_JAVA_OPTIONS" "SPARK_SUBMIT_OPTS") }}
+{{- /* A reference is no better there: the JVM says on standard error what it has picked up. */ -}}
+{{- if include "bridge.holdsSecret" (dict "forms" $forms "text" (replace "$" "" $text)) }}
+{{ $place }} has a secret in its value, which would come into the pod's log or its command lines: {{ $options }}
+{{- end }}
 {{- else if include "bridge.holdsSecret" (dict "forms" $forms "text" $text) }}
 {{ $place }} has a secret in its value: take that from a variable with `valueFrom: {secretKeyRef: {name: NAME, key: KEY}}`, and write $(VARIABLE) in its place
 {{- end }}
 {{- end }}
 {{- end }}
-{{- range $section, $instead := dict "spark" "give it to the pods by driver.extraEnv and executors.extraEnv, with `valueFrom` (a JVM takes options from JAVA_TOOL_OPTIONS, too, which may have $(VARIABLE) in it)" "kafka" "config.kafka.sasl and config.kafka.tls take {existingSecret: NAME, key: KEY}" }}
+{{- range $section, $instead := dict "spark" (printf "give it to the pods by driver.extraEnv and executors.extraEnv, with `valueFrom`; were it options of a JVM, %s" $options) "kafka" "config.kafka.sasl and config.kafka.tls take {existingSecret: NAME, key: KEY}" }}
 {{- range $name, $value := dig $section "properties" (dict) $.Values.config }}
 {{- if and (kindIs "string" $value) (include "bridge.holdsSecret" (dict "forms" $forms "text" (toString $value))) }}
 config.{{ $section }}.properties.{{ $name }} has a secret in its value, which would stand in a ConfigMap: {{ $instead }}
