@@ -69,7 +69,7 @@ serviceAccounts.driver.create is false, so serviceAccounts.driver.name has to sa
 {{- end }}
 {{- end }}
 {{- end }}
-{{- range $section, $instead := dict "spark" (printf "give it to the pods by driver.extraEnv and executors.extraEnv, with `valueFrom`; were it options of a JVM, %s" $options) "kafka" "config.kafka.sasl and config.kafka.tls take {existingSecret: NAME, key: KEY}" }}
+{{- range $section, $instead := dict "spark" (printf "give it to the pods by driver.extraEnv and executors.extraEnv, with `valueFrom`; if it is for a JVM, %s" $options) "kafka" "config.kafka.sasl and config.kafka.tls take {existingSecret: NAME, key: KEY}" }}
 {{- range $name, $value := dig $section "properties" (dict) $.Values.config }}
 {{- if and (kindIs "string" $value) (include "bridge.holdsSecret" (dict "forms" $forms "text" (toString $value))) }}
 config.{{ $section }}.properties.{{ $name }} has a secret in its value, which would stand in a ConfigMap: {{ $instead }}
