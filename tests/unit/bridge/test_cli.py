@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bridge import cli, commands, connections, preflight
+from bridge import becoming, cli, commands, connections, preflight
 from bridge.adapters import kubernetes
 from bridge.adapters.change_log import CdcOffError
 from bridge.adapters.kafka import Record
@@ -161,7 +161,7 @@ class TestRun:
         called: list[Any] = []
         monkeypatch.setattr(os, "execv", lambda *words: called.append(words))
         with pytest.raises(AssertionError, match="execv came back"):
-            commands.run(argparse.Namespace(config=config, once=True, log_level="debug"))
+            becoming.run(argparse.Namespace(config=config, once=True, log_level="debug"))
         assert called == [
             (sys.executable, [sys.executable, "-m", "spark.job", "-c", config, "--log-level", "debug", "--once"])
         ]
