@@ -28,17 +28,32 @@ def _one(tried: str, told: str, status: str = "2", test: str | None = None) -> E
 
 
 _REFUSED: Final = "test_refused"
+_STRANGE: Final = "test_strange_servers_are_told"
 _GONE: Final = "is not reachable (tried 9 times in 60.0 s)"
 
 SERVER_CASES: Final[dict[str, list[Entry]]] = {
     "ScyllaDB": [
         _one("nothing listens", f"ScyllaDB at a:9042 {_GONE}: ...: a:9042: connection refused", test=_REFUSED),
-        _one("a host without an address", f"ScyllaDB at a:9042 {_GONE}: no address is known for that name; see ..."),
-        _one("an HTTP server, or a silent one", f"ScyllaDB at a:80 {_GONE}: ... timed out creating connection ..."),
-        _one("a server that hangs up", f"ScyllaDB at a:80 {_GONE}: ... was closed by server"),
+        _one(
+            "a host without an address",
+            f"ScyllaDB at a:9042 {_GONE}: no address is known for that name; see ...",
+            test=_STRANGE,
+        ),
+        _one(
+            "an HTTP server, or a silent one",
+            f"ScyllaDB at a:80 {_GONE}: ... timed out creating connection ...",
+            test=_STRANGE,
+        ),
+        _one("a server that hangs up", f"ScyllaDB at a:80 {_GONE}: ... was closed by server", test=_STRANGE),
+        _one(
+            "two nodes, and nothing listens on either",
+            f"ScyllaDB at a:9042, a:9042 {_GONE}: ...: connection refused; ...: connection refused",
+            test=_STRANGE,
+        ),
         _one(
             "`tls.enabled` where there is no TLS",
             "ScyllaDB at a:9042: it does not speak TLS there; see scylla.tls.enabled",
+            test=_STRANGE,
         ),
         _one(
             "another authority's certificate",
@@ -96,9 +111,12 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "an HTTP server, a silent one, one that hangs up",
             f"Kafka at a:80 {_GONE}: something takes connections "
             "there, but does not answer as Kafka does; is it the port of another server?",
+            test=_STRANGE,
         ),
         _one(
-            "`tls.enabled` where there is no TLS", "Kafka at a:9092: it does not speak TLS there; see kafka.tls.enabled"
+            "`tls.enabled` where there is no TLS",
+            "Kafka at a:9092: it does not speak TLS there; see kafka.tls.enabled",
+            test=_STRANGE,
         ),
         _one("TLS where it is not enabled", "Kafka at a:9092: it speaks TLS; set kafka.tls.enabled", test=_REFUSED),
         _one(
@@ -137,11 +155,19 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "`kafka.properties: {nonsense.setting: 1}`",
             "Kafka at a:9092: making a client (see kafka.properties) failed: "
             '_INVALID_ARG (No such configuration property: "nonsense.setting")',
+            test=_STRANGE,
         ),
         _one(
             "`kafka.properties: {message.max.bytes: lots}`",
             "Kafka at a:9092: making a client (see kafka.properties) "
             'failed: _INVALID_ARG (Invalid value for configuration property "message.max.bytes")',
+            test=_STRANGE,
+        ),
+        _one(
+            "`kafka.properties: {message.max.bytes: 5}`",
+            "Kafka at a:9092: making a client (see kafka.properties) "
+            'failed: _INVALID_ARG (Configuration property "message.max.bytes" value 5 is outside allowed range ...',
+            test=_STRANGE,
         ),
     ],
     "Schema registry": [
@@ -159,17 +185,48 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "a web page, other JSON, half of a JSON document",
             "schema registry http://a:80/: list schema types: "
             "unintelligible answer (...); is that the base address of a schema registry?",
+            test=_STRANGE,
         ),
         _one(
             "404 or a redirect of another server",
-            "schema registry http://a:80/: list schema types: ... (HTTP 404, code "
+            "schema registry http://a:80/: list schema types: ... (HTTP ..., code "
             "-1): ...; is that the base address of a schema registry?",
+            test=_STRANGE,
         ),
-        _one("500", f"Schema registry at http://a:80/ {_GONE}: list schema types: failed (HTTP 500, code -1): ..."),
-        _one("a silent server", f"Schema registry at http://a:80/ {_GONE}: list schema types: no answer in time"),
+        _one(
+            "403 of another server",
+            "schema registry http://a:80/: list schema types: forbids it (HTTP 403, code -1): ...",
+            test=_STRANGE,
+        ),
+        _one(
+            "500",
+            f"Schema registry at http://a:80/ {_GONE}: list schema types: failed (HTTP 500, code -1): ...",
+            test=_STRANGE,
+        ),
+        _one(
+            "a silent server",
+            f"Schema registry at http://a:80/ {_GONE}: list schema types: no answer in time",
+            test=_STRANGE,
+        ),
+        _one(
+            "a server that hangs up",
+            f"Schema registry at http://a:80/ {_GONE}: list schema types: no connection (RemoteProtocolError)",
+            test=_STRANGE,
+        ),
+        _one(
+            "a host without an address",
+            f"Schema registry at http://a:8081/ {_GONE}: list schema types: no connection (ConnectError)",
+            test=_STRANGE,
+        ),
         _one(
             "`https` where there is no TLS",
             "schema registry https://a:8081/: list schema types: no TLS connection: wrong version number",
+            test=_STRANGE,
+        ),
+        _one(
+            "`ca_file` is missing",
+            "schema registry: the CA file /etc/ca.pem can't be used: No such file or directory",
+            test=_STRANGE,
         ),
         _one(
             "a wrong password",
@@ -204,9 +261,17 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test="test_absent",
         ),
         _one("the file is empty", "scylla.password: the secret's file /run/pw is empty", test="test_absent"),
-        _one("the file is binary", "scylla.password: the secret's file /run/pw is not UTF-8 text"),
-        _one("`ca_file` is missing", "kafka.tls.ca_file: /etc/ca.pem can't be used: No such file or directory"),
-        _one("`ca_file` is no PEM file", "kafka.tls.ca_file: /etc/ca.pem can't be used: no certificate or crl found"),
+        _one("the file is binary", "scylla.password: the secret's file /run/pw is not UTF-8 text", test=_STRANGE),
+        _one(
+            "`ca_file` is missing",
+            "kafka.tls.ca_file: /etc/ca.pem can't be used: No such file or directory",
+            test=_STRANGE,
+        ),
+        _one(
+            "`ca_file` is no PEM file",
+            "kafka.tls.ca_file: /etc/ca.pem can't be used: no certificate or crl found",
+            test=_STRANGE,
+        ),
     ],
     "Records and topics, while the job runs": [
         _one(
