@@ -28,6 +28,7 @@ def _one(tried: str, told: str, status: str = "2", test: str | None = None) -> E
 
 
 _REFUSED: Final = "test_refused"
+_NO_CDC: Final = "test_what_can_have_no_cdc_is_told_as_what_it_is"
 _STRANGE: Final = "test_strange_servers_are_told"
 _GONE: Final = "is not reachable (tried 9 times in 60.0 s)"
 
@@ -96,6 +97,27 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "the log was dropped",
             "table shop.t: CDC is enabled but the log table ... does not exist; ...",
             test=_REFUSED,
+        ),
+        _one(
+            "a name in other letters",
+            "table shop.orders: there is no keyspace 'shop' at a:9042; did you mean \"Shop\"?",
+            test="test_what_is_missing_may_be_there_in_other_letters",
+        ),
+        _one(
+            "a materialized view",
+            "table shop.v: is a materialized view, which has no CDC; name its table, shop.orders",
+            test=_NO_CDC,
+        ),
+        _one("a table with counters", "table shop.hits: has counters, and ScyllaDB has no CDC for these", test=_NO_CDC),
+        _one(
+            "a log",
+            "table shop.orders_scylla_cdc_log: is a log itself; name the table that it belongs to, shop.orders",
+            test=_NO_CDC,
+        ),
+        _one(
+            "several that can't be captured, servers that are not there, all at once",
+            "(a line for each)",
+            test="test_everything_wrong",
         ),
         _one(
             "dropped while the job runs",
@@ -314,8 +336,10 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "a second job of the same name",
-            "...: another process has opened this transactional id since ... stop one of the two",
+            "shop.orders lane 0 of 2, ...: another job named alike (...) has taken it over from this one (...). Stop "
+            "one of the two; what is running goes on by itself",
             "goes on",
+            "test_three_short_runs",
         ),
     ],
     "Topics at a start": [
@@ -345,6 +369,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... says "
             "that changes were published. Was the topic deleted? If so, delete the checkpoint too: ...",
             "stops the table: 1",
+            "test_progress_that_is_gone_is_told",
         ),
         _one(
             "`consume` of a topic that does not exist",
@@ -373,12 +398,64 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "`LC_ALL=C` without UTF-8, names that are not ASCII",
             "b.yaml:5: tables[0].name: 'shop.Auf\"tr\\xe4ge' is not keyspace.table (...)",
             "2",
+            "test_terminal_without_letters",
         ),
-        _one("a working folder that was deleted", "x.yaml: can't be read: No such file or directory", "2"),
+        _one(
+            "a working folder that was deleted",
+            "x.yaml: can't be read: No such file or directory",
+            "2",
+            "test_folder_that_is_gone",
+        ),
         _one(
             "a file of 3 MB in one line",
             "big.yaml:1: must be a mapping with sections such as scylla, kafka and tables, not a single value",
             "2",
+        ),
+    ],
+    "Signals": [
+        _one("Ctrl-C while a server is waited for", "(nothing)", "130", "test_interrupted_while_waiting"),
+        _one(
+            "Ctrl-C, or SIGTERM, while `run` only comes up",
+            "(nothing)",
+            "130, or 143",
+            "test_signals_end_what_only_imports_in_silence",
+        ),
+        _one(
+            "either while the job waits for its servers",
+            "SIGTERM: stopped before anything was started",
+            "0",
+            "test_start_that_waits_for_its_servers_can_be_stopped",
+        ),
+    ],
+    "Ports and folders of the job": [
+        _one(
+            "`monitoring.listen` is taken",
+            "monitoring.listen 127.0.0.1:9404: Address already in use; choose another address, or leave it out",
+            test="test_address_that_is_taken",
+        ),
+        _one(
+            "`spark.checkpoint` in a file system that Spark does not know",
+            "shop.orders stops: checkpoint s4://... can't be read; see spark.checkpoint (...: No FileSystem for scheme "
+            '"s4")',
+            "stops the table: 1",
+            "test_folder_that_can_not_be_used_is_told",
+        ),
+        _one(
+            "`spark.checkpoint` where nothing can be read, at a table's start",
+            "shop.orders: checkpoint /... can't be read; see spark.checkpoint (...) (failure 1; starting again in 1 s)",
+            "goes on",
+            "test_folder_that_can_not_be_used_is_told",
+        ),
+        _one(
+            "`spark.checkpoint` on a full disk, or one that became read-only, while the job runs",
+            "shop.orders: StreamingQueryException: ... No space left on device, or Read-only file system ... (failure "
+            "1; starting again in 1 s)",
+            "goes on",
+        ),
+        _one(
+            "no folder for temporary files",
+            "no temporary files can be made (...); set TMPDIR to a folder for them",
+            test="test_no_temporary_files",
         ),
     ],
     "Java": [
@@ -399,6 +476,22 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "Spark's JVM does not start. /usr/lib/jvm/8/bin/java is Java 8, but 17 or newer is needed. Set JAVA_HOME "
             "to a newer one.",
             test="test_missing_java_is_told",
+        ),
+        _one(
+            "a `java` that may not be run",
+            "Spark's JVM can't be started: /jre/bin/java: Permission denied; see JAVA_HOME",
+            test="test_java_that_is_none",
+        ),
+        _one(
+            "a `java` that says nothing",
+            "Spark's JVM (process 4711) has not come up in ... s: give it more CPU, and see what it says above",
+            test="test_java_that_says_nothing",
+        ),
+        _one(
+            "Spark's JVM ends while the job runs",
+            "Spark's JVM has ended (...); what was committed stays, start the job again",
+            "1",
+            "test_jvm_that_ends_fails_the_job_unless_it_was_to_stop",
         ),
     ],
 }

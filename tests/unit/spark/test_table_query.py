@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.config import BridgeConfig, validate
-from bridge.errors import RetriableError
+from bridge.errors import DataLossError, RetriableError
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.board import Board
@@ -107,3 +107,15 @@ def test_lanes_that_do_not_stand_level_are_not_settled_again_at_once(begins: Beg
         table.start(once=True, settled=True)
     assert len(done) == 1
     assert table.start(once=True, settled=False).settles
+
+
+def test_progress_that_is_gone_is_told(begins: Begins) -> None:
+    """The checkpoint knows that there was some: beginning anew would publish again, or leave out."""
+    table, _, done = begins
+    with pytest.raises(
+        DataLossError,
+        match=r"^ks\.t: the progress topic job\.progress\.ks\.t holds no cursor, but the checkpoint c says that "
+        r"changes were published\. Was the topic deleted\? If so, delete the checkpoint too: ",
+    ):
+        table.start(once=False, settled=False)
+    assert len(done) == 1
