@@ -160,7 +160,7 @@ def _pattern(entry: Entry) -> str:
 def test_strange_servers_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each line is what is seen, and each that this test is named for is tried."""
     monkeypatch.setattr(connections, "PING_TIMEOUT_S", 0.6)
-    monkeypatch.setattr(tls_probe, "_CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(tls_probe, "_CONNECT_TIMEOUT_S", 0.5)
     monkeypatch.setattr(logs, "quiet", lambda _name: nullcontext())
     monkeypatch.setattr(socket, "getaddrinfo", _resolving)
     mine = {
