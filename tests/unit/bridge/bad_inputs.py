@@ -307,6 +307,7 @@ No mistake in a file, on the command line or at a server ends in a traceback. A 
 | 1 | failed while running |
 | 2 | refused before anything was written |
 | 130 | ended by Ctrl-C |
+| 143 | `run` ended by SIGTERM while it came up, before anything was begun |
 
 Every problem of a file is told at once, each on a line of its own. The tables are made by
 `python -m tests.unit.bridge.bad_inputs > docs/errors.md`; a test holds them against what the commands say now.
