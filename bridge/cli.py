@@ -17,7 +17,7 @@ from importlib import import_module, metadata, resources
 from types import ModuleType
 from typing import Final
 
-from bridge import logs
+from bridge import logs, signals
 from bridge.errors import BridgeError, ConfigError, StartupError
 from schemas.errors import SchemaError
 
@@ -110,7 +110,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, Mo
         command.add_argument("-c", "--config", required=True, metavar="FILE", help="the configuration file")
         return command
 
-    run = add_with_file("run", _command("run"), "publish changes until stopped by SIGTERM or Ctrl-C")
+    run = add_with_file("run", _become_the_job, "publish changes until stopped by SIGTERM or Ctrl-C")
     run.add_argument("--once", action="store_true", help="publish what can be read now, then end")
 
     validate = add_with_file("validate", _command("validate"), "check the configuration and say what would be done")
@@ -156,6 +156,13 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
         return status
 
     return run
+
+
+def _become_the_job(arguments: argparse.Namespace) -> int:
+    # What is imported alone takes a while, and there is nothing yet to be ended in order.
+    with signals.ending_at_once():
+        status: int = import_module("bridge.becoming").run(arguments)
+        return status
 
 
 def _import(name: str, module: str) -> ModuleType:

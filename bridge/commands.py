@@ -1,4 +1,4 @@
-"""The commands that need a configuration: `run`, `validate`, `status`, `consume` and `schemas`.
+"""The commands that need a configuration, but for `run`: `validate`, `status`, `consume` and `schemas`.
 
 They print to standard output and raise what goes wrong; `bridge.cli` turns that into words and an exit status.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -31,18 +30,6 @@ from bridge.model.times import UnixMicros
 
 _WATCH_EVERY_S: Final = 2.0
 _NO_PATIENCE_S: Final = 0.0
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Become the job. A file that is wrong is refused here already, without starting Spark.
-
-    The process is replaced, not a child started, so that the Python job itself gets the signals.
-    """
-    config_file.load(arguments.config)
-    command = [sys.executable, "-m", "spark.job", "-c", arguments.config, "--log-level", arguments.log_level]
-    sys.stdout.flush()
-    os.execv(sys.executable, [*command, *(["--once"] if arguments.once else [])])  # noqa: S606  # our own interpreter
-    raise AssertionError("execv came back")
 
 
 def validate(arguments: argparse.Namespace) -> int:

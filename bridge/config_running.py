@@ -8,18 +8,25 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, field_validator
 
 from bridge.config_values import DAY_S, HOUR_MS, Address, InWords, Model, RefusedNames, other_than
+from bridge.plain_secrets import holds_secret
 
-_SECRET_WORDS: Final = (
+
+def _other_than(word: str) -> str:
+    return other_than(word).removeprefix("^")
+
+
+SPARK_SECRETS: Final = (
     "secret",
     "password",
     "passphrase",
-    "token" + other_than("file").removeprefix("^"),
-    "credential",
+    "token" + _other_than("file"),
+    # The class or the file that a store takes its credentials from is none.
+    rf"credential($|[^s.]|s{_other_than('.provider')}|\.{_other_than('provider')})",
     r"(access|account|private)\.key",
     r"encryption\.key$",
     r"azure\.sas\.",
 )
-_SECRET: Final = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
+_SECRET: Final = re.compile("|".join(SPARK_SECRETS), re.IGNORECASE)
 _MASTER: Final = (
     r"^(local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?|local-cluster\[[0-9]+,[0-9]+,[0-9]+\]|yarn|(spark|k8s)://\S+)$"
 )
@@ -29,6 +36,12 @@ _SETTINGS: Final = {
     "spark.sql.streaming.checkpointLocation": "spark.checkpoint",
 }
 """Spark's properties that have a setting of their own."""
+SPARK_REFUSED: Final = RefusedNames(
+    {name: f"set {setting} instead" for name, setting in _SETTINGS.items()},
+    {SPARK_SECRETS: "a secret can not stand here; give it by the environment or the identity of the pod"},
+    {(other_than("spark."),): "properties of Spark begin with `spark.`, and it ignores all others"},
+)
+"""Properties that `spark.properties` does not take."""
 _WITH_LOGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://[^/]*@", re.IGNORECASE)
 
 
@@ -49,9 +62,7 @@ class SparkSettings(Model):
     trigger_interval_ms: int = Field(
         500, ge=0, le=HOUR_MS, description="Shortest time from one micro-batch to the next, in ms."
     )
-    properties: Annotated[
-        dict[str, str | int | bool], RefusedNames(_SETTINGS.keys(), _SECRET_WORDS, [other_than("spark.")])
-    ] = Field(
+    properties: Annotated[dict[str, str | int | bool], SPARK_REFUSED] = Field(
         default_factory=dict,
         description="Further Spark properties. They stand in command lines, so secrets have no place among them: "
         "stores take those from the environment or from the pod's identity.",
@@ -78,7 +89,7 @@ class SparkSettings(Model):
     @field_validator("properties")
     @classmethod
     def _no_secrets(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-        secret = sorted(filter(_SECRET.search, value))
+        secret = sorted(name for name, text in value.items() if _SECRET.search(name) or holds_secret(str(text)))
         if secret:
             raise ValueError(
                 f"{', '.join(secret)}: a secret can't stand in the file, nor in Spark's command line; give it by the "

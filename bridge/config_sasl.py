@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
-from bridge.config_values import WITHOUT_LOGIN, Model, SecretSetting
+from bridge.config_values import HTTP_ADDRESS, Model, SecretSetting
 
 _SPLITTING = frozenset(",=")
 
@@ -30,7 +30,7 @@ class SaslSettings(Model):
     token_endpoint_url: AnyHttpUrl | None = Field(
         None,
         description="Where to ask for tokens for OAUTHBEARER instead (OIDC, with the client credentials grant).",
-        json_schema_extra={"pattern": WITHOUT_LOGIN},
+        json_schema_extra=dict(HTTP_ADDRESS),
     )
     token_endpoint_ca_file: Path | None = Field(
         None,

@@ -9,14 +9,15 @@ from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
 from bridge.config_sasl import SaslSettings
 from bridge.config_tls import TlsFiles, TlsSettings
-from bridge.config_values import HOUR_MS, WITHOUT_LOGIN, Addresses, Model, RefusedNames, SecretSetting
+from bridge.config_values import HOUR_MS, HTTP_ADDRESS, Addresses, Model, RefusedNames, SecretSetting
+from bridge.plain_secrets import holds_secret
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
 _STRANGE_FORMS: Final = ("^[^a-z]", "[^a-z0-9.]")
 _STRANGE: Final = re.compile("|".join(_STRANGE_FORMS))
 """A name that no property of librdkafka has."""
-_SECRET_WORDS: Final = ("password", "passphrase", "secret", r"oauthbearer\.config", r"jaas\.config", r"\.pem$")
-_SECRET: Final = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
+KAFKA_SECRETS: Final = ("password", "passphrase", "secret", r"oauthbearer\.config", r"jaas\.config", r"\.pem$")
+_SECRET: Final = re.compile("|".join(KAFKA_SECRETS), re.IGNORECASE)
 
 Consistency = Literal["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "LOCAL_ONE"]
 
@@ -122,6 +123,20 @@ _CODE_WORDS: Final = (
 )
 _CODE: Final = re.compile("|".join(_CODE_WORDS), re.IGNORECASE)
 """What the client's Python interface takes beside librdkafka's properties: objects, which no file can hold."""
+_NO_PROPERTY: Final = "librdkafka has no property of that name"
+KAFKA_REFUSED: Final = RefusedNames(
+    {
+        **dict.fromkeys(_OURS, "set by the bridge itself, exactly-once depends on it"),
+        **{name: f"set {setting} instead" for name, setting in _SECTIONS.items()},
+        **_UNSAFE,
+    },
+    {
+        KAFKA_SECRETS: "a secret can not stand here; kafka.sasl and kafka.tls take the place where one lies",
+        _CODE_WORDS: _NO_PROPERTY,
+    },
+    {_STRANGE_FORMS: _NO_PROPERTY},
+)
+"""Properties that `kafka.properties` does not take."""
 _WEAK: Final = re.compile(r"seclevel\s*=\s*0|null|anon|adh|aecdh|exp(ort)?(?=[-\d]|$)", re.IGNORECASE)
 """Cipher suites of OpenSSL that encrypt nothing or let anybody be the broker, and the level that allows them."""
 
@@ -144,10 +159,7 @@ class KafkaSettings(Model):
         le=900_000,
         description="After this long, in ms, the broker aborts a transaction whose lane has vanished.",
     )
-    properties: Annotated[
-        dict[str, str | int | bool],
-        RefusedNames(_OURS | _SECTIONS.keys() | _UNSAFE.keys(), (*_SECRET_WORDS, *_CODE_WORDS), _STRANGE_FORMS),
-    ] = Field(
+    properties: Annotated[dict[str, str | int | bool], KAFKA_REFUSED] = Field(
         default_factory=dict,
         description="Further librdkafka properties for every client (not those that the protocol depends on, and not "
         "those that have a setting of their own).",
@@ -160,7 +172,7 @@ class KafkaSettings(Model):
     def _leave_ours_alone(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
         strange = sorted(name for name in value if _STRANGE.search(name) or _CODE.search(name))
         if strange:
-            raise ValueError(f"{', '.join(strange)}: librdkafka has no property of that name")
+            raise ValueError(f"{', '.join(strange)}: {_NO_PROPERTY}")
         taken = sorted(_OURS & value.keys())
         if taken:
             raise ValueError(f"{', '.join(taken)}: set by the bridge itself, exactly-once depends on it")
@@ -175,7 +187,7 @@ class KafkaSettings(Model):
             raise ValueError(
                 "ssl.cipher.suites: with these, connections are not encrypted, or not with whom one thinks"
             )
-        secret = sorted(filter(_SECRET.search, value))
+        secret = sorted(name for name, text in value.items() if _SECRET.search(name) or holds_secret(str(text)))
         if secret:
             raise ValueError(f"{', '.join(secret)}: a secret can't stand in the file")
         return value
@@ -185,7 +197,7 @@ class _RegistryAccess(Model):
     """Where the registry is, and who we are."""
 
     url: AnyHttpUrl = Field(
-        description="Base address, as Confluent's clients take it.", json_schema_extra={"pattern": WITHOUT_LOGIN}
+        description="Base address, as Confluent's clients take it.", json_schema_extra=dict(HTTP_ADDRESS)
     )
     username: str | None = Field(None, description="User for basic authentication; unset, none.")
     password: SecretSetting | None = Field(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
@@ -32,9 +32,6 @@ MISPLACED: Final = "misplaced"
 
 _ADDRESS = re.compile(r"^(?:\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):\d{1,5}$")
 _PORTS: Final = range(1, 65536)
-
-WITHOUT_LOGIN: Final = r"^[hH][tT][tT][pP][sS]?://[^/?#@\s]+([/?#]|$)"
-"""What the JSON schema says of HTTP addresses: `format` alone takes `host:8081`, and logins."""
 
 DAY_S: Final = 86_400
 HOUR_MS: Final = 3_600_000
@@ -110,11 +107,36 @@ class Secret(Model):
         return value
 
 
+def never(text: str) -> dict[str, Any]:
+    """A JSON schema that no value fits, and whose error is `value must be <text>`.
+
+    That of `false` has no text, and draft 7 knows no other keyword with one that does not show the value.
+    """
+    only = {"const": text}
+    return only | {"not": only}
+
+
+def left_out(text: str) -> dict[str, Any]:
+    """The same for what must not be there, with why not, or what to set instead."""
+    return never(f"left out: {text}")
+
+
+HTTP_ADDRESS: Final[Mapping[str, Any]] = {
+    "if": {"pattern": "^[^/?#]*//[^/?#]*@"},
+    # In an error of `pattern` stands the value.
+    "then": never("an address without user and password: there are settings for those"),
+    "else": {"pattern": r"^[hH][tT][tT][pP][sS]?://[^/?#@\s]+([/?#]|$)"},
+}
+"""What the JSON schema says of HTTP addresses: `format` alone takes `host:8081`, and logins."""
+
+
 @dataclass(frozen=True, slots=True)
 class RefusedNames:
     """What the JSON schema of a free mapping says of the names that it does not take, for a field's `Annotated`.
 
     As patterns of properties, because validators tell the place of those rightly, and not that of `propertyNames`.
+
+    Each kind has a text for whoever gives such a name: why not, or what to set instead.
 
     Attributes:
         names: these.
@@ -123,17 +145,21 @@ class RefusedNames:
         forms: and those that match one of these regular expressions as they stand.
     """
 
-    names: Iterable[str]
-    words: Sequence[str] = ()
-    forms: Sequence[str] = ()
+    names: Mapping[str, str]
+    words: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    forms: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
     def schema(self) -> dict[str, Any]:
         """The value of `patternProperties`."""
-        patterns = [f"^({'|'.join(re.escape(name) for name in sorted(self.names))})$"] if self.names else []
-        if self.words:
+        alike: dict[str, list[str]] = {}
+        for name, text in sorted(self.names.items()):
+            alike.setdefault(text, []).append(re.escape(name))
+        patterns = {f"^({'|'.join(names)})$": text for text, names in alike.items()}
+        for words, text in self.words.items():
             # Draft 7 has no flags, and not every engine knows inline ones.
-            patterns.append(re.sub(r"\[\^?([a-z])\]|[a-z]", _either_case, "|".join(self.words)))
-        return dict.fromkeys([*patterns, *self.forms], False)
+            patterns[re.sub(r"\[[^]]*\]|[a-z]", _either_case, "|".join(words))] = text
+        patterns |= {"|".join(forms): text for forms, text in self.forms.items()}
+        return {pattern: left_out(text) for pattern, text in patterns.items()}
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """The mapping's schema with these names refused."""
@@ -149,9 +175,9 @@ def other_than(word: str) -> str:
 
 
 def _either_case(found: re.Match[str]) -> str:
-    """A letter, or one that a class has or has not, as a class of both its forms."""
-    letter = found[1] or found[0]
-    return f"[{'^' if '^' in found[0] else ''}{letter.upper()}{letter}]"
+    """A letter as a class of both its forms, or a class with both forms of each letter in it."""
+    both = re.sub("[a-z]", lambda letter: letter[0].upper() + letter[0], found[0])
+    return both if both.startswith("[") else f"[{both}]"
 
 
 def _refuse_plain_secret(value: object) -> object:

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import threading
+from collections.abc import Mapping
 from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, Final
@@ -42,6 +43,16 @@ _DEFAULTS: Final = {
     # With them lanes report (`spark.report`), which looks twice a second.
     "spark.sql.streaming.numRecentProgressUpdates": "100",
 }
+_WITHOUT_FORKS: Final = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+"""For a checkpoint among this machine's files. By default Hadoop forks `chmod` and `readlink` for each file, of which a
+micro-batch writes two: more than half of a small one's time."""
+_SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
+_HADOOP_ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 _LOCAL: Final = re.compile(r"^local(?:\[(?P<threads>\*|\d+)\])?$")
 _LOCAL_TRIES: Final = 4
 _GIVE_UP_S: Final = 5.0
@@ -156,8 +167,18 @@ def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
     handed_on = os.environ.get(logs.VARIABLE)
     if handed_on is not None:
         properties[f"spark.executorEnv.{logs.VARIABLE}"] = handed_on
+    if _is_checkpoint_local(settings, given):
+        properties |= _WITHOUT_FORKS
     properties |= given
     return properties | {"spark.app.name": name, "spark.master": master_of(settings)}
+
+
+def _is_checkpoint_local(settings: SparkSettings, given: Mapping[str, str]) -> bool:
+    """Whether it is known to lie among this machine's files: a path alone may be one of Hadoop's default store."""
+    if settings.checkpoint.startswith("file:"):
+        return True
+    elsewhere = "spark.hadoop.fs.defaultFS" in given or any(map(os.environ.get, _HADOOP_ELSEWHERE))
+    return _SCHEME.match(settings.checkpoint) is None and not elsewhere
 
 
 def _why_no_jvm() -> str:

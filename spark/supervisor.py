@@ -25,7 +25,7 @@ from bridge.monitoring.figures import tally
 from bridge.monitoring.monitor import Monitor
 from bridge.patience import in_background
 from spark.session import ComingSession
-from spark.table_query import TableQuery
+from spark.table_query import Begun, TableQuery
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ _LONGEST_BACKOFF_S: Final = 30.0
 _CALM_AFTER_S: Final = 60.0
 _PLANNER_WITHIN_S: Final = 20.0
 _FIRST_GENERATION_EVERY_S: Final = 0.5
+_CHANGES_WITHIN_S: Final = 5.0
 
 _RAISED: Final = re.compile(
     r"^(?:pyspark\S*: )?(?P<module>(?:bridge|schemas)\.[\w.]+)\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
@@ -45,13 +46,31 @@ _EXCEPTION_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interru
 _REMIND_EVERY_S: Final = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """Why a table is to be given up, and what became of it meanwhile, as far as that is found out in time."""
+
+    words: str
+    changes: Future[str]
+    until_s: float
+
+
 @dataclass(slots=True)
 class _Running:
-    """One table's query, and how its failures were met so far."""
+    """One table's query, and how its failures were met so far.
+
+    Attributes:
+        settles: as of `Begun`, of the query.
+        settled: whether that query has come to its end, and the table is to be started again.
+        verdict: before the table is given up.
+    """
 
     table: TableQuery
     query: StreamingQuery | None = None
-    attempt: Future[StreamingQuery] | None = None
+    attempt: Future[Begun] | None = None
+    settles: bool = False
+    settled: bool = False
+    verdict: _Verdict | None = None
     since_s: float = 0.0
     tries: int = 0
     again_at_s: float = 0.0
@@ -64,7 +83,7 @@ class _Running:
         if self.given_up is not None:
             return True
         query = self.query
-        return query is not None and not query.isActive and query.exception() is None
+        return query is not None and not self.settles and not query.isActive and query.exception() is None
 
     @property
     def starting(self) -> bool:
@@ -106,7 +125,7 @@ class Job:
         self._warm = warm
         self._stop = stop
         self._board = board
-        self._tables = [_Running(TableQuery(session, config, table, stop.is_set, board)) for table in config.tables]
+        self._tables = [_Running(TableQuery(session, config, table, board)) for table in config.tables]
 
     def run(self) -> int:
         """Start the queries and look after them; gives the exit status."""
@@ -120,9 +139,12 @@ class Job:
                     break
                 if self._once and all(running.done for running in self._tables):
                     break
-                under_way = any(running.attempt for running in self._tables)
+                under_way = any(running.attempt or running.verdict for running in self._tables)
                 self._stop.wait(_LOOK_AT_STARTS_EVERY_S if under_way else _LOOK_EVERY_S)
         finally:
+            for running in self._tables:
+                if running.verdict is not None:
+                    self._give_up(running, running.verdict)
             try:
                 self._stop_queries()
             finally:
@@ -139,6 +161,10 @@ class Job:
                 running.again_at_s = now_s + _REMIND_EVERY_S
                 _log.error("%s has stopped: %s", running.table.name, running.given_up)
             return
+        if running.verdict is not None:
+            if running.verdict.changes.done() or now_s >= running.verdict.until_s:
+                self._give_up(running, running.verdict)
+            return
         if running.attempt is not None:
             if running.attempt.done():
                 self._started(running, running.attempt)
@@ -154,10 +180,14 @@ class Job:
                 running.tries = 0
             return
         failure = query.exception()
-        if failure is None:
+        if failure is None and not running.settles:
             self._board.finished(running.table.name)
             return
         running.query = None
+        if failure is None:
+            # How the table goes on is decided anew, by what Kafka says now.
+            running.settled = True
+            return
         self._met_failure(running, failure)
 
     def _may_start(self) -> bool:
@@ -166,18 +196,21 @@ class Job:
         return not under_way and (self._warm or not any(other.starting for other in self._tables))
 
     def _start(self, running: _Running) -> None:
-        if not running.waits:
+        if not running.waits and not running.settled:
             self._board.starting(running.table.name)
         # It waits for servers, in part inside of libraries: neither the job's pulse, nor a stop, nor the other tables
         # wait with it.
-        running.attempt = in_background(partial(running.table.start, once=self._once), f"start of {running.table.name}")
+        start = partial(running.table.start, once=self._once, settled=running.settled)
+        running.attempt = in_background(start, f"start of {running.table.name}")
 
-    def _started(self, running: _Running, attempt: Future[StreamingQuery]) -> None:
-        running.attempt = None
+    def _started(self, running: _Running, attempt: Future[Begun]) -> None:
+        running.attempt, running.settled = None, False
         try:
-            running.query = attempt.result()
+            begun = attempt.result()
+            running.query, running.settles = begun.query, begun.settles
             running.since_s, running.waits = time.monotonic(), False
-            self._board.running(running.table.name)
+            if not begun.settles:
+                self._board.running(running.table.name)
         except NoGenerationError as waiting:
             # Not waited for in there: others have theirs.
             if not running.waits:
@@ -192,11 +225,9 @@ class Job:
     def _met_failure(self, running: _Running, failure: Exception) -> None:
         words = _what_went_wrong(failure)
         if _is_hopeless(failure):
-            changes = running.table.changes()
-            words += f" (changed since the job began to read the table: {changes})" if changes else ""
-            running.given_up, running.again_at_s = words, time.monotonic() + _REMIND_EVERY_S
-            self._board.stopped(running.table.name, words)
-            _log.error("%s stops: %s", running.table.name, words)
+            # That asks ScyllaDB, which may not answer.
+            changes = in_background(running.table.changes, f"changes of {running.table.name}")
+            running.verdict = _Verdict(words, changes, time.monotonic() + _CHANGES_WITHIN_S)
             return
         running.tries += 1
         # What was interrupted is read anew at once.
@@ -205,6 +236,18 @@ class Job:
         self._board.retrying(running.table.name, words, wait_s)
         _log.warning("%s: %s (failure %d; starting again in %.0f s)", running.table.name, words, running.tries, wait_s)
 
+    def _give_up(self, running: _Running, verdict: _Verdict) -> None:
+        words, name = verdict.words, running.table.name
+        if verdict.changes.done():
+            trouble = verdict.changes.exception()
+            if trouble is not None:
+                _log.warning("%s: what was changed in it is not known (%s)", name, trouble)
+            elif changes := verdict.changes.result():
+                words += f" (changed since the job began to read the table: {changes})"
+        running.verdict, running.given_up, running.again_at_s = None, words, time.monotonic() + _REMIND_EVERY_S
+        self._board.stopped(name, words)
+        _log.error("%s stops: %s", name, words)
+
     def _stop_queries(self) -> None:
         deadline_s = time.monotonic() + _STOP_WITHIN_S
         busy = [running for running in self._tables if running.attempt is not None or running.query is not None]
@@ -212,10 +255,9 @@ class Job:
         def query_of(running: _Running) -> StreamingQuery | None:
             if running.attempt is None:
                 return running.query
-            # It looks for the stop itself where it can. Given up, it is like a process that was killed then: nothing is
-            # lost.
+            # Given up, it is like a process that was killed then: nothing is lost.
             with suppress(BridgeError, PySparkException, Py4JJavaError, TimeoutError):
-                return running.attempt.result(max(0.0, deadline_s - time.monotonic()))
+                return running.attempt.result(max(0.0, deadline_s - time.monotonic())).query
             if not running.attempt.done():
                 _log.warning("%s: stopped in the midst of its start", running.table.name)
             return None
@@ -258,7 +300,9 @@ def _is_hopeless(failure: Exception) -> bool:
 
 
 def _what_went_wrong(failure: Exception) -> str:
-    match = None if isinstance(failure, BridgeError) else _ours(failure)
+    if isinstance(failure, BridgeError):
+        return "; ".join(str(failure).splitlines())
+    match = _ours(failure)
     if match is not None:
         return match["words"]
     # Behind a colon stands what was thrown in the JVM.

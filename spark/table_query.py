@@ -6,9 +6,9 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
@@ -41,7 +41,20 @@ from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTIO
 _log = logging.getLogger(__name__)
 
 _PROGRESS_TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
-_LOOK_EVERY_S: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a table's start came to.
+
+    Attributes:
+        query: it runs.
+        settles: whether it only finishes the micro-batch that was interrupted, under the lanes of then, and ends; the
+            table is to be started again then.
+    """
+
+    query: StreamingQuery
+    settles: bool
 
 
 class TableQuery:
@@ -52,7 +65,6 @@ class TableQuery:
         session: SparkSession,
         config: BridgeConfig,
         table: TableSettings,
-        stopping: Callable[[], bool],
         board: Board,
     ) -> None:
         """Prepare; nothing is asked yet.
@@ -61,10 +73,8 @@ class TableQuery:
             session: with the source registered.
             config: of the whole job.
             table: the captured table.
-            stopping: whether the job was asked to stop; ends what waits here, and is asked while it does.
             board: told what becomes of the table.
         """
-        self._stopping = stopping
         self._board = board
         self._owner = ""
         self._session = session
@@ -75,6 +85,7 @@ class TableQuery:
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
         self._is_new = False
         self._log_id: UUID | None = None
+        self._logs_said: set[UUID | None] = set()
         self._first_schema: TableSchema | None = None
         self._source = SourceConfig(
             scylla=config.scylla,
@@ -94,8 +105,12 @@ class TableQuery:
             dead_letters=config.dead_letter_topic_of(table),
         )
 
-    def start(self, *, once: bool) -> StreamingQuery:
-        """Make the topics, settle the lane layout, and start reading.
+    def start(self, *, once: bool, settled: bool) -> Begun:
+        """Make the topics, look at the lane layout, and start reading.
+
+        Args:
+            once: whether to end with what can be read now.
+            settled: whether a query that was to settle the lanes has just come to its end.
 
         Raises:
             NoGenerationError: there is nothing to read yet; asking again soon costs little.
@@ -116,18 +131,15 @@ class TableQuery:
             start = self._beyond_gap(state, start, progress)
         self._board.laid(self.name, start.layout, progress)
         if start.settle:
+            if settled:
+                raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
             _log.info(
                 "%s: %d lanes become %d; the micro-batch that was interrupted is finished first",
                 self.name,
                 start.layout.lanes,
                 self.lanes,
             )
-            self._settle(self._query(start, once=True))
-            progress = lanes.take_over(self._progress_partitions)
-            start = self._decide(progress)
-            if start.settle:
-                raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
-            self._board.laid(self.name, start.layout, progress)
+            return Begun(self._query(start, once=True), settles=True)
         self._know_log(state)
         self._first_schema = self._first_schema or state.schema
         if start.initialise:
@@ -139,7 +151,7 @@ class TableQuery:
             }
             lanes.lay(laid, progress)
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
-        return self._query(start, once=once)
+        return Begun(self._query(start, once=once), settles=False)
 
     def look(self, query: StreamingQuery, *, ended: bool) -> None:
         """Take what its query has done; call often, and once more when it has ended."""
@@ -162,15 +174,6 @@ class TableQuery:
     def close(self) -> None:
         """Leave nothing behind; the query has ended."""
         self._activity.close()
-
-    def _settle(self, query: StreamingQuery) -> None:
-        while not query.awaitTermination(_LOOK_EVERY_S):
-            self.look(query, ended=False)
-            if self._stopping():
-                query.stop()
-                self.look(query, ended=True)
-                raise RetriableError(f"{self.name}: stopped while its old lanes were being settled")
-        self.look(query, ended=True)
 
     def _make_topics(self) -> None:
         admin = KafkaAdmin(self._config.kafka)
@@ -207,7 +210,8 @@ class TableQuery:
     def _check_log(self, state: TableState, start: Cursor) -> None:
         # Said on evidence only: a log may be younger than what it holds, where changes have timestamps of their own.
         known = self._log_id or self._checkpoint.log_id()
-        if known is not None and known != state.log_id:
+        if known is not None and known != state.log_id and state.log_id not in self._logs_said:
+            self._logs_said.add(state.log_id)
             _log.warning("%s: %s", self.name, made_anew_in_words(state, start))
 
     def _know_log(self, state: TableState) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deploy.chart.dashboard import dashboard_text
 from deploy.chart.documents import CHART, values_yaml, with_tables
-from deploy.chart.schema import schema_text
+from deploy.chart.schema import schema_text, secrets_text
 
 
 def generated() -> Mapping[Path, str]:
@@ -17,6 +17,7 @@ def generated() -> Mapping[Path, str]:
         CHART / "values.yaml": values_yaml(),
         CHART / "values.schema.json": schema_text(),
         CHART / "files" / "dashboard.json": dashboard_text(),
+        CHART / "files" / "secrets.json": secrets_text(),
         readme: with_tables(readme.read_text(encoding="utf-8")),
     }
 

@@ -7,18 +7,31 @@ the object and writes the path. What the chart decides itself can't be set there
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from bridge.config_docs import catalog_of
+from bridge.config_running import SPARK_REFUSED, SPARK_SECRETS
 from bridge.config_schema import DRAFT, json_schema
-from bridge.config_values import RefusedNames
+from bridge.config_servers import KAFKA_REFUSED, KAFKA_SECRETS
+from bridge.config_values import RefusedNames, left_out, never
+from bridge.plain_secrets import ASSIGNMENT, LOGIN, NAME, PLACE
 from deploy.chart.values import ChartValues
 
-OWNED: Final[Mapping[str, tuple[str, ...]]] = {
-    "SparkSettings": ("master", "checkpoint"),
-    "MonitoringSettings": ("enabled", "listen", "outlive_tables"),
+OWNED: Final[Mapping[str, Mapping[str, str]]] = {
+    "SparkSettings": {
+        "master": "`mode`, with `driver.cores` or `executors`, says where the work is done",
+        "checkpoint": "set `checkpoint.path` or `checkpoint.persistence` instead",
+    },
+    "MonitoringSettings": {
+        "enabled": "always so here: the probes of the pod ask there",
+        "listen": "set `monitoring.port` instead",
+        "outlive_tables": "always so here: what ends would be started again",
+    },
 }
-"""Settings that the chart makes of its own values, by the model they are in."""
+"""Settings that the chart makes of its own values, by the model they are in, with what to do instead."""
 
 OWNED_PROPERTIES: Final[Mapping[str, str]] = {
     "spark.driver.memory": "driver.memory",
@@ -52,15 +65,24 @@ OWNED_PROPERTIES: Final[Mapping[str, str]] = {
 }
 """Spark's properties that the chart sets, and of which of its values; a test has the templates keep to them."""
 
-_CONTRADICTING: Final = (
-    "spark.master",
-    "spark.submit.deployMode",
-    "spark.dynamicAllocation.enabled",
-    "spark.kubernetes.driver.container.image",
-    "spark.kubernetes.executor.container.image",
-    "spark.local.dir",
+_CONTRADICTING: Final = {
+    "spark.master": OWNED["SparkSettings"]["master"],
+    "spark.submit.deployMode": "the driver always is a pod of its own",
+    "spark.dynamicAllocation.enabled": "the number of executors is fixed: set `executors.instances`",
+    "spark.kubernetes.driver.container.image": "set `image` instead",
+    "spark.kubernetes.executor.container.image": "set `image` instead",
+    "spark.local.dir": "pods can write one folder alone: set `temporary`",
+    "spark.sql.streaming.checkpointLocation": OWNED["SparkSettings"]["checkpoint"],
+    "spark.app.name": "set `config.name` instead",
+}
+"""Further ones that would undo those, or the chart's pods, with what to do instead."""
+
+_BY_NAME: Final = "{existingSecret: NAME, key: KEY}"
+_NOT_IN_SPARKS: Final = (
+    "a secret would stand in a ConfigMap and in command lines; give it to the pods by `driver.extraEnv` and "
+    "`executors.extraEnv`, with `valueFrom`, or by the identity of their accounts"
 )
-"""Further ones that would undo those, or the chart's pods."""
+_NOT_IN_KAFKAS: Final = f"a secret would stand in a ConfigMap; config.kafka.sasl and config.kafka.tls take {_BY_NAME}"
 
 FREE_WITH_FILES: Final = ("KafkaSettings", "properties")
 """The free mapping in which files may be named as well: librdkafka's `ssl.crl.location` and its like."""
@@ -75,15 +97,13 @@ def values_schema() -> dict[str, Any]:
     config = json_schema()
     definitions: dict[str, Any] = config.pop("definitions")
     for model, names in OWNED.items():
-        for name in names:
-            # Not there before its section is: a section may be younger than the chart's own values.
-            definitions.get(model, {"properties": {}})["properties"].pop(name, None)
+        definitions[model]["properties"] |= {name: left_out(text) for name, text in names.items()}
     definitions = {name: _with_references(one) for name, one in definitions.items()}
     definitions["Secret"] = _secret(definitions["Secret"]["description"])
     model, name = FREE_WITH_FILES
     definitions[model]["properties"][name]["additionalProperties"]["anyOf"] += [_in("Secret"), _in("ConfigMap")]
-    properties = definitions["SparkSettings"]["properties"]["properties"]
-    properties["patternProperties"] |= RefusedNames((*OWNED_PROPERTIES, *_CONTRADICTING)).schema()
+    for model, refused in _refused_properties().items():
+        definitions[model]["properties"]["properties"]["patternProperties"] = refused.schema()
     config.pop("$schema")
     return {
         "$schema": DRAFT,
@@ -103,6 +123,40 @@ def values_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """The schema as it is kept in the chart."""
     return json.dumps(values_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def secrets_text() -> str:
+    """By what the templates know secrets in free values, which the schema could refuse without a word only."""
+    forms = {"name": NAME, "place": PLACE, "assignment": ASSIGNMENT, "login": LOGIN}
+    return json.dumps(forms, indent=2) + "\n"
+
+
+def _refused_properties() -> dict[str, RefusedNames]:
+    """What the free properties of a model do not take, in the chart's words: values are named as they stand there."""
+    of_values = {
+        name: f"the chart sets it, by `{value}`" if value else "the chart sets it"
+        for name, value in OWNED_PROPERTIES.items()
+    }
+    spark = {name: _in_values(text) for name, text in SPARK_REFUSED.names.items()}
+    kafka = {name: _in_values(text) for name, text in KAFKA_REFUSED.names.items()}
+    return {
+        "SparkSettings": replace(
+            SPARK_REFUSED,
+            names=spark | of_values | _CONTRADICTING,
+            words=dict(SPARK_REFUSED.words) | {SPARK_SECRETS: _NOT_IN_SPARKS},
+        ),
+        "KafkaSettings": replace(
+            KAFKA_REFUSED, names=kafka, words=dict(KAFKA_REFUSED.words) | {KAFKA_SECRETS: _NOT_IN_KAFKAS}
+        ),
+    }
+
+
+def _in_values(text: str) -> str:
+    """A text with the settings in it called as in the chart's values."""
+    catalog = catalog_of()
+    return re.sub(
+        r"\b[a-z]+\.[a-z_.]*[a-z]\b", lambda found: f"config.{found[0]}" if catalog.knows(found[0]) else found[0], text
+    )
 
 
 def _without_nulls(own: dict[str, Any]) -> dict[str, Any]:
@@ -130,8 +184,9 @@ def _secret(description: str) -> dict[str, Any]:
     text = {"type": "string", "minLength": 1}
     return {
         "description": f"{description} In the chart also a key of a Secret that exists.",
-        "type": "object",
-        "oneOf": [_exactly(env=text), _exactly(file=text), _in("Secret")],
+        "if": {"type": "object"},
+        "then": {"oneOf": [_exactly(env=text), _exactly(file=text), _in("Secret")]},
+        "else": never(f"{_BY_NAME}: a secret is named here, and lies elsewhere"),
     }
 
 

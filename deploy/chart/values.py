@@ -23,7 +23,9 @@ OWN_LABELS: Final = (
 )
 """What the chart's objects are found by."""
 
-Labels = Annotated[dict[str, str], RefusedNames(OWN_LABELS)]
+Labels = Annotated[
+    dict[str, str], RefusedNames(dict.fromkeys(OWN_LABELS, "the chart sets it, and finds its objects by it"))
+]
 KubernetesObject = dict[str, Any]
 """Part of a Kubernetes object, passed on as it is; the API server knows its fields."""
 
@@ -81,10 +83,15 @@ class Scheduling(_Values):
     )
     priority_class_name: str = Field("", description="Priority class.")
     extra_env: list[KubernetesObject] = Field(
-        default_factory=list, description="Further environment variables, as in a container's `env`."
+        default_factory=list,
+        description="Further environment variables, as in a container's `env`; secrets by `valueFrom` alone.",
     )
-    extra_volumes: list[KubernetesObject] = Field(default_factory=list, description="Further volumes.")
-    extra_volume_mounts: list[KubernetesObject] = Field(default_factory=list, description="Where they are mounted.")
+    extra_volumes: list[KubernetesObject] = Field(
+        default_factory=list, description="Further volumes, not called as one of the chart's is."
+    )
+    extra_volume_mounts: list[KubernetesObject] = Field(
+        default_factory=list, description="Where volumes are mounted, not where the chart mounts one."
+    )
 
 
 class Probe(_Values):
@@ -98,9 +105,15 @@ class Probe(_Values):
 class Driver(Scheduling):
     """The one pod that plans, supervises and, with mode `local`, does all the work."""
 
-    suspended: bool = Field(False, description="Run no driver (nothing is lost: it goes on where it was).")
+    suspended: bool = Field(
+        False, description="Run no driver (nothing is lost: it goes on where it was). No alert says so."
+    )
     cores: int = Field(2, ge=1, description="With mode `local`, tasks that run at once; default of `lanes` too.")
-    memory: str = Field("1g", pattern=_MEMORY, description="Heap of the JVM; Python's processes come on top.")
+    memory: str = Field(
+        "1g",
+        pattern=_MEMORY,
+        description="Heap of the JVM. A tenth of it, at least 384 MiB, and Python's processes come on top.",
+    )
     resources: KubernetesObject = Field(
         default_factory=lambda: {"requests": {"cpu": "1", "memory": "3Gi"}, "limits": {"memory": "3Gi"}},
         description="Requests and limits of the container.",
@@ -123,7 +136,9 @@ class Executors(Scheduling):
     cores: int = Field(2, ge=1, description="Tasks that each runs at once.")
     memory: str = Field("1g", pattern=_MEMORY, description="Heap of each JVM.")
     memory_overhead: str = Field(
-        "2g", pattern=_MEMORY, description="What each has beyond its heap, Python's processes above all."
+        "2g",
+        pattern=_MEMORY,
+        description="What each has beyond its heap, Python's processes above all; at least a tenth of it and 384m.",
     )
     cpu_request: str = Field("", pattern=_QUANTITY, description="CPU request of each; empty, its `cores`.")
     cpu_limit: str = Field("", pattern=_QUANTITY, description="CPU limit of each; empty, none.")

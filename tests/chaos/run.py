@@ -18,6 +18,7 @@ from bridge.local.stack import LocalStack
 from tests.chaos import fault_points
 from tests.chaos.fault_points import Point
 from tests.chaos.plan import ISOLATED, KINDS, Fault, plan
+from tests.chaos.stops import Stops
 from tests.chaos.witness import Counts, Topics, Witness
 from tests.chaos.writing import TABLES, Writing
 from tests.integration.running import BridgeJob
@@ -123,6 +124,8 @@ class Run:
             _do("mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(self._checkpoint))
         self._lanes = 2
         self._made = 0
+        self._fault: Fault | None = None
+        self._stops = Stops(TABLES)
         self._writing = Writing(stack.cql, seed=legs[0].seed, rate_per_s=rate_per_s, late_after_s=_LATE_AFTER_S)
         self._job: BridgeJob = self._new_job()
 
@@ -165,6 +168,7 @@ class Run:
             self._drain()
             if last:
                 self._end()
+            self._hear_stops()
             outcome.seconds = time.monotonic() - began_s
             witness = Witness(TABLES, self._writing.lines(), self._writing.late)
             for record in self._reader.read(self._topics):
@@ -227,12 +231,23 @@ class Run:
         """Start a job that has ended, as Kubernetes would."""
         if self._writing.error is not None:
             raise self._writing.error
+        self._hear_stops()
         process = self._job.process
         if process is not None and process.poll() is not None:
             self._say(f"  the job has ended with {process.returncode}; starting it again")
             # What it left of its own kind must not be taken for the new one.
             fault_points.signal_all(self._faults(self._job), signal.SIGKILL)
             self._again()
+
+    def _hear_stops(self) -> None:
+        """Count a table that was given up as a problem: its job would be started again, and nobody would know."""
+        logs = [self._log(number) for number in range(1, self._made + 1)]
+        for said in self._stops.unexpected(logs, None if self._fault is None else self._fault.kind):
+            self._say(f"    {said}")
+            self._outcome.problems.append(f"after {self._fault or 'the start'}: {said}")
+
+    def _log(self, number: int) -> Path:
+        return self._folder / f"job{number}" / f"{self._name}.log"
 
     def _reached(self) -> int:
         return self._reader.reached(self._topics)
@@ -266,13 +281,10 @@ class Run:
             elif (
                 # What comes a second time may come behind all else.
                 time.monotonic() - last_s >= CONFIDENCE_MS / 1000
-                and self._count() >= self._writing.written - len(self._writing.late)
+                and now >= self._writing.written - len(self._writing.late)
             ):
                 break
             time.sleep(1.0)
-
-    def _count(self) -> int:
-        return sum(1 for _ in self._reader.messages(self._topics))
 
     def _end(self) -> None:
         status = self._job.stop()
@@ -289,6 +301,8 @@ class Run:
 
     def _suffer(self, fault: Fault) -> None:
         self._say(f"  {fault}")
+        self._hear_stops()
+        self._fault = fault
         how: Callable[[Fault], None] = {
             "kill the JVM": self._kill_jvm,
             "kill a worker": self._kill_worker,

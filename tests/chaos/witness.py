@@ -21,11 +21,14 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 _EXAMPLES: Final = 5
 _READ_WITHIN_S: Final = 120.0
+_COUNT_WITHIN_S: Final = 30.0
 _INTEGERS: Final = ("int", "bigint")
 _OPERATIONS: Final = {1: "update", 2: "insert", 3: "row_delete", 4: "partition_delete"}
 
 Place = tuple[str, str, int]
 """Stream id and `cdc$time` as hex, and the number in the batch."""
+_Partition = tuple[str, int]
+"""Topic and number."""
 _Base = tuple[str, ...]
 """Keyspace, table and partition key of a base partition."""
 _Home = tuple[str, int, bytes]
@@ -88,6 +91,9 @@ class Topics:
     def __init__(self, kafka: str, registry: str) -> None:
         self._kafka = kafka
         self._decode = AvroDeserializer(SchemaRegistryClient({"url": registry}))
+        self._ends: dict[_Partition, int] = {}
+        self._counted: dict[_Partition, int] = {}
+        self._records = 0
 
     def _consumer(self) -> Consumer:
         return Consumer(
@@ -97,19 +103,32 @@ class Topics:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                # At a partition's end a fetch, and so the word of the end, waits this long.
+                "fetch.wait.max.ms": 50,
             }
         )
 
     def reached(self, topics: Iterable[str]) -> int:
-        """The sum of the topics' last stable offsets; -1 when Kafka does not say, or has none of them."""
+        """How many records a consumer sees by now; -1 when Kafka does not say, or has none of the topics.
+
+        Offsets would not tell: markers take some too, and those of an abort come with the next job's start, before it
+        has published anything. What was counted is not read again, so these must be the same topics each time.
+        """
         consumer = self._consumer()
         try:
-            ends = [consumer.get_watermark_offsets(place, timeout=3)[1] for place in _places(consumer, topics)]
+            places = _places(consumer, topics)
+            ends = {_of(place): consumer.get_watermark_offsets(place, timeout=3)[1] for place in places}
+            if ends != self._ends:
+                since = [TopicPartition(*at, self._counted.get(at, OFFSET_BEGINNING)) for at in ends]
+                found = [(_of(one), one.offset()) for one in _to_end(consumer, since, _COUNT_WITHIN_S)]
+                self._records += len(found)
+                self._counted.update({at: offset + 1 for at, offset in found})
+                self._ends = ends
         except KafkaException:
             return -1
         finally:
             consumer.close()
-        return sum(ends) if ends else -1
+        return self._records if ends else -1
 
     def read(self, topics: Iterable[str]) -> Iterator[tuple[str, int, bytes, dict[str, Any]]]:
         """Topic, partition, key and decoded value of each record, a partition's in their order."""
@@ -122,26 +141,37 @@ class Topics:
         Raises:
             KafkaException: Kafka failed, or the ends were not reached within two minutes.
         """
-        deadline_s = time.monotonic() + _READ_WITHIN_S
         consumer = self._consumer()
         try:
-            places = _places(consumer, topics)
-            consumer.assign(places)
-            unread = {(place.topic, place.partition) for place in places}
-            while unread:
-                if time.monotonic() > deadline_s:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-                for message in consumer.consume(2000, 1.0):
-                    place: Any = (message.topic(), message.partition())
-                    error = message.error()
-                    if error is None:
-                        yield *place, message.key() or b"", message.value() or b""
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        unread.discard(place)
-                    else:
-                        raise KafkaException(error)
+            for message in _to_end(consumer, _places(consumer, topics), _READ_WITHIN_S):
+                yield *_of(message), message.key() or b"", message.value() or b""
         finally:
             consumer.close()
+
+
+def _to_end(consumer: Consumer, places: list[TopicPartition], within_s: float) -> Iterator[Any]:
+    """Every message from these places to the partitions' ends; raises KafkaException when one is not reached."""
+    deadline_s = time.monotonic() + within_s
+    consumer.assign(places)
+    unread = {_of(place) for place in places}
+    while unread:
+        if time.monotonic() > deadline_s:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        for message in consumer.consume(2000, 0.2):
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(_of(message))
+            else:
+                raise KafkaException(error)
+
+
+def _of(there: Any) -> _Partition:
+    """Topic and partition of a message, or of a place in Kafka."""
+    if isinstance(there, TopicPartition):
+        return there.topic, there.partition
+    return there.topic(), there.partition()
 
 
 def _places(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartition]:

@@ -11,13 +11,16 @@ import pytest
 import yaml
 
 from deploy.chart.dashboard import dashboard_text
-from tests.chart.rendering import Rendered
+from tests.chart.rendering import FULL, Chart, Rendered
 from tests.chart.tools import PROMTOOL
 
 pytestmark = pytest.mark.timeout(1500)
 
 _LABELS = 'namespace="data", service="shop-scylla-cdc-bridge", table="shop.orders"'
 _JOB = 'namespace="data", service="shop-scylla-cdc-bridge"'
+
+# promtool compares alerts whole; a query of ALERTS asks for names alone.
+_FIRING = 'count by (alertname) (ALERTS{alertstate="firing"})'
 
 
 def promtool(*words: str | Path, text: str = "") -> str:
@@ -29,12 +32,15 @@ def promtool(*words: str | Path, text: str = "") -> str:
     return ended.stdout + ended.stderr
 
 
+def _written(rendered: Rendered, path: Path) -> Path:
+    path.write_text(yaml.safe_dump(rendered.find("PrometheusRule")["spec"]), encoding="utf-8")
+    return path
+
+
 @pytest.fixture
 def rules(full: Rendered, tmp_path: Path) -> Path:
     """The rendered alerts, as a file of rules."""
-    path = tmp_path / "rules.yaml"
-    path.write_text(yaml.safe_dump(full.find("PrometheusRule")["spec"]), encoding="utf-8")
-    return path
+    return _written(full, tmp_path / "rules.yaml")
 
 
 def test_rules_are_good(rules: Path) -> None:
@@ -95,15 +101,34 @@ def test_each_alert_fires_for_its_cause_alone(rules: Path, tmp_path: Path) -> No
     assert "SUCCESS" in promtool("test", "rules", path)
 
 
+def test_suspended_driver_is_not_called_down(chart: Chart, rules: Path, tmp_path: Path) -> None:
+    """A driver that is to give no metrics makes no alert, from before the first and from the last on; another does."""
+    asleep = _written(chart.render(FULL, values={"driver": {"suspended": True}}), tmp_path / "suspended.yaml")
+    assert "SUCCESS: 11 rules found" in promtool("check", "rules", "--lint-fatal", asleep)
+    ended = {series: values.replace("x60", "x10 stale") for series, values in _CALM}
+    down = [{"labels": '{alertname="ScyllaCdcBridgeDown"}', "value": 1}]
+    path = tmp_path / "tests.yaml"
+    for file, expected in ((asleep, []), (rules, down)):
+        tests = [
+            {
+                "name": f"{file.name}, {len(series)} series",
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "promql_expr_test": [{"expr": _FIRING, "eval_time": "40m", "exp_samples": expected}],
+            }
+            for series in ({"up": "1x60"}, ended)
+        ]
+        path.write_text(yaml.safe_dump({"rule_files": [str(file)], "tests": tests}), encoding="utf-8")
+        assert "SUCCESS" in promtool("test", "rules", path)
+
+
 def _case(names: list[str], cause: str | None, series: str, values: str) -> dict[str, Any]:
     calm = [(name, value) for name, value in _CALM if name != series and not (cause == "Down" and "build_info" in name)]
-    # promtool compares alerts whole; a query of ALERTS asks for names alone.
-    firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
     expected = [] if cause is None else [{"labels": f'{{alertname="ScyllaCdcBridge{cause}"}}', "value": 1}]
     assert cause is None or f"ScyllaCdcBridge{cause}" in names
     return {
         "name": cause or "well",
         "interval": "1m",
         "input_series": [{"series": name, "values": value} for name, value in [*calm, (series, values)]],
-        "promql_expr_test": [{"expr": firing, "eval_time": "40m", "exp_samples": expected}],
+        "promql_expr_test": [{"expr": _FIRING, "eval_time": "40m", "exp_samples": expected}],
     }

@@ -30,6 +30,9 @@ NODE: Final = "node-1"
 NEVER_READY: Final = "made-up-kubelet/never-ready"
 """A pod with this label runs and does not become ready."""
 _READY_WITHIN_S: Final = 120.0
+_ANSWER_WITHIN_S: Final = 30
+_WATCH_S: Final = 600
+"""As long as a test may take."""
 _VERSION: Final = "k8s.io/component-base/version"
 _MAJOR, _MINOR, _ = KUBERNETES.split(".")
 
@@ -96,9 +99,8 @@ class Cluster:
             headers["Impersonate-User"] = impersonate
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data=data, method=method, headers=headers)
-        context = ssl.create_default_context(cafile=str(self.authority))
         try:
-            with urlopen(request, timeout=30, context=context) as answer:
+            with urlopen(request, timeout=_ANSWER_WITHIN_S, context=self._trust()) as answer:
                 found: Json = json.load(answer)
         except HTTPError as error:
             text = error.read().decode()
@@ -107,12 +109,36 @@ class Cluster:
             ) from None
         return found
 
+    @contextmanager
+    def watching(self, path: str, since: str) -> Iterator[Iterator[Json]]:
+        """Events of a list's objects from a resource version on: asked for at the block's begin, kept until read.
+
+        Raises:
+            ApiError: the API server ends the watch by an event, as when it no longer has that version.
+            TimeoutError: nothing has come for long enough.
+        """
+        query = f"watch=1&resourceVersion={since}&timeoutSeconds={_WATCH_S}"
+        address = f"{self.url}{path}{'&' if '?' in path else '?'}{query}"
+        request = Request(address, headers={"Authorization": f"Bearer {self.token}"})
+        with urlopen(request, timeout=_ANSWER_WITHIN_S, context=self._trust()) as answer:
+            yield map(_event, answer)
+
+    def _trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.authority))
+
     def pods(self, namespace: str, selector: str = "") -> list[Json]:
         """Pods of a namespace."""
         found: list[Json] = self.request("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}")[
             "items"
         ]
         return found
+
+
+def _event(line: bytes) -> Json:
+    event: Json = json.loads(line)
+    if event["type"] == "ERROR":
+        raise ApiError(event["object"].get("code", 0), event["object"].get("message", line.decode()))
+    return event
 
 
 @contextmanager

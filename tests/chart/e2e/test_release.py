@@ -12,6 +12,7 @@ from bridge.adapters.kubernetes import POD_VERBS, missing_pod_verbs
 from bridge.errors import StartupError
 from deploy.chart.documents import CHART
 from tests.chart.e2e.control_plane import ApiError, Cluster
+from tests.chart.e2e.one_driver import DRIVER, never_two_drivers
 from tests.chart.rendering import FULL, LOCAL, NAME, Chart
 
 Refusal = Callable[..., int | None]
@@ -58,10 +59,9 @@ def test_release_lives_and_goes(chart: Chart, cluster: Cluster, namespace: str, 
     """Install, test, upgrade, roll back, uninstall: the driver becomes ready each time, and nothing stays behind."""
     waiting = ["--wait", "--timeout", "120s"]
     given = ["--values", str(values)]
-    selector = "app.kubernetes.io/component%3Ddriver"
 
     def driver() -> dict[str, Any]:
-        (pod,) = cluster.pods(namespace, selector)
+        (pod,) = cluster.pods(namespace, DRIVER)
         assert pod["metadata"]["name"] == f"{NAME}-0"
         assert {"type": "Ready", "status": "True"}.items() <= next(
             one.items() for one in pod["status"]["conditions"] if one["type"] == "Ready"
@@ -71,17 +71,18 @@ def test_release_lives_and_goes(chart: Chart, cluster: Cluster, namespace: str, 
     helm(chart, namespace, "install", "shop", str(CHART), *given, *waiting)
     first = driver()
     assert "Succeeded" in helm(chart, namespace, "test", "shop", "--timeout", "60s")
-    helm(
-        chart, namespace, "upgrade", "shop", str(CHART), *given, *waiting, "--set", "config.reading.confidence_ms=20000"
-    )
+    other = ["--set", "config.reading.confidence_ms=20000"]
+    with never_two_drivers(cluster, namespace):
+        helm(chart, namespace, "upgrade", "shop", str(CHART), *given, *waiting, *other)
     second = driver()
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
-    helm(chart, namespace, "rollback", "shop", "1", *waiting)
+    with never_two_drivers(cluster, namespace):
+        helm(chart, namespace, "rollback", "shop", "1", *waiting)
     third = driver()
     assert third["metadata"]["uid"] != second["metadata"]["uid"]
     assert third["metadata"]["annotations"] == first["metadata"]["annotations"]
     helm(chart, namespace, "upgrade", "shop", str(CHART), *given, "--set", "driver.suspended=true", *waiting)
-    assert cluster.pods(namespace, selector) == []
+    assert cluster.pods(namespace, DRIVER) == []
     helm(chart, namespace, "uninstall", "shop", *waiting)
     own = {
         kind: [one["metadata"]["name"] for one in cluster.request("GET", "/" + path.format(namespace))["items"]]

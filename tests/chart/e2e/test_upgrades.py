@@ -11,6 +11,7 @@ import yaml
 
 from deploy.chart.documents import CHART
 from tests.chart.e2e.control_plane import NEVER_READY, Cluster
+from tests.chart.e2e.one_driver import never_two_drivers
 from tests.chart.rendering import LOCAL, NAME, Chart, HelmError
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("helm_environment")]
@@ -63,8 +64,11 @@ def release(chart: Chart, cluster: Cluster, namespace: str, tmp_path: Path) -> R
     return Release(chart, cluster, namespace, tmp_path)
 
 
-def test_other_values_change_the_same_objects(release: Release) -> None:
-    """Whatever changes, no field that can't change is touched: one driver after the other, of the same StatefulSet."""
+def test_other_values_change_the_same_objects(release: Release, cluster: Cluster, namespace: str) -> None:
+    """Whatever changes, no field that can't change is touched: one driver after the other, of the same StatefulSet.
+
+    A watch on the pods sees that the next never comes before the one before is gone.
+    """
     uids = release.uids()
     pods = [release.driver()["metadata"]["uid"]]
     tables = ["shop.orders", {"name": "shop.lines", "lanes": 8}]
@@ -81,7 +85,8 @@ def test_other_values_change_the_same_objects(release: Release) -> None:
         {"driver": {"terminationGracePeriodSeconds": 120}, "disruptionBudget": {"driverMaxUnavailable": 0}},
         {},
     ):
-        release.apply(values)
+        with never_two_drivers(cluster, namespace):
+            release.apply(values)
         pods.append(release.driver()["metadata"]["uid"])
         assert release.uids() == uids, values
         assert release.statefulset()["status"]["replicas"] == 1
@@ -99,11 +104,14 @@ def test_same_values_leave_the_driver_alone(release: Release) -> None:
     assert release.driver()["metadata"]["uid"] == first
 
 
-def test_release_that_never_gets_ready_is_mended_by_the_next(release: Release) -> None:
+def test_release_that_never_gets_ready_is_mended_by_the_next(
+    release: Release, cluster: Cluster, namespace: str
+) -> None:
     """A driver that can't start does not hold up the upgrade that mends it, without anybody's help."""
     with pytest.raises(HelmError, match=r"(?i)not ready|timed? ?out|deadline"):
         release.apply({"driver": {"podLabels": {NEVER_READY: "true"}}}, timeout_s=8)
-    release.apply({"config": {"spark": {"lanes": 4}}})
+    with never_two_drivers(cluster, namespace):
+        release.apply({"config": {"spark": {"lanes": 4}}})
     assert release.driver()["metadata"]["labels"].get(NEVER_READY) is None
     assert release.config()["spark"]["lanes"] == 4
 

@@ -205,6 +205,7 @@ SECTIONS: Final[dict[str, list[Case]]] = {
         _set("kafka.properties", {"sasl.password": SECRET}),
         _set("kafka.properties", {"enable.ssl.certificate.verification": False}),
         _set("spark.properties", {"spark.hadoop.fs.s3a.secret.key": SECRET}),
+        _set("spark.properties", {"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.keyStorePassword={SECRET}"}),
         _set("spark.checkpoint", f"s3a://key:{SECRET}@bucket/x"),
         _set("scylla.tls", True),
         _set("scylla.tls.enabled", "perhaps"),
@@ -306,6 +307,7 @@ No mistake in a file, on the command line or at a server ends in a traceback. A 
 | 1 | failed while running |
 | 2 | refused before anything was written |
 | 130 | ended by Ctrl-C |
+| 143 | `run` ended by SIGTERM while it came up, before anything was begun |
 
 Every problem of a file is told at once, each on a line of its own. The tables are made by
 `python -m tests.unit.bridge.bad_inputs > docs/errors.md`; a test holds them against what the commands say now.

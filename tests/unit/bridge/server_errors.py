@@ -28,17 +28,33 @@ def _one(tried: str, told: str, status: str = "2", test: str | None = None) -> E
 
 
 _REFUSED: Final = "test_refused"
+_NO_CDC: Final = "test_what_can_have_no_cdc_is_told_as_what_it_is"
+_STRANGE: Final = "test_strange_servers_are_told"
 _GONE: Final = "is not reachable (tried 9 times in 60.0 s)"
 
 SERVER_CASES: Final[dict[str, list[Entry]]] = {
     "ScyllaDB": [
         _one("nothing listens", f"ScyllaDB at a:9042 {_GONE}: ...: a:9042: connection refused", test=_REFUSED),
-        _one("a host without an address", f"ScyllaDB at a:9042 {_GONE}: no address is known for that name; see ..."),
-        _one("an HTTP server, or a silent one", f"ScyllaDB at a:80 {_GONE}: ... timed out creating connection ..."),
-        _one("a server that hangs up", f"ScyllaDB at a:80 {_GONE}: ... was closed by server"),
+        _one(
+            "a host without an address",
+            f"ScyllaDB at a:9042 {_GONE}: no address is known for that name; see ...",
+            test=_STRANGE,
+        ),
+        _one(
+            "an HTTP server, or a silent one",
+            f"ScyllaDB at a:80 {_GONE}: ... timed out creating connection ...",
+            test=_STRANGE,
+        ),
+        _one("a server that hangs up", f"ScyllaDB at a:80 {_GONE}: ... was closed by server", test=_STRANGE),
+        _one(
+            "two nodes, and nothing listens on either",
+            f"ScyllaDB at a:9042, a:9042 {_GONE}: ...: connection refused; ...: connection refused",
+            test=_STRANGE,
+        ),
         _one(
             "`tls.enabled` where there is no TLS",
             "ScyllaDB at a:9042: it does not speak TLS there; see scylla.tls.enabled",
+            test=_STRANGE,
         ),
         _one(
             "another authority's certificate",
@@ -83,6 +99,27 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         _one(
+            "a name in other letters",
+            "table shop.orders: there is no keyspace 'shop' at a:9042; did you mean \"Shop\"?",
+            test="test_what_is_missing_may_be_there_in_other_letters",
+        ),
+        _one(
+            "a materialized view",
+            "table shop.v: is a materialized view, which has no CDC; name its table, shop.orders",
+            test=_NO_CDC,
+        ),
+        _one("a table with counters", "table shop.hits: has counters, and ScyllaDB has no CDC for these", test=_NO_CDC),
+        _one(
+            "a log",
+            "table shop.orders_scylla_cdc_log: is a log itself; name the table that it belongs to, shop.orders",
+            test=_NO_CDC,
+        ),
+        _one(
+            "several that can't be captured, servers that are not there, all at once",
+            "(a line for each)",
+            test="test_everything_wrong",
+        ),
+        _one(
             "dropped while the job runs",
             "table shop.t is gone ... (it is waited for)",
             "goes on",
@@ -96,9 +133,12 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "an HTTP server, a silent one, one that hangs up",
             f"Kafka at a:80 {_GONE}: something takes connections "
             "there, but does not answer as Kafka does; is it the port of another server?",
+            test=_STRANGE,
         ),
         _one(
-            "`tls.enabled` where there is no TLS", "Kafka at a:9092: it does not speak TLS there; see kafka.tls.enabled"
+            "`tls.enabled` where there is no TLS",
+            "Kafka at a:9092: it does not speak TLS there; see kafka.tls.enabled",
+            test=_STRANGE,
         ),
         _one("TLS where it is not enabled", "Kafka at a:9092: it speaks TLS; set kafka.tls.enabled", test=_REFUSED),
         _one(
@@ -137,11 +177,19 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "`kafka.properties: {nonsense.setting: 1}`",
             "Kafka at a:9092: making a client (see kafka.properties) failed: "
             '_INVALID_ARG (No such configuration property: "nonsense.setting")',
+            test=_STRANGE,
         ),
         _one(
             "`kafka.properties: {message.max.bytes: lots}`",
             "Kafka at a:9092: making a client (see kafka.properties) "
             'failed: _INVALID_ARG (Invalid value for configuration property "message.max.bytes")',
+            test=_STRANGE,
+        ),
+        _one(
+            "`kafka.properties: {message.max.bytes: 5}`",
+            "Kafka at a:9092: making a client (see kafka.properties) "
+            'failed: _INVALID_ARG (Configuration property "message.max.bytes" value 5 is outside allowed range ...',
+            test=_STRANGE,
         ),
     ],
     "Schema registry": [
@@ -159,17 +207,48 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "a web page, other JSON, half of a JSON document",
             "schema registry http://a:80/: list schema types: "
             "unintelligible answer (...); is that the base address of a schema registry?",
+            test=_STRANGE,
         ),
         _one(
             "404 or a redirect of another server",
-            "schema registry http://a:80/: list schema types: ... (HTTP 404, code "
+            "schema registry http://a:80/: list schema types: ... (HTTP ..., code "
             "-1): ...; is that the base address of a schema registry?",
+            test=_STRANGE,
         ),
-        _one("500", f"Schema registry at http://a:80/ {_GONE}: list schema types: failed (HTTP 500, code -1): ..."),
-        _one("a silent server", f"Schema registry at http://a:80/ {_GONE}: list schema types: no answer in time"),
+        _one(
+            "403 of another server",
+            "schema registry http://a:80/: list schema types: forbids it (HTTP 403, code -1): ...",
+            test=_STRANGE,
+        ),
+        _one(
+            "500",
+            f"Schema registry at http://a:80/ {_GONE}: list schema types: failed (HTTP 500, code -1): ...",
+            test=_STRANGE,
+        ),
+        _one(
+            "a silent server",
+            f"Schema registry at http://a:80/ {_GONE}: list schema types: no answer in time",
+            test=_STRANGE,
+        ),
+        _one(
+            "a server that hangs up",
+            f"Schema registry at http://a:80/ {_GONE}: list schema types: no connection (RemoteProtocolError)",
+            test=_STRANGE,
+        ),
+        _one(
+            "a host without an address",
+            f"Schema registry at http://a:8081/ {_GONE}: list schema types: no connection (ConnectError)",
+            test=_STRANGE,
+        ),
         _one(
             "`https` where there is no TLS",
             "schema registry https://a:8081/: list schema types: no TLS connection: wrong version number",
+            test=_STRANGE,
+        ),
+        _one(
+            "`ca_file` is missing",
+            "schema registry: the CA file /etc/ca.pem can't be used: No such file or directory",
+            test=_STRANGE,
         ),
         _one(
             "a wrong password",
@@ -204,9 +283,17 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test="test_absent",
         ),
         _one("the file is empty", "scylla.password: the secret's file /run/pw is empty", test="test_absent"),
-        _one("the file is binary", "scylla.password: the secret's file /run/pw is not UTF-8 text"),
-        _one("`ca_file` is missing", "kafka.tls.ca_file: /etc/ca.pem can't be used: No such file or directory"),
-        _one("`ca_file` is no PEM file", "kafka.tls.ca_file: /etc/ca.pem can't be used: no certificate or crl found"),
+        _one("the file is binary", "scylla.password: the secret's file /run/pw is not UTF-8 text", test=_STRANGE),
+        _one(
+            "`ca_file` is missing",
+            "kafka.tls.ca_file: /etc/ca.pem can't be used: No such file or directory",
+            test=_STRANGE,
+        ),
+        _one(
+            "`ca_file` is no PEM file",
+            "kafka.tls.ca_file: /etc/ca.pem can't be used: no certificate or crl found",
+            test=_STRANGE,
+        ),
     ],
     "Records and topics, while the job runs": [
         _one(
@@ -249,8 +336,10 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "a second job of the same name",
-            "...: another process has opened this transactional id since ... stop one of the two",
+            "shop.orders lane 0 of 2, ...: another job named alike (...) has taken it over from this one (...). Stop "
+            "one of the two; what is running goes on by itself",
             "goes on",
+            "test_three_short_runs",
         ),
     ],
     "Topics at a start": [
@@ -280,6 +369,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... says "
             "that changes were published. Was the topic deleted? If so, delete the checkpoint too: ...",
             "stops the table: 1",
+            "test_progress_that_is_gone_is_told",
         ),
         _one(
             "`consume` of a topic that does not exist",
@@ -308,12 +398,64 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "`LC_ALL=C` without UTF-8, names that are not ASCII",
             "b.yaml:5: tables[0].name: 'shop.Auf\"tr\\xe4ge' is not keyspace.table (...)",
             "2",
+            "test_terminal_without_letters",
         ),
-        _one("a working folder that was deleted", "x.yaml: can't be read: No such file or directory", "2"),
+        _one(
+            "a working folder that was deleted",
+            "x.yaml: can't be read: No such file or directory",
+            "2",
+            "test_folder_that_is_gone",
+        ),
         _one(
             "a file of 3 MB in one line",
             "big.yaml:1: must be a mapping with sections such as scylla, kafka and tables, not a single value",
             "2",
+        ),
+    ],
+    "Signals": [
+        _one("Ctrl-C while a server is waited for", "(nothing)", "130", "test_interrupted_while_waiting"),
+        _one(
+            "Ctrl-C, or SIGTERM, while `run` only comes up",
+            "(nothing)",
+            "130, or 143",
+            "test_signals_end_what_only_imports_in_silence",
+        ),
+        _one(
+            "either while the job waits for its servers",
+            "SIGTERM: stopped before anything was started",
+            "0",
+            "test_start_that_waits_for_its_servers_can_be_stopped",
+        ),
+    ],
+    "Ports and folders of the job": [
+        _one(
+            "`monitoring.listen` is taken",
+            "monitoring.listen 127.0.0.1:9404: Address already in use; choose another address, or leave it out",
+            test="test_address_that_is_taken",
+        ),
+        _one(
+            "`spark.checkpoint` in a file system that Spark does not know",
+            "shop.orders stops: checkpoint s4://... can't be read; see spark.checkpoint (...: No FileSystem for scheme "
+            '"s4")',
+            "stops the table: 1",
+            "test_folder_that_can_not_be_used_is_told",
+        ),
+        _one(
+            "`spark.checkpoint` where nothing can be read, at a table's start",
+            "shop.orders: checkpoint /... can't be read; see spark.checkpoint (...) (failure 1; starting again in 1 s)",
+            "goes on",
+            "test_folder_that_can_not_be_used_is_told",
+        ),
+        _one(
+            "`spark.checkpoint` on a full disk, or one that became read-only, while the job runs",
+            "shop.orders: StreamingQueryException: ... No space left on device, or Read-only file system ... (failure "
+            "1; starting again in 1 s)",
+            "goes on",
+        ),
+        _one(
+            "no folder for temporary files",
+            "no temporary files can be made (...); set TMPDIR to a folder for them",
+            test="test_no_temporary_files",
         ),
     ],
     "Java": [
@@ -334,6 +476,22 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "Spark's JVM does not start. /usr/lib/jvm/8/bin/java is Java 8, but 17 or newer is needed. Set JAVA_HOME "
             "to a newer one.",
             test="test_missing_java_is_told",
+        ),
+        _one(
+            "a `java` that may not be run",
+            "Spark's JVM can't be started: /jre/bin/java: Permission denied; see JAVA_HOME",
+            test="test_java_that_is_none",
+        ),
+        _one(
+            "a `java` that says nothing",
+            "Spark's JVM (process 4711) has not come up in ... s: give it more CPU, and see what it says above",
+            test="test_java_that_says_nothing",
+        ),
+        _one(
+            "Spark's JVM ends while the job runs",
+            "Spark's JVM has ended (...); what was committed stays, start the job again",
+            "1",
+            "test_jvm_that_ends_fails_the_job_unless_it_was_to_stop",
         ),
     ],
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import json
 import os
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bridge import cli, commands, connections, preflight
+from bridge import becoming, cli, commands, connections, preflight
 from bridge.adapters import kubernetes
 from bridge.adapters.change_log import CdcOffError
 from bridge.adapters.kafka import Record
@@ -140,6 +141,26 @@ class TestErrors:
             "scylla-cdc-bridge: error: standard output can't be written: No space left on device\n"
         )
 
+    def test_folder_that_is_gone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The file is what is named, which can't be there any more."""
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        assert _main("validate", "-c", "x.yaml") == 2
+        assert capsys.readouterr().err == "scylla-cdc-bridge: error: x.yaml: can't be read: No such file or directory\n"
+
+    def test_terminal_without_letters(self, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Names that can't be shown are shown escaped, as with LC_ALL=C."""
+        text = Path(config).read_text(encoding="utf-8").replace("shop.orders", 'shop.Auf"träge', 1)
+        Path(config).write_text(text, encoding="utf-8")
+        shown = io.BytesIO()
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(shown, "ascii", "backslashreplace", write_through=True))
+        assert _main("validate", "-c", config) == 2
+        assert rb"""tables[0].name: 'shop.Auf"tr\xe4ge' is not keyspace.table (""" in shown.getvalue()
+
     def test_no_streams(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whoever closes standard output and error gets the exit status alone."""
         for name in ("stdout", "stderr"):
@@ -161,7 +182,7 @@ class TestRun:
         called: list[Any] = []
         monkeypatch.setattr(os, "execv", lambda *words: called.append(words))
         with pytest.raises(AssertionError, match="execv came back"):
-            commands.run(argparse.Namespace(config=config, once=True, log_level="debug"))
+            becoming.run(argparse.Namespace(config=config, once=True, log_level="debug"))
         assert called == [
             (sys.executable, [sys.executable, "-m", "spark.job", "-c", config, "--log-level", "debug", "--once"])
         ]

@@ -166,7 +166,8 @@ def test_subjects() -> None:
             "SparkSettings",
             "spark.a.token spark.a.TokenFil spark.tokenFile spark.A.SECRET.b spark.access.key spark.access-key spar.k "
             "spark.account.key.a spark.private.Key.id spark.b.encryption.key "
-            "spark.encryption.keySizeBits spark.azure.sas.a",
+            "spark.encryption.keySizeBits spark.azure.sas.a spark.a.credentials spark.Credential.a spark.credentialed "
+            "spark.aws.credentials.provider spark.Credential.Provider.path spark.credentials.prov",
         ),
         (
             "KafkaSettings",

@@ -146,3 +146,40 @@ def test_a_server_that_makes_no_logs_is_told_from_scylladb(is_scylla: bool, word
     """Waiting for the log helps with ScyllaDB only."""
     with pytest.raises(StartupError, match='"LineItems_scylla_cdc_log" does not exist; .*' + words):
         ChangeLog(cast("CqlSession", Names(is_scylla=is_scylla))).check_captured("Shop", "LineItems")
+
+
+class NeverCaptured:
+    """A server whose table `shop.t` has no CDC, and is what the test says."""
+
+    settings = SimpleNamespace(metadata_consistency=None)
+    address = "s:1"
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.table = "t_scylla_cdc_log" if kind == "log" else "t"
+
+    def rows(self, cql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
+        if "system_schema.columns" in cql:
+            names = ("column_name", "kind", "position", "type", "clustering_order")
+            value = "counter" if self.kind == "counters" else "int"
+            columns = (("pk", "partition_key", 0, "int", "NONE"), ("v", "regular", -1, value, "NONE"))
+            return [dict(zip(names, column, strict=True)) for column in columns]
+        if "system_schema.views" in cql:
+            return [{"base_table_name": "orders"}] if self.kind == "view" else []
+        return [{"id": 1, "extensions": {}}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("log", "shop.t_scylla_cdc_log: is a log itself; name the table that it belongs to, shop.t"),
+        ("view", "shop.t: is a materialized view, which has no CDC; name its table, shop.orders"),
+        ("counters", "shop.t: has counters, and ScyllaDB has no CDC for these"),
+    ],
+)
+def test_what_can_have_no_cdc_is_told_as_what_it_is(kind: str, words: str) -> None:
+    """To enable CDC there would be refused too, so that is not what is advised."""
+    server = NeverCaptured(kind)
+    with pytest.raises(StartupError) as caught:
+        ChangeLog(cast("CqlSession", server)).check_captured("shop", server.table)
+    assert str(caught.value) == f"table {words}"

@@ -122,15 +122,19 @@ class Job(threading.Thread):
         self.ended = True
         self._turn.release()
 
-    def _query(self, wanted: int, batches: int) -> None:
+    def _take_over(self) -> tuple[Lanes, dict[int, LaneProgress]]:
+        """What each start of a query begins with, also of one that settles lanes and of the one behind it."""
         self._owner = f"{self.name}/{next(self._owners)}"
         lanes = self._world.lanes(self._lane, self._owner, at_once=1)
-        taken = lanes.take_over(PARTITIONS)
+        return lanes, lanes.take_over(PARTITIONS)
+
+    def _query(self, wanted: int, batches: int) -> None:
+        lanes, taken = self._take_over()
         start = decide_start(taken, wanted, at(0))
         if start.settle:
             assert start.interrupted is not None
             self._work(start.interrupted)
-            taken = lanes.take_over(PARTITIONS)
+            lanes, taken = self._take_over()
             start = decide_start(taken, wanted, at(0))
             if start.settle:
                 raise RetriableError("not level yet")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from tests.chaos import witness as witness_module
 from tests.chaos.plan import KINDS, plan
-from tests.chaos.witness import Columns, Counts, Witness
+from tests.chaos.witness import Columns, Counts, Topics, Witness
 
 TABLE = Columns((("pk", "int"),), (("ck", "int"),), (("v", "text"),))
 TOPIC = "topic.ks.t"
@@ -115,3 +118,68 @@ def test_seed_decides_the_plan() -> None:
     faults = plan(7, 8)
     assert max(Counter(fault.kind for fault in faults[: len(KINDS)]).values()) == 1
     assert len(plan(7, 0.1)) == 5
+
+
+class Log:
+    """What a partition holds: `.` a record, `x` one that is aborted, `|` a marker, in their order."""
+
+    def __init__(self) -> None:
+        self.entries = ""
+        self.away = False
+        self.fetched: list[int] = []
+
+
+class LogConsumer:
+    """A read_committed consumer of one partition, as far as the witness uses one."""
+
+    def __init__(self, log: Log) -> None:
+        self._log, self._at, self._told = log, 0, -1
+
+    def list_topics(self, timeout: float) -> Any:
+        del timeout
+        return SimpleNamespace(topics={"t": SimpleNamespace(partitions={0: None})})
+
+    def get_watermark_offsets(self, _place: TopicPartition, timeout: float) -> tuple[int, int]:
+        del timeout
+        if self._log.away:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return 0, len(self._log.entries)
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        self._at = max(0, places[0].offset)
+
+    def consume(self, _most: int, _timeout_s: float) -> list[Any]:
+        found = [
+            self._message(offset, None)
+            for offset, entry in enumerate(self._log.entries)
+            if offset >= self._at and entry == "."
+        ]
+        self._at = len(self._log.entries)
+        self._log.fetched += [message.offset() for message in found]
+        return found or [self._message(self._at, KafkaError(KafkaError._PARTITION_EOF))]
+
+    @staticmethod
+    def _message(offset: int, error: KafkaError | None) -> Any:
+        told = {"topic": "t", "partition": 0, "offset": offset, "error": error}
+        return SimpleNamespace(**{name: (lambda value=value: value) for name, value in told.items()})
+
+    def close(self) -> None:
+        pass
+
+
+def test_only_records_count_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that starts aborts what was open before it has published anything; no record is counted twice."""
+    log = Log()
+    monkeypatch.setattr(witness_module, "Consumer", lambda _properties: LogConsumer(log))
+    topics = Topics("k:1", "http://r:1")
+    seen = []
+    for more in ("", "..|", "", "xx|", "|", ".", ".|x|"):
+        log.entries += more
+        seen.append(topics.reached(["t"]))
+    assert seen == [0, 2, 2, 2, 2, 3, 4]
+    assert log.fetched == [0, 1, 7, 8]
+    log.away = True
+    assert topics.reached(["t"]) == -1
+    log.away = False
+    log.entries += "."
+    assert topics.reached(["t"]) == 5

@@ -15,7 +15,7 @@ import pytest
 from bridge import logs, preflight
 from bridge.config_docs import example_yaml
 from bridge.errors import StartupError
-from spark import job
+from spark import application
 from spark.container import executor_command, main
 from spark.nursery import Nursery
 
@@ -83,10 +83,14 @@ def test_start_that_waits_for_its_servers_can_be_stopped(
     """Before anything runs either ends the job at once, as asked: a first process has no default action for SIGTERM."""
     ended: list[str] = []
     monkeypatch.setattr(preflight, "check", lambda *_, **__: signal.raise_signal(number))
-    monkeypatch.setattr(job, "Nursery", lambda: SimpleNamespace(python="python", close=lambda: ended.append("nursery")))
-    monkeypatch.setattr(job, "ComingSession", lambda *_, **__: SimpleNamespace(give_up=lambda: ended.append("JVM")))
+    monkeypatch.setattr(
+        application, "Nursery", lambda: SimpleNamespace(python="python", close=lambda: ended.append("nursery"))
+    )
+    monkeypatch.setattr(
+        application, "ComingSession", lambda *_, **__: SimpleNamespace(give_up=lambda: ended.append("JVM"))
+    )
     with pytest.raises(SystemExit) as end:
-        job.main(["-c", settings])
+        application.main(["-c", settings])
     assert end.value.code == 0
     assert ended == ["JVM", "nursery"]
 
@@ -100,11 +104,11 @@ def test_job_runs_where_no_warm_process_can_be_had(
         assert python is None
         raise StartupError("as far as this test goes")
 
-    monkeypatch.setattr(job, "ComingSession", started)
+    monkeypatch.setattr(application, "ComingSession", started)
     far_down = tmp_path / ("far" * 40)
     far_down.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(far_down))
-    assert job.main(["-c", settings]) == job.EXIT_REFUSED
+    assert application.main(["-c", settings]) == application.EXIT_REFUSED
     assert os.environ[logs.VARIABLE] == "info text"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "access", lambda *_: False)

@@ -131,6 +131,34 @@ def test_executors_log_like_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"spark.executorEnv.{logs.VARIABLE}" not in _properties("job", SparkSettings())
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "given", "variable", "expected"),
+    [
+        ("checkpoint", {}, None, True),
+        ("/var/lib/bridge", {}, None, True),
+        ("file:///var/lib/bridge", {"spark.hadoop.fs.defaultFS": "hdfs://name"}, None, True),
+        ("/var/lib/bridge", {"spark.hadoop.fs.defaultFS": "hdfs://name"}, None, False),
+        ("/var/lib/bridge", {}, "HADOOP_CONF_DIR", False),
+        ("s3a://bucket/bridge", {}, None, False),
+    ],
+)
+def test_local_checkpoints_are_written_without_forks(
+    monkeypatch: pytest.MonkeyPatch,
+    checkpoint: str,
+    given: dict[str, str | int | bool],
+    variable: str | None,
+    *,
+    expected: bool,
+) -> None:
+    """Other stores keep what Spark takes for them, also where only Hadoop's own files say that it is another."""
+    for name in session._HADOOP_ELSEWHERE:
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, "/etc/hadoop")
+    properties = _properties("job", SparkSettings(checkpoint=checkpoint, properties=given))
+    assert (session._WITHOUT_FORKS.items() <= properties.items()) is expected
+
+
 @pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
 def test_ctrl_c_stays_the_jobs(monkeypatch: pytest.MonkeyPatch, master: str) -> None:
     """Spark takes it for itself where its context is made in the main thread, whatever the master."""

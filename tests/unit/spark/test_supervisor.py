@@ -28,6 +28,7 @@ from bridge.monitoring.board import Board
 from spark import supervisor
 from spark.session import build_session, cores_of, master_of
 from spark.supervisor import Job, _is_hopeless, _what_went_wrong
+from spark.table_query import Begun
 
 WORKER_TRACE = """[STREAM_FAILED] Query failed. SQLSTATE: XXKST
 An exception was thrown from the Python worker: Traceback (most recent call last):
@@ -38,6 +39,12 @@ Traceback (most recent call last):
 bridge.errors.DataLossError: ks.t lane 1 of 2: the cursor lies before the window
  SQLSTATE: 38000
 """
+
+
+def test_own_error_is_told_in_its_own_words() -> None:
+    """Wherever it was raised: what it is called in the code tells a user nothing."""
+    assert _what_went_wrong(DataLossError("ks.t: the topic holds no cursor")) == "ks.t: the topic holds no cursor"
+    assert _what_went_wrong(ConfigError(["a: bad", "b: bad"])) == "a: bad; b: bad"
 
 
 def test_last_error_of_a_worker_decides() -> None:
@@ -124,6 +131,10 @@ class Query:
         self.stopped = True
 
 
+class Settling(Query):
+    """One that only finishes what the lanes of a former layout had begun."""
+
+
 def config_of(*tables: str, **sections: Any) -> BridgeConfig:
     return validate(
         {
@@ -158,26 +169,36 @@ def run_job(
     once: bool,
     board: Board | None = None,
     warm: bool = False,
+    starts: list[tuple[str, bool]] | None = None,
+    answer: threading.Event | None = None,
     **sections: Any,
 ) -> int:
+    starts = [] if starts is None else starts
+    answer = answer or threading.Event()
+
     class Table:
         def __init__(self, _session: object, _config: object, table: Any, *_: object) -> None:
             self.name = f"{table.keyspace}.{table.table}"
 
-        def start(self, *, once: bool) -> Query:
+        def start(self, *, once: bool, settled: bool) -> Begun:
             del once
+            starts.append((self.name, settled))
             found = queries[self.name].pop(0)
             if isinstance(found, threading.Event):
                 found.wait(60)
                 raise RetriableError("Kafka is away")
             if isinstance(found, Exception):
                 raise found
-            return found
+            query: Any = found
+            return Begun(query, settles=isinstance(found, Settling))
 
         def look(self, query: Query, *, ended: bool) -> None:
             looked.append((query, ended))
 
         def changes(self) -> str:
+            if self.name.endswith("asked"):
+                answer.wait(60)
+                raise AssertionError("no such column")
             return "column v int was dropped" if self.name.endswith("altered") else ""
 
         def paced_for_s(self) -> float:
@@ -315,6 +336,73 @@ def test_query_that_failed_waits_for_its_turn_to_ask(monkeypatch: pytest.MonkeyP
     }
     assert run_job(monkeypatch, queries, once=True, board=Told(config_of(*queries), "0", lambda: 7.0)) == 0
     assert waits == {"a.free": 0.01, "a.paced": 0.03}
+
+
+def test_lanes_are_settled_beside_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a former layout had begun is finished first, then the table is started anew; others go on meanwhile."""
+    settling, other = Settling(200, None), Query(3, None)
+    board, starts = Board(config_of("a.relaid", "a.other"), "0", lambda: 7.0), list[tuple[str, bool]]()
+    left_at_end: list[int] = []
+
+    def finished(table: str) -> None:
+        left_at_end.append(settling.looks)
+        Board.finished(board, table)
+
+    monkeypatch.setattr(board, "finished", finished)
+    queries: dict[str, Any] = {"a.relaid": [settling, Query(3, None)], "a.other": [other]}
+    assert run_job(monkeypatch, queries, once=True, board=board, starts=starts) == 0
+    assert starts == [("a.relaid", False), ("a.other", False), ("a.relaid", True)]
+    assert left_at_end[0] > 0
+    relaid = board.view().tables[0]
+    assert (relaid.state, relaid.starts, relaid.failures) == ("finished", 1, 0)
+
+
+def test_lanes_that_could_not_be_settled_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the query fails that was to settle them, or they do not stand level behind it."""
+    monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.01)
+    failing = Settling(1, RuntimeError("bridge.errors.RetriableError: Kafka is away"))
+    uneven, starts = RetriableError("its 2 lanes do not stand level yet"), list[tuple[str, bool]]()
+    queries: dict[str, Any] = {"a.b": [failing, Settling(1, None), uneven, Settling(1, None), Query(1, None)]}
+    assert run_job(monkeypatch, queries, once=True, starts=starts) == 0
+    assert [settled for _, settled in starts] == [False, False, True, False, True]
+
+
+def test_stop_ends_what_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop does not wait until lanes stand level."""
+    settling, board = Settling(10**6, None), StoppingBoard(config_of("a.b"), 50)
+    assert run_job(monkeypatch, {"a.b": [settling]}, once=False, board=board) == 0
+    assert settling.stopped
+
+
+@pytest.mark.parametrize("stop_at", [None, 50])
+def test_nothing_waits_for_what_was_changed_in_a_table(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stop_at: int | None
+) -> None:
+    """A ScyllaDB that does not answer holds up neither pulse nor stop, and the table's end is told all the same."""
+    monkeypatch.setattr(supervisor, "_CHANGES_WITHIN_S", 60.0 if stop_at else 0.01)
+    board, answer = StoppingBoard(config_of("a.asked"), stop_at or 10**6), threading.Event()
+    began_s = time.monotonic()
+    try:
+        queries: dict[str, Any] = {"a.asked": [PoisonError("column v")]}
+        assert run_job(monkeypatch, queries, once=False, board=board, answer=answer) == 1
+    finally:
+        answer.set()
+    assert time.monotonic() - began_s < 30
+    assert caplog.messages == ["a.asked stops: column v"]
+    assert (board.left == 0) is (stop_at is not None)
+
+
+def test_what_was_changed_and_can_not_be_found_out_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then the table's end is told without it."""
+    answer = threading.Event()
+    answer.set()
+    assert run_job(monkeypatch, {"a.asked": [PoisonError("column v")]}, once=False, answer=answer) == 1
+    assert caplog.messages == [
+        "a.asked: what was changed in it is not known (no such column)",
+        "a.asked stops: column v",
+    ]
 
 
 def test_board_is_told_what_becomes_of_a_table(monkeypatch: pytest.MonkeyPatch) -> None:

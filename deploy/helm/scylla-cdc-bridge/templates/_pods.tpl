@@ -111,6 +111,29 @@ securityContext:
   readOnly: true
 {{- end -}}
 
+{{/* The checkpoint's volume, of the driver alone; none where the checkpoint lies elsewhere. */}}
+{{- define "bridge.checkpointVolume" -}}
+{{- if not .Values.checkpoint.path -}}
+- name: checkpoint
+  {{- with .Values.checkpoint.persistence }}
+  {{- if .enabled }}
+  persistentVolumeClaim:
+    claimName: {{ default (printf "%s-checkpoint" (include "bridge.fullname" $)) .existingClaim }}
+  {{- else }}
+  emptyDir:
+    sizeLimit: {{ .size }}
+  {{- end }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "bridge.checkpointMount" -}}
+{{- if not .Values.checkpoint.path -}}
+- name: checkpoint
+  mountPath: {{ include "bridge.checkpointFolder" . }}
+{{- end -}}
+{{- end -}}
+
 {{- define "bridge.configPath" -}}
 {{ include "bridge.etc" . }}/config/bridge.yaml
 {{- end -}}

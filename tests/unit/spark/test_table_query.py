@@ -1,0 +1,121 @@
+"""How one table begins: what Kafka says of its lanes decides what is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.config import BridgeConfig, validate
+from bridge.errors import DataLossError, RetriableError
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.times import UnixMicros, UnixMillis
+from bridge.monitoring.board import Board
+from bridge.publishing import TableStart
+from spark import table_query, worker
+from spark.table_query import TableQuery
+
+
+def at(time_us: int) -> Cursor:
+    return Cursor(UnixMillis(1), UnixMicros(time_us))
+
+
+FORMER = Layout(2, at(1_000_000))
+BATCH = PlannedBatch(at(2_000_000), at(3_000_000), FORMER)
+UNEVEN = {0: LaneProgress.completed(0, BATCH), 1: LaneProgress(1, FORMER, BATCH.start)}
+LEVEL = {lane: LaneProgress.completed(lane, BATCH) for lane in range(2)}
+
+Begins = tuple[TableQuery, dict[int, LaneProgress], list[Any]]
+
+
+def config_of() -> BridgeConfig:
+    return validate(
+        {
+            "name": "job",
+            "scylla": {"contact_points": "127.0.0.1:9042"},
+            "kafka": {"bootstrap_servers": "127.0.0.1:9092"},
+            "registry": {"url": "http://127.0.0.1:8081"},
+            "tables": [{"name": "ks.t", "lanes": 3}],
+        }
+    )
+
+
+@pytest.fixture
+def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
+    """A table with three lanes, what its lanes have committed, and what is done: queries started, layouts laid."""
+    progress: dict[int, LaneProgress] = {}
+    done: list[Any] = []
+
+    class Lanes:
+        def __init__(self, _publisher: object, owner: str) -> None:
+            done.append(owner)
+
+        def take_over(self, _count: int) -> dict[int, LaneProgress]:
+            return dict(progress)
+
+        def lay(self, laid: dict[int, LaneProgress], _taken: object) -> None:
+            done.append({one.layout for one in laid.values()})
+
+    def query(_self: TableQuery, start: TableStart, *, once: bool) -> Any:
+        done.append((start.layout, start.interrupted, once))
+
+    state = SimpleNamespace(exists=True, log_id=None, schema=None, log_made_us=None)
+    metadata = SimpleNamespace(generations=list, may_lag=False)
+    admin = SimpleNamespace(ensure_topic=lambda *_, **__: None, partitions=lambda _topic: 3)
+    checkpoint = SimpleNamespace(log_id=lambda: None, has_commits=True, folder="c")
+    monkeypatch.setattr(table_query, "Lanes", Lanes)
+    monkeypatch.setattr(TableQuery, "_query", query)
+    monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
+    monkeypatch.setattr(table_query, "Checkpoint", lambda *_: checkpoint)
+    monkeypatch.setattr(table_query, "oldest_us", lambda _source: 0)
+    monkeypatch.setattr(table_query, "find_gap", lambda *_, **__: None)
+    monkeypatch.setattr(worker, "change_log", lambda _settings: SimpleNamespace(table_state=lambda *_: state))
+    monkeypatch.setattr(worker, "stream_metadata", lambda *_: metadata)
+    config, session = config_of(), None
+    board = Board(config, "0", lambda: 0.0)
+    table = TableQuery(session, config, config.tables[0], board)  # type: ignore[arg-type]
+    try:
+        yield table, progress, done
+    finally:
+        table.close()
+
+
+def test_lanes_are_settled_before_they_are_laid(begins: Begins) -> None:
+    """What was interrupted is finished under the layout of then, by a query that ends; nothing is laid before that."""
+    table, progress, done = begins
+    progress.update(UNEVEN)
+    assert table.start(once=False, settled=False).settles
+    first_owner, *did = done
+    assert did == [(FORMER, BATCH, True)]
+    done.clear()
+    progress.update(LEVEL)
+    assert not table.start(once=False, settled=True).settles
+    new = Layout(3, BATCH.next)
+    second_owner, *did = done
+    assert did == [{new}, (new, None, False)]
+    # What may still be under way of the first query publishes nothing more.
+    assert first_owner != second_owner
+
+
+def test_lanes_that_do_not_stand_level_are_not_settled_again_at_once(begins: Begins) -> None:
+    """The query came to its end and the lanes did not: somebody else is at work, or it is to be waited."""
+    table, progress, done = begins
+    progress.update(UNEVEN)
+    with pytest.raises(RetriableError, match=r"ks\.t: its 2 lanes do not stand level yet"):
+        table.start(once=True, settled=True)
+    assert len(done) == 1
+    assert table.start(once=True, settled=False).settles
+
+
+def test_progress_that_is_gone_is_told(begins: Begins) -> None:
+    """The checkpoint knows that there was some: beginning anew would publish again, or leave out."""
+    table, _, done = begins
+    with pytest.raises(
+        DataLossError,
+        match=r"^ks\.t: the progress topic job\.progress\.ks\.t holds no cursor, but the checkpoint c says that "
+        r"changes were published\. Was the topic deleted\? If so, delete the checkpoint too: ",
+    ):
+        table.start(once=False, settled=False)
+    assert len(done) == 1
