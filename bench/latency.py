@@ -25,6 +25,7 @@ _FIRST_RECORD_S: Final = 300.0
 _CAUGHT_UP_S: Final = 300.0
 _REST_S: Final = 60.0
 _SETTLE_S: Final = 5.0
+"""Before and behind what is measured: a kill must not meet a change that some lane still holds of it."""
 _LEFTOVERS_S: Final = 1.0
 """For receiving what was committed before the kill."""
 _POLL_S: Final = 0.01
@@ -157,6 +158,10 @@ def latency(
                 _until(
                     run, writer, receipts, seconds + _SETTLE_S + 60, "keep up",
                     lambda: _now_us() > receipts.measure_until_us,
+                )  # fmt: skip
+                _until(
+                    run, writer, receipts, _REST_S, "publish what was measured",
+                    lambda: receipts.latest_us > receipts.measure_until_us + _SETTLE_S * 1e6,
                 )  # fmt: skip
                 measured = run.kill()
                 recovery_s = _recover(run, writer, receipts)
