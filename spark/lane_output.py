@@ -72,7 +72,7 @@ class LaneOutput:
                 self._publish(change)
 
     def _publish(self, change: EncodedChange) -> None:
-        frames = self._look_up()
+        frames = self._frames or self._look_up()
         if frames is None:
             self._bury_refused(change)
             return
@@ -87,7 +87,7 @@ class LaneOutput:
             self._bury_too_large(change.key, change.value, change.position, error)
 
     def _publish_run(self, run: EncodedRun) -> None:
-        frames = self._look_up()
+        frames = self._frames or self._look_up()
         if frames is None:
             for change in run.changes():
                 self._bury_refused(change)

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import collect_list
 from pyspark.sql.streaming.query import StreamingQuery
 
+from bridge.errors import BridgeError
 from bridge.model.cursors import StreamOffset
 from bridge.monitoring.board import Board
 from bridge.monitoring.reports import LaneReport
@@ -129,7 +130,12 @@ class ProgressReport:
 
     def _take_reports(self, progress: Mapping[str, Any]) -> None:
         texts = progress.get("observedMetrics", {}).get(_METRICS, {}).get(_REPORTS, ())
-        reports = [LaneReport.from_json(text) for text in texts]
+        try:
+            reports = [LaneReport.from_json(text) for text in texts]
+        except BridgeError as error:
+            # Figures are never worth more: executors may be of another release for a while.
+            _log.warning("%s: a micro-batch's figures can't be read: %s", self._name, error)
+            return
         own = [figures for one in reports for table, _, figures in one.counted if table == self._name]
         self._published += sum(figures.changes for figures in own)
         if any(figures.log_rows for figures in own):

@@ -129,6 +129,14 @@ def test_dead_letters_are_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
     assert warnings == ["a.b: changes became dead letters in topic dead.b; the first: column 'v' is torn"]
 
 
+def test_reports_of_another_release_end_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The micro-batch counts all the same."""
+    assert look(monkeypatch, [progress("r1", 0, '{"v":2}')]).batches.last == 0
+    assert "a.b: a micro-batch's figures can't be read: not a lane's report: " in caplog.text
+
+
 def test_planner_is_told_of_log_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the table's own; a micro-batch that found none, and what was counted for other tables, say nothing."""
     for table, log_rows, told in (("a.b", 0, 0), ("a.b", 3, 1), ("x.y", 3, 0)):
