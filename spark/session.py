@@ -45,14 +45,16 @@ _DEFAULTS: Final = {
     # What is asked for every two seconds, whole.
     "spark.sql.streaming.numRecentProgressUpdates": "20",
 }
+_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _WITHOUT_FORKS: Final = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    _MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # One of their own: what else asks for this machine's files takes what was made first, and some of it (buffers of the
+    # stores s3a and abfs, for one) casts that to the class it is by default.
+    "fs.file.impl.disable.cache": "true",
 }
-"""For a checkpoint among this machine's files. By default Hadoop forks `chmod` and `readlink` for each file, of which a
-micro-batch writes two: more than half of a small one's time."""
+"""Settings of the session's queries, for a checkpoint among this machine's files. By default Hadoop forks `chmod` and
+`readlink` for each file, of which a micro-batch writes two: more than half of a small one's time."""
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 _HADOOP_ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 _LOCAL: Final = re.compile(r"^local(?:\[(?P<threads>\*|\d+)\])?$")
@@ -103,6 +105,7 @@ class ComingSession:
         started = python if python is not None and is_local else sys.executable
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = started
         self._properties = _properties(name, settings)
+        self._of_queries = _of_queries(settings)
         self._jvm = SparkJvm(self._properties)
         self._context: Future[SparkContext] | None = None
         if is_local:
@@ -119,7 +122,7 @@ class ComingSession:
         # Not in the main thread: there Spark makes Ctrl-C its own, which is a stop of ours.
         context = interruptible(self._make_context) if self._context is None else self._context.result()
         # Each thread has one of its own in the JVM, and Spark goes by the session that was made there.
-        session = SparkSession(context, options=dict(self._properties))
+        session = SparkSession(context, options={**self._properties, **self._of_queries})
         _outlive_sigterm(session)
         # Not needed by the JVM's start, and the longest of all imports.
         from spark.sink import KafkaLanesSink
@@ -171,17 +174,22 @@ def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
     handed_on = os.environ.get(logs.VARIABLE)
     if handed_on is not None:
         properties[f"spark.executorEnv.{logs.VARIABLE}"] = handed_on
-    if _is_checkpoint_local(settings, given):
-        properties |= _WITHOUT_FORKS
     properties |= given
     return properties | {"spark.app.name": name, "spark.master": master_of(settings)}
 
 
-def _is_checkpoint_local(settings: SparkSettings, given: Mapping[str, str]) -> bool:
+def _of_queries(settings: SparkSettings) -> Mapping[str, str]:
+    """What holds for the session's queries, and not for all that Spark does with Hadoop's file systems."""
+    given = settings.properties
+    own_way = _MANAGER in given or "spark.hadoop.fs.file.impl" in given
+    return _WITHOUT_FORKS if _is_checkpoint_local(settings) and not own_way else {}
+
+
+def _is_checkpoint_local(settings: SparkSettings) -> bool:
     """Whether it is known to lie among this machine's files: a path alone may be one of Hadoop's default store."""
     if settings.checkpoint.startswith("file:"):
         return True
-    elsewhere = "spark.hadoop.fs.defaultFS" in given or any(map(os.environ.get, _HADOOP_ELSEWHERE))
+    elsewhere = "spark.hadoop.fs.defaultFS" in settings.properties or any(map(os.environ.get, _HADOOP_ELSEWHERE))
     return _SCHEME.match(settings.checkpoint) is None and not elsewhere
 
 
