@@ -49,8 +49,8 @@ _MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _WITHOUT_FORKS: Final = {
     _MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    # One of their own: what else asks for this machine's files takes what was made first, and some of it (buffers of the
-    # stores s3a and abfs, for one) casts that to the class it is by default.
+    # One of their own: who else asks for this machine's files would get the same, and some (buffers of the stores s3a
+    # and abfs, for one) cast it to the class it is by default.
     "fs.file.impl.disable.cache": "true",
 }
 """Settings of the session's queries, for a checkpoint among this machine's files. By default Hadoop forks `chmod` and

@@ -18,6 +18,9 @@ from bridge.plain_secrets import holds_secret, names_secret
         "sig",
         "a.passphrase",
         "ACCOUNT_KEY_1",
+        "DB_PASS",
+        "keypass",
+        "MYSQL_PWD",
     ],
 )
 def test_names_of_secrets(name: str) -> None:
@@ -27,7 +30,7 @@ def test_names_of_secrets(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["TOKEN_FILE", "AWS_ACCESS_KEY_ID", "secret.name", "tokenUrl", "keyStore", "design", "credentials.provider", ""],
+    ["TOKEN_FILE", "AWS_ACCESS_KEY_ID", "secret.name", "tokenUrl", "keyStore", "design", "credentials.provider", "bypass", "PWD", ""],
 )
 def test_names_of_what_is_no_secret(name: str) -> None:
     """What says where a secret lies or how it is called, and what sounds alike."""
@@ -44,6 +47,10 @@ def test_names_of_what_is_no_secret(name: str) -> None:
         "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a==",
         "https://a/b?c=d&sig=a%3D",
         "password = a",
+        "-Dpassword=$ecret",
+        "--conf=spark.executor.extraJavaOptions=-Dpassword=a",
+        "{'token': 'a'}",
+        "https://me:$ecret@host",
     ],
 )
 def test_text_with_a_secret(text: str) -> None:
@@ -56,6 +63,8 @@ def test_text_with_a_secret(text: str) -> None:
     [
         "-Djavax.net.ssl.keyStorePassword=$(STORE) -Djavax.net.ssl.keyStore=/a",
         "https://me:$(PASSWORD)@host",
+        "https://me:${PASSWORD}@host",
+        '{"token": "${TOKEN}"}',
         "https://host:8081/a@b",
         "abfss://box@account.dfs.core.windows.net/a",
         "-Da.token.file=/a",
