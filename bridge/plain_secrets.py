@@ -19,7 +19,7 @@ PLACE: Final = (
 )
 """Among those, names of what is no secret: where one lies, how one is called."""
 ASSIGNMENT: Final = r"""([A-Za-z0-9_.-]+)(?:\s*=\s*|["']\s*:\s*)["']?([^\s"';&,$]|\$[^\s"';&,({])"""
-"""A name and what its value begins with: `-Dname=value`, `name="value"`, `"name": "value"`; `$(A)` and `${A}` are none."""
+"""A name and what its value begins with: `-Dname=value`, `name="value"`, `"name": "value"`; not `$(A)` and `${A}`."""
 LOGIN: Final = r"://[^/?#@\s:]*:([^/?#@\s$]|\$[^/?#@\s({])[^/?#@\s]*@"
 """An address with a password."""
 
