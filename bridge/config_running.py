@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
-from bridge.config_values import DAY_S, HOUR_MS, Address, InWords, Model, RefusedNames, other_than
+from bridge.config_values import DAY_S, HOUR_MS, Address, InWords, Model, RefusedNames, other_than, refuse_names
 from bridge.plain_secrets import holds_secret
 
 
@@ -42,6 +42,9 @@ SPARK_REFUSED: Final = RefusedNames(
     {(other_than("spark."),): "properties of Spark begin with `spark.`, and it ignores all others"},
 )
 """Properties that `spark.properties` does not take."""
+_IN_PLAIN_SIGHT: Final = (
+    "a secret can't stand in the file, nor in Spark's command line; give it by the environment or the pod's identity"
+)
 _WITH_LOGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://[^/]*@", re.IGNORECASE)
 
 
@@ -77,24 +80,16 @@ class SparkSettings(Model):
 
     @field_validator("properties")
     @classmethod
-    def _sparks(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-        strange = sorted(name for name in value if not name.startswith("spark."))
-        if strange:
-            raise ValueError(f"{', '.join(strange)}: Spark's properties begin with `spark.`, and it ignores all others")
-        elsewhere = sorted(_SETTINGS.keys() & value.keys())
-        if elsewhere:
-            raise ValueError("; ".join(f"{name}: set {_SETTINGS[name]} instead" for name in elsewhere))
-        return value
-
-    @field_validator("properties")
-    @classmethod
-    def _no_secrets(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-        secret = sorted(name for name, text in value.items() if _SECRET.search(name) or holds_secret(str(text)))
-        if secret:
-            raise ValueError(
-                f"{', '.join(secret)}: a secret can't stand in the file, nor in Spark's command line; give it by the "
-                "environment or the pod's identity"
-            )
+    def _sparks_and_no_secrets(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        strange = [name for name in value if not name.startswith("spark.")]
+        secret = [name for name, text in value.items() if _SECRET.search(name) or holds_secret(str(text))]
+        refuse_names(
+            [
+                *((name, _IN_PLAIN_SIGHT) for name in secret),
+                *((name, "Spark's properties begin with `spark.`, and it ignores all others") for name in strange),
+                *((name, f"set {_SETTINGS[name]} instead") for name in value if name in _SETTINGS),
+            ]
+        )
         return value
 
 

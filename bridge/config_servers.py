@@ -9,7 +9,7 @@ from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
 from bridge.config_sasl import SaslSettings
 from bridge.config_tls import TlsFiles, TlsSettings
-from bridge.config_values import HOUR_MS, HTTP_ADDRESS, Addresses, Model, RefusedNames, SecretSetting
+from bridge.config_values import HOUR_MS, HTTP_ADDRESS, Addresses, Model, RefusedNames, SecretSetting, refuse_names
 from bridge.plain_secrets import holds_secret
 from schemas.subjects import Part, Subject, SubjectNameStrategy, subject_of
 
@@ -124,9 +124,14 @@ _CODE_WORDS: Final = (
 _CODE: Final = re.compile("|".join(_CODE_WORDS), re.IGNORECASE)
 """What the client's Python interface takes beside librdkafka's properties: objects, which no file can hold."""
 _NO_PROPERTY: Final = "librdkafka has no property of that name"
+_OURS_WHY: Final = "set by the bridge itself, exactly-once depends on it"
+_WEAK_WHY: Final = "with these, connections are not encrypted, or not with whom one thinks"
+_IN_PLAIN_SIGHT: Final = (
+    "a secret can't stand in the file; kafka.sasl and kafka.tls take where one lies, {env: NAME} or {file: PATH}"
+)
 KAFKA_REFUSED: Final = RefusedNames(
     {
-        **dict.fromkeys(_OURS, "set by the bridge itself, exactly-once depends on it"),
+        **dict.fromkeys(_OURS, _OURS_WHY),
         **{name: f"set {setting} instead" for name, setting in _SECTIONS.items()},
         **_UNSAFE,
     },
@@ -170,26 +175,19 @@ class KafkaSettings(Model):
     @field_validator("properties")
     @classmethod
     def _leave_ours_alone(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-        strange = sorted(name for name in value if _STRANGE.search(name) or _CODE.search(name))
-        if strange:
-            raise ValueError(f"{', '.join(strange)}: {_NO_PROPERTY}")
-        taken = sorted(_OURS & value.keys())
-        if taken:
-            raise ValueError(f"{', '.join(taken)}: set by the bridge itself, exactly-once depends on it")
-        elsewhere = sorted(_SECTIONS.keys() & value.keys())
-        if elsewhere:
-            raise ValueError("; ".join(f"{name}: set {_SECTIONS[name]} instead" for name in elsewhere))
-        unsafe = sorted(_UNSAFE.keys() & value.keys())
-        if unsafe:
-            raise ValueError("; ".join(f"{name}: {_UNSAFE[name]}" for name in unsafe))
         suites = re.split(r"[:, ]+", str(value.get("ssl.cipher.suites", "")))
-        if any(_WEAK.search(suite) for suite in suites if not suite.startswith(("!", "-"))):
-            raise ValueError(
-                "ssl.cipher.suites: with these, connections are not encrypted, or not with whom one thinks"
-            )
-        secret = sorted(name for name, text in value.items() if _SECRET.search(name) or holds_secret(str(text)))
-        if secret:
-            raise ValueError(f"{', '.join(secret)}: a secret can't stand in the file")
+        weak = any(_WEAK.search(suite) for suite in suites if not suite.startswith(("!", "-")))
+        secret = [name for name, text in value.items() if _SECRET.search(name) or holds_secret(str(text))]
+        refuse_names(
+            [
+                *((name, _NO_PROPERTY) for name in value if _STRANGE.search(name) or _CODE.search(name)),
+                *((name, _OURS_WHY) for name in value if name in _OURS),
+                *((name, f"set {_SECTIONS[name]} instead") for name in value if name in _SECTIONS),
+                *((name, _UNSAFE[name]) for name in value if name in _UNSAFE),
+                *([("ssl.cipher.suites", _WEAK_WHY)] if weak else []),
+                *((name, _IN_PLAIN_SIGHT) for name in secret),
+            ]
+        )
         return value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -172,6 +172,25 @@ def other_than(word: str) -> str:
     for character in reversed(word):
         rest = f"($|[^{character}]|{re.escape(character)}{rest})" if rest else f"($|[^{character}])"
     return f"^{rest}"
+
+
+def refuse_names(reasons: Iterable[tuple[str, str]]) -> None:
+    """Tell of all names that are refused at once, those of one reason together.
+
+    Args:
+        reasons: name and why; of several for one name the first counts.
+
+    Raises:
+        ValueError: there are any.
+    """
+    alike: dict[str, list[str]] = {}
+    known: set[str] = set()
+    for name, why in reasons:
+        if name not in known:
+            known.add(name)
+            alike.setdefault(why, []).append(name)
+    if alike:
+        raise ValueError("; ".join(f"{', '.join(sorted(names))}: {why}" for why, names in alike.items()))
 
 
 def _either_case(found: re.Match[str]) -> str:

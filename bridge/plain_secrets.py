@@ -10,6 +10,7 @@ from typing import Final
 
 NAME: Final = (
     r"(?i)passw|passphrase|secret|token|credential|(access|account|private|api|encryption)[._-]?key|key$|(^|[._-])sig$"
+    r"|(^|[^a-z]|key|store|db|user)pass$|[^a-z]pwd$"
 )
 """Names of secrets: environment variables, system properties, parameters."""
 PLACE: Final = (
@@ -17,9 +18,9 @@ PLACE: Final = (
     r"|^google_application_credentials)$"
 )
 """Among those, names of what is no secret: where one lies, how one is called."""
-ASSIGNMENT: Final = r"""([A-Za-z0-9_.-]+)(?:\s*=\s*|"\s*:\s*)["']?([^\s"';&,$][^\s"';&,]*)"""
-"""A name and what it is given: `-Dname=value`, `name="value"`, `"name": "value"`; `$(A)` and `${A}` are no values."""
-LOGIN: Final = r"://[^/?#@\s:]*:[^/?#@\s$][^/?#@\s]*@"
+ASSIGNMENT: Final = r"""([A-Za-z0-9_.-]+)(?:\s*=\s*|["']\s*:\s*)["']?([^\s"';&,$]|\$[^\s"';&,({])"""
+"""A name and what its value begins with: `-Dname=value`, `name="value"`, `"name": "value"`; not `$(A)` and `${A}`."""
+LOGIN: Final = r"://[^/?#@\s:]*:([^/?#@\s$]|\$[^/?#@\s({])[^/?#@\s]*@"
 """An address with a password."""
 
 

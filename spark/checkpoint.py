@@ -84,4 +84,5 @@ class Checkpoint:
         return jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}")
 
     def _files(self, path: Any) -> Any:
-        return path.getFileSystem(self._session._jsc.hadoopConfiguration())  # noqa: SLF001
+        # By the session's settings, as the query itself.
+        return path.getFileSystem(self._session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001

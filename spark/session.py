@@ -43,14 +43,16 @@ _DEFAULTS: Final = {
     # With them lanes report (`spark.report`), which looks twice a second.
     "spark.sql.streaming.numRecentProgressUpdates": "100",
 }
+_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _WITHOUT_FORKS: Final = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    _MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # One of their own: who else asks for this machine's files would get the same, and some (buffers of the stores s3a
+    # and abfs, for one) cast it to the class it is by default.
+    "fs.file.impl.disable.cache": "true",
 }
-"""For a checkpoint among this machine's files. By default Hadoop forks `chmod` and `readlink` for each file, of which a
-micro-batch writes two: more than half of a small one's time."""
+"""Settings of the session's queries, for a checkpoint among this machine's files. By default Hadoop forks `chmod` and
+`readlink` for each file, of which a micro-batch writes two: more than half of a small one's time."""
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 _HADOOP_ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
 _LOCAL: Final = re.compile(r"^local(?:\[(?P<threads>\*|\d+)\])?$")
@@ -101,6 +103,7 @@ class ComingSession:
         started = python if python is not None and is_local else sys.executable
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = started
         self._properties = _properties(name, settings)
+        self._of_queries = _of_queries(settings)
         self._jvm = SparkJvm(self._properties)
         self._context: Future[SparkContext] | None = None
         if is_local:
@@ -117,7 +120,7 @@ class ComingSession:
         # Not in the main thread: there Spark makes Ctrl-C its own, which is a stop of ours.
         context = interruptible(self._make_context) if self._context is None else self._context.result()
         # Each thread has one of its own in the JVM, and Spark goes by the session that was made there.
-        session = SparkSession(context, options=dict(self._properties))
+        session = SparkSession(context, options={**self._properties, **self._of_queries})
         _outlive_sigterm(session)
         # Not needed by the JVM's start, and the longest of all imports.
         from spark.source import ScyllaCdcSource
@@ -167,17 +170,22 @@ def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
     handed_on = os.environ.get(logs.VARIABLE)
     if handed_on is not None:
         properties[f"spark.executorEnv.{logs.VARIABLE}"] = handed_on
-    if _is_checkpoint_local(settings, given):
-        properties |= _WITHOUT_FORKS
     properties |= given
     return properties | {"spark.app.name": name, "spark.master": master_of(settings)}
 
 
-def _is_checkpoint_local(settings: SparkSettings, given: Mapping[str, str]) -> bool:
+def _of_queries(settings: SparkSettings) -> Mapping[str, str]:
+    """What holds for the session's queries, and not for all that Spark does with Hadoop's file systems."""
+    given = settings.properties
+    own_way = _MANAGER in given or "spark.hadoop.fs.file.impl" in given
+    return _WITHOUT_FORKS if _is_checkpoint_local(settings) and not own_way else {}
+
+
+def _is_checkpoint_local(settings: SparkSettings) -> bool:
     """Whether it is known to lie among this machine's files: a path alone may be one of Hadoop's default store."""
     if settings.checkpoint.startswith("file:"):
         return True
-    elsewhere = "spark.hadoop.fs.defaultFS" in given or any(map(os.environ.get, _HADOOP_ELSEWHERE))
+    elsewhere = "spark.hadoop.fs.defaultFS" in settings.properties or any(map(os.environ.get, _HADOOP_ELSEWHERE))
     return _SCHEME.match(settings.checkpoint) is None and not elsewhere
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
+from bridge.config import SparkSettings
+from bridge.config_servers import KafkaSettings
 from bridge.plain_secrets import holds_secret, names_secret
 
 
@@ -18,6 +21,9 @@ from bridge.plain_secrets import holds_secret, names_secret
         "sig",
         "a.passphrase",
         "ACCOUNT_KEY_1",
+        "DB_PASS",
+        "keypass",
+        "MYSQL_PWD",
     ],
 )
 def test_names_of_secrets(name: str) -> None:
@@ -27,7 +33,18 @@ def test_names_of_secrets(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["TOKEN_FILE", "AWS_ACCESS_KEY_ID", "secret.name", "tokenUrl", "keyStore", "design", "credentials.provider", ""],
+    [
+        "TOKEN_FILE",
+        "AWS_ACCESS_KEY_ID",
+        "secret.name",
+        "tokenUrl",
+        "keyStore",
+        "design",
+        "credentials.provider",
+        "bypass",
+        "PWD",
+        "",
+    ],
 )
 def test_names_of_what_is_no_secret(name: str) -> None:
     """What says where a secret lies or how it is called, and what sounds alike."""
@@ -44,6 +61,10 @@ def test_names_of_what_is_no_secret(name: str) -> None:
         "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a==",
         "https://a/b?c=d&sig=a%3D",
         "password = a",
+        "-Dpassword=$ecret",
+        "--conf=spark.executor.extraJavaOptions=-Dpassword=a",
+        "{'token': 'a'}",
+        "https://me:$ecret@host",
     ],
 )
 def test_text_with_a_secret(text: str) -> None:
@@ -56,6 +77,8 @@ def test_text_with_a_secret(text: str) -> None:
     [
         "-Djavax.net.ssl.keyStorePassword=$(STORE) -Djavax.net.ssl.keyStore=/a",
         "https://me:$(PASSWORD)@host",
+        "https://me:${PASSWORD}@host",
+        '{"token": "${TOKEN}"}',
         "https://host:8081/a@b",
         "abfss://box@account.dfs.core.windows.net/a",
         "-Da.token.file=/a",
@@ -67,3 +90,28 @@ def test_text_with_a_secret(text: str) -> None:
 def test_text_without_one(text: str) -> None:
     """References, places, words."""
     assert not holds_secret(text)
+
+
+def test_all_properties_that_are_refused_are_told_at_once() -> None:
+    """Whoever mends the first must not find the next one by another try; of one name the first reason is enough."""
+    with pytest.raises(ValidationError, match="a secret can't stand") as caught:
+        SparkSettings(
+            properties={"spark.a": "-Dpassword=hunter2", "b.token": "hunter2", "c": 1, "spark.master": "yarn"}
+        )
+    for words in ("spark.a", "b.token", "c: Spark's properties begin", "spark.master: set spark.master instead"):
+        assert words in str(caught.value.errors(include_input=False)[0]["msg"])
+    with pytest.raises(ValidationError, match="a secret can't stand") as caught:
+        KafkaSettings(
+            bootstrap_servers=["a:1"],
+            properties={"acks": 1, "client.rack": "password=hunter2", "sasl.password": "hunter2", "No": 1},
+        )
+    told = str(caught.value.errors(include_input=False)[0]["msg"])
+    assert told.count("sasl.password: ") == 1
+    for words in (
+        "acks: set by the bridge",
+        "client.rack: a secret",
+        "No: librdkafka has no",
+        "set kafka.sasl.password",
+    ):
+        assert words in told
+    assert "hunter2" not in told

@@ -16,7 +16,7 @@ from bridge.config import SparkSettings
 from bridge.errors import StartupError
 from spark import gateway, session
 from spark.gateway import MODULE_OPTIONS, SparkJvm, command, find_java, java_options, spark_folder
-from spark.session import ComingSession, _properties
+from spark.session import ComingSession, _of_queries, _properties
 
 
 def test_options_of_the_modules_are_those_of_sparks_launcher() -> None:
@@ -155,8 +155,41 @@ def test_local_checkpoints_are_written_without_forks(
         monkeypatch.delenv(name, raising=False)
     if variable is not None:
         monkeypatch.setenv(variable, "/etc/hadoop")
-    properties = _properties("job", SparkSettings(checkpoint=checkpoint, properties=given))
-    assert (session._WITHOUT_FORKS.items() <= properties.items()) is expected
+    settings = SparkSettings(checkpoint=checkpoint, properties=given)
+    assert _of_queries(settings) == (session._WITHOUT_FORKS if expected else {})
+    # For all of Spark, writing an event log to a store would end in an error.
+    assert not any("fs.file" in name for name in _properties("job", settings))
+
+
+@pytest.mark.parametrize("name", ["spark.hadoop.fs.file.impl", "spark.sql.streaming.checkpointFileManagerClass"])
+def test_how_checkpoints_are_written_may_be_chosen(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Who sets one of the two gets what Spark takes for the other."""
+    for variable in session._HADOOP_ELSEWHERE:
+        monkeypatch.delenv(variable, raising=False)
+    settings = SparkSettings(checkpoint="checkpoint", properties={name: "a.Class"})
+    assert _of_queries(settings) == {}
+    assert _properties("job", settings)[name] == "a.Class"
+
+
+def test_session_is_told_how_checkpoints_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It, and not the context: what else uses this machine's files by Hadoop goes by that one's settings."""
+    for variable in session._HADOOP_ELSEWHERE:
+        monkeypatch.delenv(variable, raising=False)
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(variable, "")
+    monkeypatch.setattr(session, "SparkJvm", lambda _: None)
+    told: dict[str, str] = {}
+
+    def made(_context: object, *, options: dict[str, str]) -> NoReturn:
+        told.update(options)
+        raise StartupError("as far as this test goes")
+
+    monkeypatch.setattr(session, "SparkSession", made)
+    monkeypatch.setattr(ComingSession, "_make_context", lambda _: None)
+    with pytest.raises(StartupError, match="as far as"):
+        ComingSession("job", SparkSettings(checkpoint="checkpoint")).result()
+    assert session._WITHOUT_FORKS.items() <= told.items()
+    assert told["spark.app.name"] == "job"
 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
