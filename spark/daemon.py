@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any, Final, TypeAlias
 
 from spark import nursery
+
+Worker: TypeAlias = Callable[..., int]
+"""PySpark's loop of one worker process: a socket and whether it is trusted -> an exit code."""
+
+_GONE: Final = 1
 
 
 def main() -> None:
@@ -18,7 +25,25 @@ def main() -> None:
     if not nursery.preload():
         # Threads would be missing in forks: PySpark's own way, by which each worker imports for itself.
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])  # noqa: S606
-    import_module("pyspark.daemon").manager()
+    daemon: Any = import_module("pyspark.daemon")
+    daemon.worker = ending_with_spark(daemon.worker)
+    daemon.manager()
+
+
+def ending_with_spark(worker: Worker) -> Worker:
+    """The same, for which it is no error that Spark closes the connection.
+
+    It does so when a query is stopped in the midst of a task, and when a worker was idle for long. PySpark would print
+    a traceback of the answer that nobody waits for.
+    """
+
+    def run(*arguments: object) -> int:
+        try:
+            return worker(*arguments)
+        except ConnectionError:
+            return _GONE
+
+    return run
 
 
 if __name__ == "__main__":
