@@ -80,9 +80,9 @@ def time(start_ms: int) -> datetime:
     return datetime.fromtimestamp(start_ms / 1000, UTC).replace(tzinfo=None)
 
 
-def ring(start_ms: UnixMillis, seed: int) -> StreamMap:
+def ring(start_ms: UnixMillis, seed: int, shards: int = 3) -> StreamMap:
     random = Random(seed)
-    return StreamMap.of_ring(start_ms, Ring().joined_by_node(7, random), shards=3, ignore_msb=12, random=random)
+    return StreamMap.of_ring(start_ms, Ring().joined_by_node(7, random), shards=shards, ignore_msb=12, random=random)
 
 
 def v2_rows(*maps: StreamMap) -> dict[str, list[dict[str, Any]]]:
@@ -336,10 +336,11 @@ def test_streams_are_counted() -> None:
     assert [split.count(one) for one in (G1, G2, G3)] == [2, 3, 0]
 
 
+@pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("lanes", [1, 2, 5])
-def test_lanes_know_whose_keys_their_streams_hold(lanes: int) -> None:
+def test_lanes_know_whose_keys_their_streams_hold(lanes: int, shards: int) -> None:
     """Of each lane's streams exactly the mapped one holds a key, also where the lane has but a part of the ring."""
-    made = ring(G1, 4)
+    made = ring(G1, 4, shards)
     metadata = VnodeStreams(FakeSession(v2_rows(made)))
     random = Random(5)
     for lane in range(lanes):
