@@ -7,35 +7,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from bench import figures, load, stages
-from bench.bridge_run import ROOT, Servers
+from bench.bridge_run import Servers
 from bench.drain import drain
 from bench.errors import BenchError
 from bench.figures import Figures
 from bench.latency import latency
 from bench.load import Cluster
+from bench.place import a_stack, machine_now, say
 from bench.tables import DEFAULT_TABLES, TABLES
 from bridge import logs
 from bridge.errors import BridgeError
 from bridge.local.errors import LocalStackError
-from bridge.local.jars import JARS_VARIABLE
 from bridge.local.stack import LocalStack
-from spark.gateway import ARCHIVE
-
-_JARS: Final = ROOT / ".local-stack" / "jars"
-_DEFAULT_FOLDER: Final = ROOT / ".local-stack" / "bench"
-_PACKAGES: Final = ("pyspark", "scylla-driver", "confluent-kafka", "fastavro", "pyarrow")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     lines: list[Figures] = []
     try:
-        with _stack(arguments.folder) as stack:
+        with a_stack(arguments.folder) as stack:
             for table in arguments.tables:
                 lines.append(_measure(stack, table, arguments))
                 print(figures.json_line(lines[-1]), flush=True)
@@ -73,16 +64,16 @@ def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace) -> Fi
     session = load.connect(servers.cql)
     try:
         began_s = time.monotonic()
-        _say(f"{table}: filling the log with {arguments.changes:,} changes")
+        say(f"{table}: filling the log with {arguments.changes:,} changes")
         written = load.load(session, table, changes=arguments.changes, cluster=cluster)
-        _say(f"{table}: filled in {time.monotonic() - began_s:.0f} s; draining it with {lanes} lanes")
+        say(f"{table}: filled in {time.monotonic() - began_s:.0f} s; draining it with {lanes} lanes")
     finally:
         session.close()
-    machine = _machine()
+    machine = machine_now()
     line |= drain(work, servers, table, written, lanes=lanes, settings=settings, timeout_s=arguments.drain_timeout)
-    _say(f"{table}: {line['changes_per_s']:,.0f} changes/s, every change there once")
+    say(f"{table}: {line['changes_per_s']:,.0f} changes/s, every change there once")
     if arguments.stages:
-        _say(f"{table}: each stage alone")
+        say(f"{table}: each stage alone")
         found = stages.measure(servers, table, changes=arguments.changes, parts=lanes)
         slowest = min(found, key=lambda stage: found[stage]["per_s"])
         line |= {
@@ -93,60 +84,13 @@ def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace) -> Fi
             "cpu_ratio_to_read_streaming": line["cpu_s_per_million_streaming"] / found["read"]["cpu_s_per_million"],
         }
     if arguments.seconds:
-        _say(f"{table}: latency at {arguments.rate:g} changes/s for {arguments.seconds:g} s")
+        say(f"{table}: latency at {arguments.rate:g} changes/s for {arguments.seconds:g} s")
         line |= latency(
             work, servers, table, rate=arguments.rate, seconds=arguments.seconds, lanes=lanes, settings=settings,
             cluster=cluster,
         )  # fmt: skip
     line |= {"lanes": lanes, "confidence_ms": arguments.confidence, "machine": machine}
     return line
-
-
-@contextmanager
-def _stack(folder: Path | None) -> Iterator[LocalStack]:
-    """The stack in a folder, started and stopped again if it does not run; without a folder, a new one."""
-    place = _DEFAULT_FOLDER if folder is None else folder
-    if folder is not None and _runs(place):
-        yield LocalStack.load(place)
-        return
-    if folder is None:
-        _remove_former(place)
-    stack = LocalStack.up(place, report=_say, jars=None if JARS_VARIABLE in os.environ else _JARS)
-    try:
-        yield stack
-    except BaseException:
-        # The logs stay for whoever looks into it.
-        stack.down()
-        raise
-    stack.down(delete_data=folder is None)
-
-
-def _runs(folder: Path) -> bool:
-    try:
-        return all(component.is_up for component in LocalStack.load(folder).status())
-    except LocalStackError:
-        return False
-
-
-def _remove_former(folder: Path) -> None:
-    """Stop and delete what an earlier run without `--folder` may have left."""
-    try:
-        LocalStack.load(folder).down(delete_data=True)
-    except LocalStackError:
-        shutil.rmtree(folder / "data", ignore_errors=True)
-    shutil.rmtree(folder / "bench", ignore_errors=True)
-
-
-def _machine() -> Figures:
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(memory_bytes / 1024**3),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in _PACKAGES},
-        "class_archive": ARCHIVE.is_file(),
-        "load_average": round(os.getloadavg()[0], 2),
-    }
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -176,10 +120,6 @@ def _names(text: str) -> tuple[str, ...]:
     if unknown or not names:
         raise argparse.ArgumentTypeError(f"no such table: {', '.join(unknown)}; there are {', '.join(TABLES)}")
     return names
-
-
-def _say(line: str) -> None:
-    print(f"bench: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

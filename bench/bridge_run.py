@@ -123,6 +123,25 @@ class BridgeRun:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
 
+    @property
+    def meter_pid(self) -> int:
+        """The process below which all of the bridge's are."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def job_pid(self) -> int | None:
+        """The bridge's first process; None before it is there."""
+        # What the meter adopts comes later.
+        children = [one for one in everyone() if one.parent == self.meter_pid]
+        return min(children, key=lambda one: one.start_ticks).pid if children else None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of its processes have."""
+        assert self._process is not None
+        return self._process.poll() is not None
+
     def check(self) -> None:
         """See that it still runs.
 

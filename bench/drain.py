@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,30 @@ _READ_BACK_S: Final = 900.0
 _MILLION: Final = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """One drain that came out right.
+
+    Attributes:
+        changes: how many.
+        size_bytes: of all keys and values.
+        first_s: when the first record was published, in s since the epoch.
+        last_s: when the last cursor was.
+        measured: the job's own processes.
+    """
+
+    changes: int
+    size_bytes: int
+    first_s: float
+    last_s: float
+    measured: Measured
+
+    @property
+    def per_s(self) -> float:
+        """Changes a second from the first record to the last cursor."""
+        return self.changes / (self.last_s - self.first_s)
+
+
 def drain(
     folder: Path,
     servers: Servers,
@@ -26,7 +51,32 @@ def drain(
     settings: Mapping[str, Any],
     timeout_s: float,
 ) -> Figures:
+    """The figures of `drained`; arguments and errors as there."""
+    return _figures(drained(folder, servers, table, written, lanes=lanes, settings=settings, timeout_s=timeout_s))
+
+
+def drained(
+    folder: Path,
+    servers: Servers,
+    table: str,
+    written: set[bytes],
+    *,
+    lanes: int,
+    settings: Mapping[str, Any],
+    timeout_s: float,
+    meanwhile: Callable[[BridgeRun], None] | None = None,
+) -> Drained:
     """Run the bridge once over a filled log, then hold the topic against what was written.
+
+    Args:
+        folder: as of `BridgeRun`.
+        servers: as of `BridgeRun`.
+        table: one of `bench.tables`.
+        written: the positions of its changes.
+        lanes: of the bridge.
+        settings: further sections of the configuration file.
+        timeout_s: longest time for the run.
+        meanwhile: called once it is started; the run is waited for when that returns.
 
     Raises:
         BenchError: the bridge failed or took too long, or a change is missing, doubled or unknown.
@@ -41,12 +91,14 @@ def drain(
         once=True,
     )
     with run:
+        if meanwhile is not None:
+            meanwhile(run)
         measured = run.wait(timeout_s)
     first_ms, size_bytes = _verify(servers.kafka, run, written)
     # A lane's cursor is the last record of each transaction.
     last_ms = max(seen.produced_ms for seen in topics.read_all(servers.kafka, run.progress_topic, timeout_s=30))
     topics.delete(servers.kafka, run.topic, run.progress_topic)
-    return _figures(len(written), size_bytes, first_ms / 1000, last_ms / 1000, measured)
+    return Drained(len(written), size_bytes, first_ms / 1000, last_ms / 1000, measured)
 
 
 def _verify(kafka: str, run: BridgeRun, written: set[bytes]) -> tuple[int, int]:
@@ -69,16 +121,17 @@ def _verify(kafka: str, run: BridgeRun, written: set[bytes]) -> tuple[int, int]:
     return first_ms, size
 
 
-def _figures(changes: int, size_bytes: int, first_s: float, last_s: float, measured: Measured) -> Figures:
+def _figures(found: Drained) -> Figures:
+    changes, first_s, last_s, measured = found.changes, found.first_s, found.last_s, found.measured
     seconds = last_s - first_s
     millions = changes / _MILLION
     return {
         "changes": changes,
-        "changes_per_s": changes / seconds,
+        "changes_per_s": found.per_s,
         "changes_per_s_with_startup": changes / (last_s - measured.began_s),
         "seconds": seconds,
         "startup_s": first_s - measured.began_s,
-        "mib_per_s": size_bytes / 1024 / 1024 / seconds,
+        "mib_per_s": found.size_bytes / 1024 / 1024 / seconds,
         "cpu_s_per_million": measured.cpu_s / millions,
         "cpu_s_per_million_streaming": measured.cpu_s_between(first_s, last_s) / millions,
         "cores_used": measured.cpu_s_between(first_s, last_s) / seconds,

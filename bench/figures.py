@@ -14,7 +14,10 @@ Figures = dict[str, Any]
 
 _MILLION: Final = 1_000_000
 _TENTHS: Final = 10
-_HEADINGS: Final[tuple[tuple[str, str], ...]] = (
+Columns = tuple[tuple[str, str], ...]
+"""Which figures a table shows, by their place in a line, and under which headings."""
+
+_HEADINGS: Final[Columns] = (
     ("table", "table"),
     ("changes_per_s", "changes/s"),
     ("changes_per_s_with_startup", "with start-up"),
@@ -111,9 +114,9 @@ def json_line(figures: Mapping[str, Any]) -> str:
     return json.dumps(rounded(dict(figures)), separators=(", ", ": "), ensure_ascii=False)
 
 
-def plain_table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """The figures as aligned text; columns that no table has are left out."""
-    cells = _cells(lines)
+def plain_table(lines: Sequence[Mapping[str, Any]], columns: Columns = _HEADINGS) -> str:
+    """The figures as aligned text; columns that no line has are left out."""
+    cells = _cells(lines, columns)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(
@@ -124,9 +127,9 @@ def plain_table(lines: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def markdown_table(lines: Sequence[Mapping[str, Any]]) -> str:
+def markdown_table(lines: Sequence[Mapping[str, Any]], columns: Columns = _HEADINGS) -> str:
     """The same table in Markdown, to be pasted into `bench/README.md`."""
-    head, *body = _cells(lines)
+    head, *body = _cells(lines, columns)
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *body))
 
@@ -142,8 +145,8 @@ def machine_line(machines: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _cells(lines: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    shown = [(path, title) for path, title in _HEADINGS if any(_look_up(line, path) is not None for line in lines)]
+def _cells(lines: Sequence[Mapping[str, Any]], columns: Columns) -> list[list[str]]:
+    shown = [(path, title) for path, title in columns if any(_look_up(line, path) is not None for line in lines)]
     return [
         [title for _, title in shown],
         *([_text(_look_up(line, path)) for path, _ in shown] for line in lines),

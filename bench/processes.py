@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,10 @@ _PLANNER: Final = "pyspark.sql.str"
 """How Linux shortens the module's name that plans micro-batches."""
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_NS_PER_S: Final = 1_000_000_000
+_NUMBER_AT_END: Final = re.compile(r"(?:[-_ #]?\d+)+$")
+OTHER_PYTHON: Final = "other Python"
+"""What `ThreadTimes` calls all threads of a Python process but its first."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -86,6 +91,12 @@ def ended_children_s() -> float:
     """CPU time of the children that this process has waited for, and of all that those had waited for."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime
+
+
+def machine_busy_s() -> float:
+    """CPU time that the whole machine has used since it was started, all cores together."""
+    _, user, nice, system, _, _, irq, soft_irq, *_ = _read(_PROC / "stat").splitlines()[0].split()
+    return sum(map(int, (user, nice, system, irq, soft_irq))) / _TICKS_PER_S
 
 
 class CpuTotal:
@@ -150,7 +161,8 @@ def role(one: ProcessStat, main: int) -> str:
         return "planner" if _read(_PROC / str(one.pid) / "comm").startswith(_PLANNER) else "workers"
     if "python_streaming_source_runner" in command:
         return "planner"
-    return "workers" if "pyspark.daemon" in command else "other"
+    # Ours, or PySpark's own (`pyspark.daemon`).
+    return "workers" if "spark.daemon" in command else "other"
 
 
 class RoleTimes:
@@ -182,6 +194,50 @@ class RoleTimes:
             found[name] = found.get(name, 0.0) + seconds
         found["other"] = max(0.0, total_s - sum(seconds for name, seconds in found.items() if name != "other"))
         return found
+
+
+class ThreadTimes:
+    """CPU time by role and thread, from what was last seen of each thread.
+
+    What a thread used between the last look at it and its end is missing, so look often, or at processes that stay.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int, int], tuple[tuple[str, str], float]] = {}
+        self._roles: dict[tuple[int, int], str] = {}
+
+    def look(self, tree: Sequence[ProcessStat], main: int) -> None:
+        """Take the tree as it is now; `main` as of `role`."""
+        for one in tree:
+            process = (one.pid, one.start_ticks)
+            # It does not change, but is not known of a process that is just being made or ending.
+            if self._roles.get(process, "other") == "other":
+                self._roles[process] = role(one, main) or "other"
+            for thread, name, seconds in _threads(one):
+                self._seen[(*process, thread)] = ((self._roles[process], name), seconds)
+
+    def totals(self) -> dict[tuple[str, str], float]:
+        """CPU seconds so far, by role and thread; numbers at the ends of names are left out."""
+        found: dict[tuple[str, str], float] = {}
+        for name, seconds in self._seen.values():
+            found[name] = found.get(name, 0.0) + seconds
+        return found
+
+
+def _threads(one: ProcessStat) -> Iterator[tuple[int, str, float]]:
+    folder = _PROC / str(one.pid) / "task"
+    try:
+        threads = list(folder.iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return
+    own_name = _read(folder / str(one.pid) / "comm").strip()
+    for thread in threads:
+        name, times = _read(thread / "comm"), _read(thread / "schedstat")
+        if name and times:
+            number, name = int(thread.name), _NUMBER_AT_END.sub("", name.strip())
+            # Python does not tell the kernel its threads' names.
+            shown = "main" if number == one.pid else OTHER_PYTHON if name == own_name else name
+            yield number, shown, int(times.split()[0]) / _NS_PER_S
 
 
 def adopt_orphans() -> None:

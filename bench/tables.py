@@ -56,22 +56,22 @@ def table(name: str) -> SimulatedTable:
     return SimulatedTable(TableSchema(KEYSPACE, name, tuple(columns)))
 
 
-def mutations(simulated: SimulatedTable, *, seed: int) -> Iterator[Mutation]:
+def mutations(simulated: SimulatedTable, *, seed: int, pool_size: int = _POOL) -> Iterator[Mutation]:
     """Single-row writes of every column without end: a change each, no two alike, no extremes.
 
     Inserts, but half of those to a table with collections are updates, most of which add elements and take some away.
-    Cells come from pools that are drawn once, because drawing each anew would be most of a load's time.
+    Cells come from a pool of rows that are drawn once, because drawing each anew would be most of a load's time.
     """
     schema = simulated.table_schema
     random = Random(f"{seed}/{schema.full_name}")
     characters = _NARROW_TEXT_CHARACTERS if len(schema.values) == 1 else _TEXT_CHARACTERS
-    pool = [_operation(schema, number % 2 == 1, random, characters) for number in range(_POOL)]
+    pool = [_operation(schema, number % 2 == 1, random, characters) for number in range(pool_size)]
     number = parse("int")
     partition_keys: list[Key] = [(encode(number, key),) for key in range(_KEYS)]
     clustering: list[Key] = [(encode(number, row),) for row in range(_ROWS_PER_KEY)]
     pick = random.random
     while True:
-        write, cells = pool[int(pick() * _POOL)]
+        write, cells = pool[int(pick() * pool_size)]
         yield Mutation(
             partition_keys[int(pick() * _KEYS)],
             (write(clustering[int(pick() * _ROWS_PER_KEY)], cells),),

@@ -6,13 +6,13 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Self, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bench.errors import BenchError
-from bridge.adapters.kafka import KafkaAdmin
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin
 from bridge.config import KafkaSettings
 from bridge.encoding import POSITION_HEADER
 from bridge.model.times import UnixMicros, micros_of
@@ -114,3 +114,28 @@ def delete(kafka: str, *topics: str) -> None:
 def exists(kafka: str, topic: str) -> bool:
     """Whether a topic is there with its partitions."""
     return KafkaAdmin(KafkaSettings(bootstrap_servers=(kafka,))).partitions(topic) > 0
+
+
+class Beginning:
+    """Tells whether anything was published to a topic that need not be there yet."""
+
+    def __init__(self, kafka: str, topic: str) -> None:
+        settings = KafkaSettings(bootstrap_servers=(kafka,))
+        self._topic = topic
+        self._admin, self._reader = KafkaAdmin(settings), CommittedReader(settings)
+        self._partitions = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    def is_over(self) -> bool:
+        """Whether something was committed.
+
+        Raises:
+            BridgeError: the broker failed.
+        """
+        self._partitions = self._partitions or self._admin.partitions(self._topic)
+        return any(self._reader.end(self._topic, partition) for partition in range(self._partitions))

@@ -85,7 +85,7 @@ class EnvelopeText:
         }
 
     def line(self, change: Mapping[str, Any], position: Position | None) -> str:
-        """A change as one line: time, table, operation, key or range, columns, ttl, position."""
+        """A change as one line: time, table, operation, key or range, columns, ttl, images, position."""
         source = change["source"]
         parts = [iso_of_micros(source["timestamp_us"]), f"{source['keyspace']}.{source['table']}", change["op"]]
         parts += [f"{shown_name(name)}={plain(value)}" for name, value in self._key_values(change) if value is not None]
@@ -100,6 +100,9 @@ class EnvelopeText:
             parts += ["|", *columns]
         if change.get("ttl") is not None:
             parts.append(f"ttl={change['ttl']}s")
+        for name in self._images:
+            if change.get(name) is not None:
+                parts += ["|", f"{name}:", *(self._image(change, name) or ["nothing but nulls"])]
         return " ".join([*parts, "@", str(position or Position.from_source(source))])
 
     def _key_values(self, change: Mapping[str, Any]) -> list[tuple[str, object]]:
@@ -107,6 +110,17 @@ class EnvelopeText:
             (cql_name(field), self._values.value(change["key"].get(name), field["type"]))
             for name, field in self._key.items()
         ]
+
+    def _image(self, change: Mapping[str, Any], name: str) -> list[str]:
+        """The columns of the row before or after a change that are not null; `?` where the log does not tell."""
+        unknown, empty = (set(change.get(f"{name}_{what}") or ()) for what in ("unknown", "empty"))
+        shown = []
+        for field in self._values.resolved(self._images[name])["fields"]:
+            column, value = cql_name(field), self._values.value(change[name][field["name"]], field["type"])
+            text = "?" if column in unknown else "empty" if column in empty else plain(value)
+            if text != "null":
+                shown.append(f"{shown_name(column)}={text}")
+        return shown
 
     def _column_values(self, change: Mapping[str, Any]) -> list[tuple[str, object]]:
         touched = []

@@ -52,7 +52,7 @@ class ReadingSettings(Model):
         description="Duration in ms that a micro-batch of a backlog should take: windows shrink and grow towards it.",
     )
     idle_interval_ms: int = Field(
-        10_000,
+        30_000,
         ge=0,
         le=HOUR_MS,
         description="Longest time in ms from one micro-batch to the next of a table to which nothing is written. It "

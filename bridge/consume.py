@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.change_text import EnvelopeText, Position
 from bridge.encoding import POSITION_HEADER
 from bridge.instants import iso_of_millis

@@ -27,8 +27,15 @@ def end_at_once() -> None:
 @contextmanager
 def ending_at_once() -> Iterator[None]:
     """The same for a while; nothing may be begun meanwhile that would have to be ended in order."""
+    with given_back():
+        end_at_once()
+        yield
+
+
+@contextmanager
+def given_back() -> Iterator[None]:
+    """Whoever handles these signals before, handles them afterwards; meanwhile the caller has them."""
     former = {number: signal.getsignal(number) for number in ENDING}
-    end_at_once()
     try:
         yield
     finally:

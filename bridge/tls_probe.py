@@ -1,4 +1,4 @@
-"""Looks at a server's TLS when a client only says that it could not connect. Sends nothing but handshakes."""
+"""Looks at a server's TLS when a client only says that it could not connect. Sends nothing but greetings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from bridge.tls import client_context, explained
 
 _CONNECT_TIMEOUT_S: Final = 3.0
 _ALERT_TIMEOUT_S: Final = 0.5
+_CORRELATION: Final = b"brdg"
+_API_VERSIONS: Final = b"\x00\x00\x00\x0a\x00\x12\x00\x00" + _CORRELATION + b"\xff\xff"
+"""What a client asks first: its length (10), request ApiVersions (18) of version 0, and no client id."""
 
 
 def what_is_wrong(address: str, settings: TlsSettings, section: str) -> str | None:
@@ -37,6 +40,17 @@ def what_is_wrong(address: str, settings: TlsSettings, section: str) -> str | No
     except OSError:  # also when nothing came in time: nothing is wrong then
         return None
     return None
+
+
+def speaks_kafka_plainly(address: str) -> bool:
+    """Whether a Kafka broker answers at `host:port` without TLS; with a login or without one."""
+    try:
+        with _connected(address) as plain:
+            plain.sendall(_API_VERSIONS)
+            with plain.makefile("rb") as answer:
+                return answer.read(8)[4:] == _CORRELATION
+    except OSError:
+        return False
 
 
 def is_open(address: str) -> bool:

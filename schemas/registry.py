@@ -365,6 +365,8 @@ def _registry_error(error: Exception, address: str, what: str) -> RegistryError:
         problem = _tls_problem(error)
         if problem is not None:
             return RegistryAccessError(f"{at}: {problem}")
+        if isinstance(error, httpx2.ProtocolError):
+            return RegistryError(f"{at}: no answer in HTTP ({type(error).__name__}); {_IS_IT_ONE}", retriable=True)
         return RegistryError(f"{at}: no connection ({type(error).__name__})", retriable=True)
     return RegistryError(f"{at}: unintelligible answer ({type(error).__name__}); {_IS_IT_ONE}", retriable=False)
 

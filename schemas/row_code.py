@@ -33,8 +33,8 @@ range deletes, times before 1970, other shapes) it declines, see ``schemas.cell_
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Final, TypeAlias, cast
 
 from schemas.avro_records import ENVELOPE_VERSION, OPERATIONS
@@ -87,6 +87,9 @@ ROW_DELETE: Final = 1
 PARTITION_DELETE: Final = 2
 UNKNOWN: Final = 3
 _OPERATION_NUMBERS: Final = range(-128, 128)
+_IS_SET: Final[dict[bytes | None, bool]] = {None: False, **{bytes((flag,)): flag != 0 for flag in range(256)}}
+_CLEARED: Final = {raw: bytes((flag,)) for raw, flag in _IS_SET.items()}
+_DELETED: Final = {raw: SET_TO_NULL if flag else NULL for raw, flag in _IS_SET.items()}
 
 
 def compile_encoders(
@@ -305,11 +308,10 @@ def _returned(parts: list[str]) -> str:
 
 def envelope_helpers(table: TableSchema) -> dict[str, object]:
     """Return what the change function uses besides the code of cells."""
-    flags: dict[bytes | None, bool] = {None: False, **{bytes((flag,)): flag != 0 for flag in range(256)}}
     return {
-        "cleared": {raw: bytes((flag,)) for raw, flag in flags.items()},
-        "deleted": {raw: SET_TO_NULL if flag else NULL for raw, flag in flags.items()},
-        "is_set": flags,
+        "cleared": _CLEARED,
+        "deleted": _DELETED,
+        "is_set": _IS_SET,
         "operations": known_operations(has_clustering=bool(table.clustering)),
         "source_of": source_writer(table),
         "static_update": operation_symbol_bytes(STATIC_UPDATE),
@@ -317,7 +319,8 @@ def envelope_helpers(table: TableSchema) -> dict[str, object]:
     }
 
 
-def known_operations(*, has_clustering: bool) -> dict[int, tuple[bytes, int, bytes]]:
+@cache
+def known_operations(*, has_clustering: bool) -> Mapping[int, tuple[bytes, int, bytes]]:
     """Return number -> encoding of ``op``, which cells go with it, encoding of the number; only what is known here."""
     known = {}
     for number in _OPERATION_NUMBERS:

@@ -17,19 +17,25 @@ VARIABLE: Final = "SCYLLA_CDC_BRIDGE_NURSERY"
 LENGTH: Final = struct.Struct("!I")
 PORTS: Final = 3
 _MODULE: Final = "-m"
+_OURS: Final = {"pyspark.daemon": "spark.daemon"}
+"""For planners Spark starts PySpark's daemon, whatever `spark.python.daemon.module` says. Ours prints no tracebacks
+of answers that nobody waits for any more."""
 
 
 def main() -> None:
-    """Do what `python ARGUMENTS...` does; ends when that ends."""
+    """Do what `python ARGUMENTS...` does, with our daemon in place of PySpark's; ends when that ends."""
     address = os.environ.get(VARIABLE)
-    if address is not None and sys.argv[1:2] == [_MODULE]:
+    words = sys.argv[1:]
+    if words[:1] == [_MODULE]:
+        words[1:2] = [_OURS.get(name, name) for name in words[1:2]]
+    if address is not None and words[:1] == [_MODULE]:
         try:
-            _ask(address, sys.argv[2:])
+            _ask(address, words[1:])
         except OSError as error:
             sys.stderr.write(f"no warm Python process ({error}); starting a cold one\n")
         else:
             return
-    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])  # noqa: S606  # the job's own interpreter
+    os.execv(sys.executable, [sys.executable, *words])  # noqa: S606  # the job's own interpreter
 
 
 def _ask(address: str, words: list[str]) -> None:

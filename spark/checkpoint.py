@@ -18,6 +18,7 @@ from bridge.errors import BridgeError, RetriableError
 
 _COMMITS: Final = "commits"
 _LOG_ID: Final = "scylla-cdc-log-id"
+_SPARKS: Final = ("metadata", "offsets", _COMMITS, "sources", "state")
 _HOPELESS: Final = ("UnsupportedFileSystemException", "ClassNotFoundException", "IllegalArgumentException")
 """Java's words for a path that is none, or of a file system that nobody has brought."""
 
@@ -69,6 +70,14 @@ class Checkpoint:
                 file.write(bytearray(str(log_id).encode("ascii")))
             finally:
                 file.close()
+
+    def begin_anew(self) -> None:
+        """Delete all that Spark keeps there. What was published is Kafka's to know."""
+        with self._meaning("written"):
+            for name in _SPARKS:
+                path = self._path(name)
+                recursively = True
+                self._files(path).delete(path, recursively)
 
     @contextmanager
     def _meaning(self, done: str) -> Iterator[None]:

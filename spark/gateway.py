@@ -36,14 +36,9 @@ _SHELL: Final = "pyspark-shell"
 _SMALL_HEAP: Final = "-XX:+UseSerialGC"
 """Another collector's own threads would compete with the work for few cores."""
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
-_QUICK: Final = (
-    # The second compiler took a quarter of a start's CPU time, for code that ran some thousand times; only ten times as
-    # many calls as by default are worth it.
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-)
+_QUICK: Final = ("-XX:TieredStopAtLevel=1",)
+"""The second compiler, and the counting for it in what the first one makes, took a quarter of a start's CPU time, for
+code that runs some hundred times a second: what is done for each change is done in Python's processes."""
 ARCHIVE: Final = Path(sys.prefix, "share", "scylla-cdc-bridge", "spark.jsa")
 """The archive of the JVM's classes, where one was made (`spark.archive`)."""
 _LOOK_EVERY_S: Final = 0.02

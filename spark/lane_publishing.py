@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.config import BridgeConfig
-from bridge.errors import FencedError
+from bridge.errors import BridgeError, FencedError
 from bridge.monitoring.figures import LaneFigures, tally
 from bridge.monitoring.reports import LaneReport
 from spark import worker
@@ -14,6 +15,8 @@ from spark.lane_changes import LaneChanges
 
 if TYPE_CHECKING:
     from spark.lane_output import LaneOutput
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,19 @@ def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
     work = (table, task.batch)
     tally.begin(work, publishing.owner)
     try:
-        left = publisher.start(task, fresh=worker.is_retry())
+        again = worker.is_retry()
+        left = publisher.start(task, fresh=again)
+        if again:
+            # The producer would wait half a minute for a topic that is no more.
+            worker.drop_topic_sizes(config)
+            worker.topic_sizes(config).of(config.topic_of(config.table(task.keyspace, task.table)))
         if not left.finished:
             _publish(lane, output)
         publisher.finish()
     except BaseException as error:
+        if isinstance(error, BridgeError):
+            # Spark tries again, for minutes where each try takes long, and only then says why.
+            _log.warning("%s: %s", task, str(error).removeprefix(f"{task}: "))
         if isinstance(error, FencedError):
             tally.add(table, task.lane, LaneFigures(fencings=1))
         # Also for a killed task: whatever happened, only Kafka knows how far the transaction got.

@@ -193,6 +193,10 @@ def _become(request: list[str], ports: list[int], connection: socket.socket) -> 
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
+    except ConnectionError:
+        # Spark has closed its end, as it does to a planner when a query is stopped in the midst of a question: nobody
+        # waits for the answer. Of servers that can't be reached Spark is told; that does not come here.
+        pass
     except BaseException:  # noqa: BLE001  # the last word of a process
         traceback.print_exc()
     finally:

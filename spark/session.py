@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from concurrent import futures
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
@@ -24,6 +26,8 @@ from bridge.local.java import find_java
 from bridge.patience import interruptible
 from spark.gateway import SparkJvm, java_options
 
+_log = logging.getLogger(__name__)
+
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -34,12 +38,17 @@ _DEFAULTS: Final = {
     "spark.python.daemon.module": "spark.daemon",
     # How often an idle query asks for new offsets; the default of 10 ms costs 7 % of a core.
     "spark.sql.streaming.pollingDelay": "100ms",
+    # A micro-batch has one row for each lane: code made for it, which the first one compiles, is a tenth of a start.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Killed tasks are retried; a lane's progress makes that safe.
     "spark.task.maxFailures": "4",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.stopTimeout": "10s",
     # The checkpoint is a plan, not the truth: checksums would double its files, of which each takes a process (chmod).
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Nor is it one folder for long: it may be deleted under a query, whose next plans then lie in a new one.
+    "spark.sql.streaming.checkpoint.verifyMetadataExists.enabled": "false",
     # With them lanes report (`spark.report`), which looks twice a second.
     "spark.sql.streaming.numRecentProgressUpdates": "100",
 }
@@ -55,6 +64,7 @@ _WITHOUT_FORKS: Final = {
 `readlink` for each file, of which a micro-batch writes two: more than half of a small one's time."""
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 _HADOOP_ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
+_LOGS_ELSEWHERE: Final = ("SPARK_CONF_DIR", "SPARK_HOME")
 _LOCAL: Final = re.compile(r"^local(?:\[(?P<threads>\*|\d+)\])?$")
 _LOCAL_TRIES: Final = 4
 _GIVE_UP_S: Final = 5.0
@@ -149,11 +159,13 @@ class ComingSession:
     def _make_context(self) -> SparkContext:
         conf = SparkConf(loadDefaults=False).setAll(list(self._properties.items()))
         try:
-            return SparkContext(conf=conf, gateway=self._jvm.connect())
+            context = SparkContext(conf=conf, gateway=self._jvm.connect())
         except PySparkRuntimeError as error:
             if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise
             raise StartupError(_why_no_jvm()) from error
+        _quieten(context)
+        return context
 
 
 def build_session(name: str, settings: SparkSettings) -> SparkSession:
@@ -163,7 +175,7 @@ def build_session(name: str, settings: SparkSettings) -> SparkSession:
 
 def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
     given = {key: _text(value) for key, value in settings.properties.items()}
-    options = java_options(given.get("spark.driver.extraJavaOptions", ""))
+    options = [*java_options(given.get("spark.driver.extraJavaOptions", "")), *_without_traces()]
     properties = dict(_DEFAULTS) | {"spark.driver.defaultJavaOptions": shlex.join(options)}
     if settings.master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -172,6 +184,13 @@ def _properties(name: str, settings: SparkSettings) -> dict[str, str]:
         properties[f"spark.executorEnv.{logs.VARIABLE}"] = handed_on
     properties |= given
     return properties | {"spark.app.name": name, "spark.master": master_of(settings)}
+
+
+def _without_traces() -> list[str]:
+    """Have Spark's JVM leave out stack traces, except at level debug and where somebody else says how it logs."""
+    if os.environ.get(logs.VARIABLE, "").startswith("debug") or any(map(os.environ.get, _LOGS_ELSEWHERE)):
+        return []
+    return [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"]
 
 
 def _of_queries(settings: SparkSettings) -> Mapping[str, str]:
@@ -198,6 +217,15 @@ def _why_no_jvm() -> str:
         f"Spark's JVM ({java.command}, Java {java.major}) does not start; what it says stands above. It is started "
         "with spark.properties, such as spark.driver.memory and spark.driver.extraJavaOptions"
     )
+
+
+def _quieten(context: SparkContext) -> None:
+    """Have the end of the JVM's connection for accumulators, of which we have none, not print a traceback."""
+
+    def ended(_request: object, _address: object) -> None:
+        _log.debug("Spark's JVM has closed its connection for accumulators", exc_info=True)
+
+    context._accumulatorServer.handle_error = ended  # type: ignore[method-assign,assignment]  # noqa: SLF001
 
 
 def activate(session: SparkSession) -> None:

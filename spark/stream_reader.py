@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 _GENERATIONS_EVERY_S = 2.0
 _OFTEN_ENOUGH_S = 10.0
 _AHEAD_US = 1_000_000
+_LONGEST_WAIT_S = 0.3
+"""A stop that meets the planner waiting takes so much longer, and so does the news that changes came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,11 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._frozen_now_us is None:
             changing = any(one.start_ms > cursor.generation_ms for one in self._known_generations())
             idle = not changing and cursor.catch_up is None
-            return None if self._pacer.due_in_s(_clock_s(), idle=idle) else self._plan(cursor)
+            due_in_s = self._pacer.due_in_s(_clock_s(), idle=idle)
+            # Each question of Spark's costs some ms of CPU, and its answer that nothing is to be done is none the later
+            # for being waited for here.
+            _pause(min(due_in_s, _LONGEST_WAIT_S))
+            return None if due_in_s > _LONGEST_WAIT_S else self._plan(cursor)
         batch = self._plan(cursor)
         if batch is not None:
             # A run that is to end would do so when its offset stands still.

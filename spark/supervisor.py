@@ -43,6 +43,8 @@ _RAISED: Final = re.compile(
     r"^(?:pyspark\S*: )?(?P<module>(?:bridge|schemas)\.[\w.]+)\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
 )
 _EXCEPTION_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*: ")
+_HUNG_UP: Final = re.compile(r"^(?:Broken pipe|Connection reset(?: by peer)?|(?:java\.io\.)?EOFException)$")
+"""All that Spark says when a process that plans was killed."""
 _REMIND_EVERY_S: Final = 60.0
 
 
@@ -188,7 +190,7 @@ class Job:
             # How the table goes on is decided anew, by what Kafka says now.
             running.settled = True
             return
-        self._met_failure(running, failure)
+        self._met_failure(running, failure, query)
 
     def _may_start(self) -> bool:
         # One after the other in any case: a start asks servers, and makes Spark compile.
@@ -222,13 +224,14 @@ class Job:
             # that is gone is none of these.
             self._met_failure(running, failure)
 
-    def _met_failure(self, running: _Running, failure: Exception) -> None:
+    def _met_failure(self, running: _Running, failure: Exception, query: StreamingQuery | None = None) -> None:
         words = _what_went_wrong(failure)
         if _is_hopeless(failure):
             # That asks ScyllaDB, which may not answer.
             changes = in_background(running.table.changes, f"changes of {running.table.name}")
             running.verdict = _Verdict(words, changes, time.monotonic() + _CHANGES_WITHIN_S)
             return
+        running.table.failed(query, by_spark=not isinstance(failure, BridgeError) and _ours(failure) is None)
         running.tries += 1
         # What was interrupted is read anew at once.
         wait_s = max(min(_LONGEST_BACKOFF_S, 0.5 * 2**running.tries), running.table.paced_for_s())
@@ -311,7 +314,9 @@ def _what_went_wrong(failure: Exception) -> str:
         del lines[0]
     # A traceback's own last line says what happened; what is above it says only where.
     raised = [line for line in lines if _EXCEPTION_LINE.match(line)]
-    return f"{type(failure).__name__}: {(raised[-1:] or lines[:1] or ['no message'])[0]}"
+    said = (raised[-1:] or lines[:1] or ["no message"])[0]
+    hint = " (perhaps one of Spark's Python processes was killed)" if _HUNG_UP.match(said) else ""
+    return f"{type(failure).__name__}: {said}{hint}"
 
 
 def run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, *, once: bool) -> int:

@@ -40,6 +40,8 @@ from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTIO
 
 _log = logging.getLogger(__name__)
 
+_DOUBTED_AFTER: Final = 2
+"""So many failures of Spark's own in a row, none of them behind a micro-batch, are held against the checkpoint."""
 _PROGRESS_TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 
 
@@ -84,6 +86,8 @@ class TableQuery:
         self.lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
         self._is_new = False
+        self._had_progress = False
+        self._fruitless = 0
         self._log_id: UUID | None = None
         self._logs_said: set[UUID | None] = set()
         self._first_schema: TableSchema | None = None
@@ -122,11 +126,14 @@ class TableQuery:
         # Another one each time: tasks of the query before may still be on their way.
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
         state = self._state()
-        self._make_topics()
+        made_anew = self._make_topics()
         lanes = Lanes(self._lane, self._owner)
         progress = lanes.take_over(self._progress_partitions)
+        if made_anew and progress:
+            self._say_what_is_lost()
         start = self._decide(progress)
         if progress:
+            self._mend_checkpoint()
             self._check_log(state, start.cursor)
             start = self._beyond_gap(state, start, progress)
         self._board.laid(self.name, start.layout, progress)
@@ -150,12 +157,23 @@ class TableQuery:
                 for lane in range(self._progress_partitions)
             }
             lanes.lay(laid, progress)
+            self._had_progress = True
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
         return Begun(self._query(start, once=once), settles=False)
 
     def look(self, query: StreamingQuery, *, ended: bool) -> None:
         """Take what its query has done; call often, and once more when it has ended."""
         self._report.look(query, at_once=ended)
+
+    def failed(self, query: StreamingQuery | None, *, by_spark: bool) -> None:
+        """Note a failure, before the table is started again.
+
+        Args:
+            query: the one that failed; None where none could be started.
+            by_spark: whether it is Spark's own, and none of the bridge's.
+        """
+        worked = query is not None and query.lastProgress is not None
+        self._fruitless = self._fruitless + 1 if by_spark and not worked else 0
 
     def changes(self) -> str:
         """What became of the table since the job first read it, in words; empty when nothing did, or none can tell."""
@@ -175,14 +193,24 @@ class TableQuery:
         """Leave nothing behind; the query has ended."""
         self._activity.close()
 
-    def _make_topics(self) -> None:
+    def _make_topics(self) -> bool:
+        """Have topics and their partitions; gives whether there was no change topic."""
         admin = KafkaAdmin(self._config.kafka)
-        admin.ensure_topic(self._config.topic_of(self._table), self._config.kafka.partitions, {})
+        is_new = admin.ensure_topic(self._config.topic_of(self._table), self._config.kafka.partitions, {})
         dead_letters = self._config.dead_letter_topic_of(self._table)
         if dead_letters is not None:
             admin.ensure_topic(dead_letters, 1, {})
         admin.ensure_topic(self._progress_topic, self.lanes, _PROGRESS_TOPIC_CONFIG, grow=True)
         self._progress_partitions = admin.partitions(self._progress_topic)
+        return is_new
+
+    def _say_what_is_lost(self) -> None:
+        _log.warning(
+            "%s: there was no change topic %s although the progress topic %s says that the table was carried before. "
+            "It was made anew and goes on from there: what a deleted one held does not come again. To publish all that "
+            "the log still holds, stop the job, delete the progress topic and the checkpoint %s, and start it again",
+            *(self.name, self._config.topic_of(self._table), self._progress_topic, self._checkpoint.folder),
+        )
 
     @property
     def _progress_topic(self) -> str:
@@ -190,8 +218,10 @@ class TableQuery:
 
     def _decide(self, progress: Mapping[int, LaneProgress]) -> TableStart:
         if progress:
+            self._had_progress = True
             return decide_start(progress, self.lanes, None)
-        if self._checkpoint.has_commits:
+        if self._had_progress or self._checkpoint.has_commits:
+            # Before the first micro-batch is done only this job knows.
             raise DataLossError(
                 f"{self.name}: the progress topic {self._progress_topic} holds no cursor, but the checkpoint "
                 f"{self._checkpoint.folder} says that changes were published. Was the topic deleted? If so, delete the "
@@ -199,6 +229,18 @@ class TableQuery:
             )
         self._is_new = True
         return decide_start({}, self.lanes, first_cursor(self._source))
+
+    def _mend_checkpoint(self) -> None:
+        """Begin it anew when nothing comes of it: Spark refuses one with files that are missing or wrong."""
+        if self._fruitless < _DOUBTED_AFTER:
+            return
+        self._fruitless = 0
+        self._checkpoint.begin_anew()
+        _log.warning(
+            "%s: Spark makes nothing of the checkpoint %s; it is begun anew, from what Kafka says was published",
+            self.name,
+            self._checkpoint.folder,
+        )
 
     def _state(self) -> TableState:
         table = self._table

@@ -1,7 +1,7 @@
 """Kafka clients: the only module that imports `confluent_kafka` (the registry's client apart).
 
-Thin: settings become librdkafka's properties in `kafka_properties`, its errors become ours in `kafka_errors`. What is
-written when is decided in `bridge.publishing`.
+Thin: settings become librdkafka's properties in `kafka_properties`, its errors become ours in `kafka_errors`, and what
+it tells by the way is heard in `kafka_heard`. What is written when is decided in `bridge.publishing`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from confluent_kafka import (
@@ -21,7 +20,6 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
-    ThrottleEvent,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported explicitly
@@ -34,54 +32,18 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 )
 
 from bridge.adapters import kafka_errors
+from bridge.adapters.kafka_heard import Heard, Refused, Throttled, look_at_tls, look_who_is_there
 from bridge.adapters.kafka_properties import client_properties, producer_properties
+from bridge.adapters.kafka_records import Record
 from bridge.config import KafkaSettings
-from bridge.errors import AccessError, BridgeError, PoisonError, RetriableError, StartupError, TooLargeError
-from bridge.tls_probe import is_open, what_is_wrong
+from bridge.errors import BridgeError, PoisonError, RetriableError, StartupError, TooLargeError
 
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5
 _LEAST_S: Final = 0.1
-_THROTTLED_EVERY_S: Final = 60.0
 _OF_THE_GROUP: Final = "FindCoordinator response error"
 """How librdkafka begins what it says of a group's coordinator that can't be reached."""
 _BY_KEY: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One consumed record.
-
-    Attributes:
-        timestamp_ms: the broker's or producer's timestamp, ms since the epoch.
-    """
-
-    topic: str
-    partition: int
-    kafka_offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Mapping[str, bytes]
-    timestamp_ms: int
-
-
-class _Heard:
-    """What a client was told by the way. It must not know the client, which would then never be let go."""
-
-    def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
-        self.access: AccessError | None = None
-        self.last: str | None = None
-
-    def __call__(self, error: KafkaError) -> None:
-        """The client's `error_cb`."""
-        if kafka_errors.is_access(error.name()):
-            self.access = kafka_errors.access_error(self._settings, error.name(), error.str())
-        elif error.name() in ("_TRANSPORT", "_RESOLVE"):
-            self.last = error.str()
-
-    def forget(self) -> None:
-        self.access = self.last = None
 
 
 class _Client:
@@ -94,7 +56,7 @@ class _Client:
     def __init__(self, settings: KafkaSettings) -> None:
         self._address = ", ".join(settings.bootstrap_servers)
         self._settings = settings
-        self._heard = _Heard(settings)
+        self._heard = Heard(settings)
 
     def _serve(self) -> None:
         """Have the client call back with what it has to tell."""
@@ -122,46 +84,6 @@ class _Client:
         return self._heard.access or meant
 
 
-class _Refused:
-    """The first record that a broker refused for its size; as `_Heard`, it must not know the client."""
-
-    def __init__(self) -> None:
-        self.words: str | None = None
-
-    def __call__(self, error: KafkaError | None, message: Message) -> None:
-        """The client's `on_delivery`."""
-        if error is not None and kafka_errors.is_poison(error.name()) and self.words is None:
-            size = len(message.key() or b"") + len(message.value() or b"")
-            self.words = (
-                f"refused a batch of records for topic {message.topic()} ({error.name()}; its first has {size} bytes). "
-                "If the topic's max.message.bytes was lowered, the next start goes by it, provided that "
-                f"the bridge's user has the right DescribeConfigs on topic {message.topic()}; if "
-                "kafka.properties.message.max.bytes is set, lower it, or raise the topic's"
-            )
-
-
-class _Throttled:
-    """Adds up how long brokers had us wait, and says so now and then; as `_Heard`."""
-
-    def __init__(self, name: str, count: Callable[[float], None]) -> None:
-        self._name = name
-        self._count = count
-        self._said_s = float("-inf")
-
-    def __call__(self, event: ThrottleEvent) -> None:
-        """The client's `throttle_cb`."""
-        self._count(event.throttle_time)
-        now_s = time.monotonic()
-        if event.throttle_time > 0 and now_s - self._said_s >= _THROTTLED_EVERY_S:
-            self._said_s = now_s
-            _log.warning(
-                "%s: Kafka's broker %s has it wait %.1f s, for a quota; nothing is lost, it takes longer",
-                self._name,
-                event.broker_name,
-                event.throttle_time,
-            )
-
-
 class TransactionalProducer(_Client):
     """The producer of one transactional id. One thread only. After any error it is good for nothing but `close`.
 
@@ -184,7 +106,7 @@ class TransactionalProducer(_Client):
     ) -> None:
         self.transactional_id = transactional_id
         super().__init__(settings)
-        self._refused = _Refused()
+        self._refused = Refused()
         self._timeout_s = settings.transaction_timeout_ms / 1000
         self._sasl = settings.sasl
         self._topics: set[str] = set()
@@ -197,7 +119,7 @@ class TransactionalProducer(_Client):
             callbacks = {
                 "error_cb": self._heard,
                 "on_delivery": self._refused,
-                "throttle_cb": _Throttled(transactional_id, throttled),
+                "throttle_cb": Throttled(transactional_id, throttled),
             }
             self._producer = Producer({**properties, **callbacks})
 
@@ -309,6 +231,8 @@ class TransactionalProducer(_Client):
         if isinstance(meant, RetriableError | PoisonError) and self._refused.words is not None:
             # The transaction only says that something was not delivered.
             return PoisonError(f"Kafka at {self._address} {self._refused.words}")
+        if isinstance(meant, RetriableError) and self._refused.lost is not None:
+            return RetriableError(f"{meant}; {self._refused.lost}")
         return meant
 
     def commit(self) -> None:
@@ -365,30 +289,14 @@ class KafkaAdmin(_Client):
                 except KafkaException:
                     self._serve()
                     if turn_s == _FIRST_TURN_S:
-                        self._look_at_tls()
+                        look_at_tls(self._settings)
                     if left_s <= turn_s or self._heard.access is not None:
                         if self._heard.access is None and self._heard.last is None:
-                            self._look_who_is_there()
+                            look_who_is_there(self._settings)
                         raise
                     turn_s *= 2
                 else:
                     return
-
-    def _look_at_tls(self) -> None:
-        """Find out what librdkafka does not tell: which of the ways it is in which a handshake can't succeed."""
-        for address in self._settings.bootstrap_servers:
-            wrong = what_is_wrong(address, self._settings.tls, "kafka.tls")
-            if wrong is not None:
-                raise AccessError(f"Kafka at {address}: {wrong}")
-
-    def _look_who_is_there(self) -> None:
-        """Tell a port that is open, but does not answer as Kafka does, from one that is not there."""
-        for address in self._settings.bootstrap_servers:
-            if is_open(address):
-                raise RetriableError(
-                    f"Kafka at {address}: something takes connections there, but does not answer as Kafka does; is it "
-                    "the port of another server?"
-                )
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 when it does not exist."""
@@ -425,8 +333,8 @@ class KafkaAdmin(_Client):
                     found[resource.name] = {entry.name: entry.value for entry in entries if entry.value is not None}
         return found
 
-    def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str], *, grow: bool = False) -> None:
-        """Make a topic if it does not exist; with `grow`, add the partitions that it lacks.
+    def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str], *, grow: bool = False) -> bool:
+        """Make a topic if it does not exist, and say whether it did not; with `grow`, add the partitions that it lacks.
 
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us.
@@ -451,6 +359,7 @@ class KafkaAdmin(_Client):
             with self._meaning(f"adding partitions to topic {topic}", f"Alter on topic {topic}"):
                 self._client.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
             self._await_partitions(topic, partitions)
+        return existing == 0
 
     def _await_others_topic(self, topic: str) -> None:
         # Made by somebody else just now, or long ago where we can't see it.

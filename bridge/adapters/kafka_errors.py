@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from bridge import tls
@@ -31,6 +32,9 @@ _POISON: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVA
 _UNKNOWN: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
 _MOVING: Final = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"})
 
+_OFFERED: Final = re.compile(r"broker's supported mechanisms: ?([\w,-]*)")
+"""What a broker says when it does not take the mechanism."""
+
 
 def is_moving(name: str) -> bool:
     """Whether a partition has no leader yet, or a new one that the client has not heard of."""
@@ -40,6 +44,11 @@ def is_moving(name: str) -> bool:
 def is_poison(name: str) -> bool:
     """Whether Kafka, or its client, takes a record for what can't be stored."""
     return name in _POISON
+
+
+def is_unknown(name: str) -> bool:
+    """Whether a topic does not exist."""
+    return name in _UNKNOWN
 
 
 def is_unknown_or_hidden(name: str) -> bool:
@@ -58,6 +67,12 @@ def access_error(settings: KafkaSettings, name: str, reason: str) -> AccessError
     if name == "_SSL":
         words = tls.explained(flat, settings.tls, "kafka.tls") or f"TLS failed; see kafka.tls ({flat})"
         return AccessError(f"Kafka at {address}: {words}")
+    if (offered := _OFFERED.search(flat)) is not None:
+        if offered[1]:
+            words = f"does not take {settings.sasl.mechanism} there, only {offered[1]}; see kafka.sasl.mechanism"
+        else:
+            words = "takes no login there; leave kafka.sasl out, or name the port of a listener that takes one"
+        return AccessError(f"Kafka at {address} {words}")
     return AccessError(f"Kafka at {address} refuses the login; see {settings.sasl.credentials} ({flat})")
 
 

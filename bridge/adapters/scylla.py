@@ -161,7 +161,13 @@ class CqlSession:
         try:
             session = cluster.connect()
         except (NoHostAvailable, DriverException, UnsupportedOperation, ErrorMessage, OSError) as error:
+            known = sorted({host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter is not None})
             cluster.shutdown()
+            if isinstance(error, NoHostAvailable) and known and settings.local_datacenter not in (None, *known):
+                raise StartupError(
+                    f"ScyllaDB at {', '.join(settings.contact_points)}: there is no data center "
+                    f"{settings.local_datacenter!r}, only {', '.join(map(repr, known))}; see scylla.local_datacenter"
+                ) from error
             meant = _translate(error, settings, "connecting")
             if isinstance(meant, RetriableError):
                 _look_at_tls(settings)
@@ -540,6 +546,12 @@ def _translate(error: BaseException, settings: ScyllaSettings, what: str) -> Bri
     if isinstance(cause, NoHostAvailable) and isinstance(cause.errors, dict) and cause.errors:
         tried = "; ".join(f"{node}: {_node_words(found)}" for node, found in cause.errors.items())
         return RetriableError(f"ScyllaDB at {address} can't be reached for {_short(what)}: {_short(tried)}")
+    if isinstance(cause, NoHostAvailable) and isinstance(cause.errors, list) and cause.errors:
+        nodes, port = ", ".join(map(str, cause.errors)), settings.contact_points[0].rpartition(":")[2]
+        return RetriableError(
+            f"ScyllaDB at {address} can't be reached for {_short(what)}: none of the nodes that it names "
+            f"({nodes}) takes connections on port {port}, that of the first contact point; see scylla.contact_points"
+        )
     for kind, ours, failed in _MEANING:
         if isinstance(cause, kind):
             return ours(f"ScyllaDB at {address} {failed} {_short(what)}: {_short(str(cause))}")

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.encoding import POSITION_BYTES, POSITION_HEADER
 from bridge.local.expectations import ExpectedRecords
 from bridge.local.simulator.oracle import ExpectedChange

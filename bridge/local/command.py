@@ -1,4 +1,4 @@
-"""`scylla-cdc-bridge local up|down|status|cql`: the local stack from the command line, in plain text."""
+"""`scylla-cdc-bridge local up|down|status|cql|streams`: the local stack from the command line, in plain text."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bridge.local.jars import JARS_VARIABLE
 from bridge.local.ports import Ports
 from bridge.local.simulator.cql.errors import CqlError
 from bridge.local.stack import LocalStack
+from bridge.local.streams import command as streams
 
 if TYPE_CHECKING:
     # The type of what add_subparsers() returns has no public name.
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Do what the command line says; return the exit status: 0 done, 1 a server is down (`status`), 2 refused.
 
     Raises:
-        bridge.errors.BridgeError: the CQL server does not answer, or refuses us (`cql`).
+        bridge.errors.BridgeError: the CQL server does not answer, or refuses us (`cql`, `streams`).
     """
     try:
         if args.local_action == "up":
@@ -55,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
             return _down(args)
         if args.local_action == "cql":
             return _cql(args)
+        if args.local_action == "streams":
+            return _streams(args)
         return _status(args)
     except LocalStackError as error:
         print(error, file=sys.stderr)  # noqa: T201
@@ -74,7 +77,8 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
     )
     cql.add_argument("statements", nargs="*", metavar="STATEMENT", help="one or more statements (default: those of -f)")
     cql.add_argument("-f", "--file", type=Path, metavar="FILE", help="a file of statements (default: standard input)")
-    for action in (up, down, status, cql):
+    of_streams = streams.add_parser(actions)
+    for action in (up, down, status, cql, *of_streams):
         action.add_argument(
             "--folder",
             type=Path,
@@ -140,6 +144,15 @@ def _cql(args: argparse.Namespace) -> int:
     session = stack.cql_session()
     try:
         LocalCql(session, _say).run(found, name)
+    finally:
+        session.close()
+    return _OK
+
+
+def _streams(args: argparse.Namespace) -> int:
+    session = LocalStack.load(args.folder).cql_session()
+    try:
+        streams.run(args, session, _say)
     finally:
         session.close()
     return _OK

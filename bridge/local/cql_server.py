@@ -34,6 +34,9 @@ _SYSTEM_TABLES = (
     "PRIMARY KEY (keyspace_name, table_name))",
     "scylla_keyspaces (keyspace_name text PRIMARY KEY, initial_tablets int, storage_type text, "
     "storage_options frozen<map<text, text>>)",
+    # The simulator's own, see `simulator.known_streams`.
+    "known_streams (owner text, time bigint, range_ends frozen<list<bigint>>, streams frozen<list<blob>>, "
+    "PRIMARY KEY (owner, time))",
 )
 
 # The settings that differ from Cassandra's defaults, and the few that have none. Limits are lifted where ScyllaDB has
@@ -198,7 +201,7 @@ class CqlServer:
         ]
 
     def problem(self) -> str | None:
-        """Log in and, the first time, make ScyllaDB's system tables."""
+        """Log in and, the first time or with other data than this version's, make ScyllaDB's system tables."""
         try:
             with CqlConnection(
                 self.host,
@@ -207,9 +210,10 @@ class CqlServer:
                 timeout_s=_PROBE_TIMEOUT_S,
             ) as connection:
                 connection.run("SELECT key FROM system.local")
-                if not self._made.exists():
+                wanted = "\n".join(_SYSTEM_TABLES)
+                if not self._made.exists() or self._made.read_text(encoding="utf-8") != wanted:
                     _make_system_tables(connection)
-                    self._made.touch()
+                    self._made.write_text(wanted, encoding="utf-8")
         except OSError as error:
             return f"no good answer on port {self.port} ({error})"
         return None

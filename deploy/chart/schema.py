@@ -17,7 +17,7 @@ from bridge.config_running import SPARK_REFUSED, SPARK_SECRETS
 from bridge.config_schema import DRAFT, json_schema
 from bridge.config_servers import KAFKA_REFUSED, KAFKA_SECRETS
 from bridge.config_values import RefusedNames, left_out, never
-from bridge.plain_secrets import ASSIGNMENT, LOGIN, NAME, PLACE
+from bridge.plain_secrets import ASSIGNMENT, LOGIN, NAME, OPTION, PLACE, SIGNED
 from deploy.chart.values import ChartValues
 
 OWNED: Final[Mapping[str, Mapping[str, str]]] = {
@@ -127,7 +127,14 @@ def schema_text() -> str:
 
 def secrets_text() -> str:
     """By what the templates know secrets in free values, which the schema could refuse without a word only."""
-    forms = {"name": NAME, "place": PLACE, "assignment": ASSIGNMENT, "login": LOGIN}
+    forms = {
+        "name": NAME,
+        "place": PLACE,
+        "assignment": ASSIGNMENT,
+        "option": OPTION,
+        "login": LOGIN,
+        "signed": SIGNED,
+    }
     return json.dumps(forms, indent=2) + "\n"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,18 +24,14 @@ def _interruptible() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quick_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _quick_processes() -> Iterator[None]:
     """Have the many short-lived processes start quickly: half of a run's CPU time is their start.
 
-    What lives for minutes never earns back what Java's second compiler costs; and where Python may not keep compiled
-    modules beside the sources, every process would compile all of them again.
+    What lives for minutes never earns back what Java's second compiler costs.
     """
     with pytest.MonkeyPatch.context() as environment:
         if "JDK_JAVA_OPTIONS" not in os.environ:
             environment.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        if sys.dont_write_bytecode:
-            environment.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-            environment.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
         yield
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import yaml
 
-from bridge.adapters.kafka import CommittedReader, KafkaAdmin, Record
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka_records import Record
 from bridge.config import BridgeConfig, TableSettings, validate
 from bridge.errors import RetriableError
 from bridge.local.checker import Checker, Verdict

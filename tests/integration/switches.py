@@ -32,7 +32,7 @@ from typing import Final, Literal, Protocol
 
 import psutil
 
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.adapters.scylla import CqlSession
 from bridge.encoding import POSITION_HEADER
 from bridge.local.checker import Verdict

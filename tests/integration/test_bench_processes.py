@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
 from bench import processes
 from bench.bridge_run import Measured, environment
-from bench.processes import CpuTotal, ProcessStat, RoleTimes
+from bench.processes import CpuTotal, ProcessStat, RoleTimes, ThreadTimes
+from bench.watch import MACHINE, Watch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -168,3 +171,58 @@ def test_the_meter_passes_the_commands_exit_status_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.meter", str(report), "--", sys.executable, "-c", "raise SystemExit(3)"]
     assert subprocess.run(command, check=False, timeout=60, env=environment()).returncode == 3
     assert Measured.read(report).exit == 3
+
+
+def test_threads_are_told_apart_and_those_that_ended_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A thread's time counts under its name without its number; what was seen of it stays when it has ended."""
+
+    def have(threads: dict[int, tuple[str, int]]) -> None:
+        for thread, (name, nanoseconds) in threads.items():
+            folder = tmp_path / "7" / "task" / str(thread)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "comm").write_text(f"{name}\n")
+            (folder / "schedstat").write_text(f"{nanoseconds} 0 0\n")
+
+    monkeypatch.setattr(processes, "_PROC", tmp_path)
+    times = ThreadTimes()
+    have({7: ("python", 10**9), 8: ("rdk:broker-1", 2 * 10**9), 9: ("rdk:broker12", 3 * 10**9), 10: ("python", 10**9)})
+    times.look([_stat(7, 1, 6.0)], 7)
+    have({7: ("python", 4 * 10**9)})
+    shutil.rmtree(tmp_path / "7" / "task" / "9")
+    times.look([_stat(7, 1, 9.0)], 7)
+    assert times.totals() == {
+        ("driver", "main"): 4.0,
+        ("driver", "rdk:broker"): 5.0,
+        ("driver", processes.OTHER_PYTHON): 1.0,
+    }
+
+
+def test_a_watch_counts_what_is_below_and_not_whom_it_is_below() -> None:
+    """The times of a process that has ended and was waited for are its parent's, and count for those below it."""
+    script = textwrap.dedent(_BURN) + textwrap.dedent(
+        """
+        burn(0.3)
+        if os.fork() == 0:
+            burn(0.5)
+            os._exit(0)
+        os.wait()
+        print("done", flush=True)
+        input()
+        """
+    )
+    began_s = time.time()
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            with Watch(below={"below": [process.pid]}, of={"itself": [process.pid]}) as watch:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "done\n"
+                deadline_s = time.monotonic() + 20
+                while watch.cpu_s_between("below", began_s, time.time()) < 0.45 and time.monotonic() < deadline_s:
+                    time.sleep(0.05)
+        finally:
+            process.kill()
+    found_s = watch.cpu_s_between("below", began_s, time.time())
+    assert 0.45 < found_s < 3
+    assert watch.cpu_s_between(MACHINE, began_s, time.time()) > found_s - 0.3

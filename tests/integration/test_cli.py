@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
+from bridge import connections
 from bridge.adapters.kafka import KafkaAdmin, TransactionalProducer
 from bridge.adapters.scylla import CqlSession
-from bridge.config import KafkaSettings, ScyllaSettings
+from bridge.config import KafkaSettings, ScyllaSettings, validate
 from bridge.encoding import POSITION_HEADER
+from bridge.errors import StartupError
 from bridge.local.stack import LocalStack
 from bridge.model.cursors import Cursor, LaneProgress, Layout
 from bridge.model.times import UnixMillis
@@ -105,6 +108,10 @@ def test_everything_right(tmp_path: Path, settings: dict[str, Any]) -> None:
     ("change", "words"),
     [
         ({"scylla": {"contact_points": [_CLOSED]}}, f"ScyllaDB at {_CLOSED} is not reachable (tried "),
+        (
+            {"scylla": {"contact_points": ["CQL"], "local_datacenter": "mars"}},
+            "ScyllaDB at CQL: there is no data center 'mars', only 'datacenter1'; see scylla.local_datacenter",
+        ),
         ({"kafka": {"bootstrap_servers": [_CLOSED]}}, f"Kafka at {_CLOSED} is not reachable (tried "),
         ({"registry": {"url": f"http://{_CLOSED}"}}, f"Schema registry at http://{_CLOSED}/ is not reachable (tried "),
         ({"registry": {"url": "REGISTRY/nowhere"}}, "REGISTRY/nowhere: "),
@@ -122,7 +129,13 @@ def test_refused(
     before = _topics(local_stack)
 
     def filled(text: str) -> str:
-        return text.replace("KEYSPACE", settings["name"]).replace("REGISTRY", local_stack.registry)
+        for name, value in (
+            ("KEYSPACE", settings["name"]),
+            ("REGISTRY", local_stack.registry),
+            ("CQL", local_stack.cql),
+        ):
+            text = text.replace(name, value)
+        return text
 
     path = _file(tmp_path, {**settings, **json.loads(filled(json.dumps(change)))})
     done = _run("validate", "-c", path, "--online")
@@ -151,6 +164,45 @@ def test_job_refuses(
     assert words.replace("KEYSPACE", settings["name"]) in done.stderr
     assert "Traceback" not in done.stderr
     assert _topics(local_stack) == before
+
+
+def test_servers_that_are_mixed_up_are_told(
+    local_stack: LocalStack, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One server's port for another's, TLS and logins where there are none: the setting to look at, or a question."""
+    monkeypatch.setattr(connections, "PING_TIMEOUT_S", 1.5)
+    cql, kafka, registry = local_stack.cql, local_stack.kafka, local_stack.registry
+    http = registry.removeprefix("http://").partition("/")[0]
+    login = {"mechanism": "PLAIN", "username": "u", "password": {"file": __file__}}
+    no_kafka = "does not answer as Kafka does; is it the port of another server, or does it want a login (kafka.sasl)?"
+    no_login = "takes no login there; leave kafka.sasl out, or name the port of a listener that takes one"
+    no_registry = "no answer in HTTP (RemoteProtocolError); is that the base address of a schema registry?"
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("scylla", {"contact_points": [kafka], "request_timeout_ms": 300}, "is that its port for CQL?"),
+        ("scylla", {"contact_points": [http], "request_timeout_ms": 300}, "is that its port for CQL?"),
+        ("kafka", {"bootstrap_servers": [cql]}, no_kafka),
+        ("kafka", {"bootstrap_servers": [http]}, no_kafka),
+        ("kafka", {"tls": {"enabled": True}}, f"Kafka at {kafka}: it does not speak TLS there; see kafka.tls.enabled"),
+        ("kafka", {"sasl": login}, f"Kafka at {kafka} {no_login}"),
+        ("registry", {"url": f"http://{kafka}"}, no_registry),
+        ("registry", {"url": f"http://{cql}", "request_timeout_ms": 500}, "no answer in time"),
+    ]
+    opening: dict[str, Callable[..., Any]] = {
+        "scylla": connections.open_scylla,
+        "kafka": connections.open_kafka,
+        "registry": connections.open_registry,
+    }
+
+    def told(case: tuple[str, dict[str, Any], str]) -> str:
+        section, change, _ = case
+        config = validate({**settings, section: {**settings[section], **change}})
+        with pytest.raises(StartupError) as caught:
+            opening[section](config, report=str, patience_s=0)
+        return str(caught.value)
+
+    with ThreadPoolExecutor(len(cases)) as threads:
+        for case, words in zip(cases, threads.map(told, cases), strict=True):
+            assert words.endswith(case[2]), case
 
 
 def test_all_tables_at_once(tmp_path: Path, settings: dict[str, Any]) -> None:

@@ -11,7 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from bridge.adapters.scylla import CqlSession
+from bridge.adapters.stream_metadata import VnodeStreams, stream_metadata
+from bridge.local.cql.client import LocalCql
+from bridge.local.cql.source import statements_of
+from bridge.local.simulator.cluster import clear_generations
+from bridge.local.simulator.cql.catalog import TableName
+from bridge.local.simulator.pacing import system_clock_us
 from bridge.local.stack import LocalStack
+from bridge.local.streams.changes import Ahead, StreamChanges
+from bridge.model.streams import MAX_TOKEN, TokenRange
+from bridge.model.times import UnixMicros
 from tests.integration.running import BridgeJob, wait_for
 
 pytestmark = pytest.mark.integration
@@ -38,6 +48,15 @@ BEGIN BATCH
     DELETE FROM first."LineItems" WHERE id = 7 AND line = 1;
 APPLY BATCH;
 """
+
+
+TABLETS = """
+CREATE KEYSPACE depot WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}
+    AND tablets = {'enabled': true, 'initial': 2};
+CREATE TABLE depot.stock (id int PRIMARY KEY, pieces int) WITH cdc = {'enabled': true};
+"""
+STOCK = TableName("depot", "stock")
+FIRST_WRITE, SECOND_WRITE = (f"INSERT INTO depot.stock (id, pieces) VALUES (1, {pieces});" for pieces in (1, 2))
 
 
 def command(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -90,3 +109,44 @@ def test_first_steps(local_stack: LocalStack, tmp_path: Path) -> None:
     assert updated["after"]["tags"] == ["a", "gift"]
     assert deleted["before"]["status"] == "paid"
     assert added["columns"]["extra"] == 9
+
+
+def test_streams_change_when_the_user_says_so(session: CqlSession) -> None:
+    """Programs that take turns write to the streams of the time, published or not; readers see them when they are."""
+    now_us = system_clock_us()
+    said: list[str] = []
+
+    def changes() -> StreamChanges:
+        return StreamChanges(session, said.append, lambda: now_us)
+
+    def cql(text: str) -> None:
+        LocalCql(session, said.append, lambda: now_us).run(statements_of(text, "text"), "text")
+
+    def streams_of_log() -> list[bytes]:
+        rows = session.rows('SELECT "cdc$stream_id" AS stream, "cdc$time" AS time FROM depot.stock_scylla_cdc_log')
+        return [bytes(row["stream"]) for row in sorted(rows, key=lambda row: row["time"].time)]
+
+    cql(TABLETS + FIRST_WRITE)
+    start_ms = changes().resize(STOCK, "split", Ahead(5, publish=False), partial=False)
+    now_us = UnixMicros(now_us + 6_000_000)
+    cql(SECOND_WRITE)
+    reader = stream_metadata(session, *STOCK)
+    (first,) = reader.generations()
+    changes().publish(STOCK)
+    generations = stream_metadata(session, *STOCK).generations()
+    assert [one.start_ms for one in generations] == [first.start_ms, start_ms]
+    before, after = (
+        {one.raw for one in reader.streams(start.start_ms, TokenRange(None, MAX_TOKEN))} for start in generations
+    )
+    assert (len(before), len(after)) == (2, 4)
+    old, new = streams_of_log()
+    assert (old in before, new in after) == (True, True)
+    changes().old_format()
+    seen = [one.start_ms for one in VnodeStreams(session).generations()]
+    changes().new_generation(Ahead(5, publish=True))
+    changes().upgrade()
+    assert [one.start_ms for one in VnodeStreams(session).generations()][:-1] == seen
+    cql("DROP KEYSPACE depot")
+    assert stream_metadata(session, *STOCK).shared  # a keyspace that does not exist has no tablets
+    clear_generations(session)
+    session.execute("TRUNCATE system_distributed.cdc_streams_descriptions")

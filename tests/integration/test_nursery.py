@@ -125,6 +125,42 @@ def _request(folder: Path) -> bytes:
     return "\0".join([str(folder), str(len(words)), *words, *map("=".join, variables.items())]).encode()
 
 
+def test_planner_that_spark_leaves_ends_in_silence(
+    warm: tuple[Nursery, psutil.Process], short_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A query that is stopped in the midst of a question hangs up: no traceback of the answer that nobody waits for."""
+    path = str(short_path / "planner")
+    environment = os.environ | {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_PATH": path}
+    with socket.socket(socket.AF_UNIX) as spark:
+        spark.bind(path)
+        spark.listen()
+        spark.settimeout(20)
+        words = [warm[0].python, "-m", "pyspark.sql.streaming.python_streaming_source_runner"]
+        with subprocess.Popen(words, env=environment) as planner:
+            connection, _ = spark.accept()
+            assert len(connection.recv(4, socket.MSG_WAITALL)) == 4
+            connection.close()
+            assert planner.wait(20) == 0
+    wait_for("the fork's end", lambda: not _forks(warm[1]), 10)
+    assert capfd.readouterr().err == ""
+
+
+def test_worker_that_spark_leaves_ends_in_silence(
+    warm: tuple[Nursery, psutil.Process], short_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One of the daemon that plans: a query that starts anew after a failure hangs up while it is asked."""
+    # As Spark sets it.
+    with Daemon(warm[0].python, short_path, PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE="1") as daemon:
+        path = str(daemon.socket())
+        with socket.socket(socket.AF_UNIX) as spark:
+            spark.connect(path)
+            worker = psutil.Process(int.from_bytes(spark.recv(4, socket.MSG_WAITALL), "big"))
+        psutil.wait_procs([worker], timeout=20)
+        assert not worker.is_running()
+    wait_for("the fork's end", lambda: not _forks(warm[1]), 10)
+    assert capfd.readouterr().err == ""
+
+
 def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[Nursery, psutil.Process], short_path: Path) -> None:
     """When the warm process has died, or could not come up."""
     with Daemon(warm[0].python, short_path, **{VARIABLE: str(short_path / "nobody")}) as daemon:

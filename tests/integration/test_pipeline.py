@@ -110,3 +110,41 @@ def test_kills_and_new_lanes_change_nothing(session: CqlSession, bridge: MakeJob
     assert sorted((letter["stream_id"], letter["time"]) for letter in letters) == sorted(poisoned)
     # The log is younger than what it holds, and yet the same one all along.
     assert "made anew" not in job.log.read_text(encoding="utf-8", errors="replace")
+
+
+def newest(folder: Path) -> Path:
+    """The file of the micro-batch with the highest number."""
+    return max((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+def write_garbage(plan: Path) -> None:
+    newest(plan / "offsets").write_bytes(bytes(7) + b"not a plan")
+
+
+def lose_most(plan: Path) -> None:
+    """As when the folder is deleted while a micro-batch is planned, and the job is killed before that is done."""
+    planned = newest(plan / "offsets")
+    for path in [plan / "metadata", *plan.glob("offsets/*"), *plan.glob(f"commits/{planned.name}")]:
+        if path != planned:
+            path.unlink()
+
+
+@pytest.mark.timeout(600)
+def test_damaged_checkpoint_is_no_obstacle(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:
+    """What Spark can't go on with is only a plan: Kafka knows what was published."""
+    schema = table("pipe_plan", "t")
+    written = history(session, schema, seed=5, changes=6_000, keys=500, generations_s_ago=(300, 100))
+    reading = {"confidence_ms": 500, "max_window_ms": 5_000}
+    job = bridge("plan", ["pipe_plan.t"], {"reading": reading, "spark": {"lanes": 2, "trigger_interval_ms": 0}})
+    plan = tmp_path / "checkpoint" / "plan" / "pipe_plan.t"
+    reached = 0
+    for number, damage in enumerate((write_garbage, lose_most)):
+        reached = kill_while_it_publishes(job, kill_group, reached + 200)
+        assert job.log.read_text(encoding="utf-8", errors="replace").count("it is begun anew") == number
+        damage(plan)
+    assert reached < len(written), "everything was published before the damage"
+    del reading["max_window_ms"]
+    job.run_once()
+    verdict = job.verdict([schema], written)
+    assert verdict.clean, f"{verdict}\n{verdict.examples}"
+    assert job.log.read_text(encoding="utf-8", errors="replace").count("it is begun anew") == 2

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from bridge.adapters.change_log import ChangeLog
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.adapters.scylla import CqlSession
 from bridge.captured import CapturedTable, UnsettledSchemaError, capture
 from bridge.encoding import POSITION_HEADER

@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.adapters.scylla import CqlSession
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.log_table import CdcOptions

@@ -15,10 +15,10 @@ from typing import Any, Final
 from bridge.adapters.scylla import CqlSession
 from bridge.cql_names import quoted
 from bridge.errors import BridgeError
+from bridge.local.cql import keyspaces
 from bridge.local.cql.source import SourceStatement
 from bridge.local.cql.stored import StoredBase, stored_log_columns, stored_partition, stored_tables, stored_types
 from bridge.local.errors import LocalStackError
-from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.cql.catalog import Table, TableName
 from bridge.local.simulator.cql.errors import CqlError
 from bridge.local.simulator.cql.grammar import statement_of
@@ -44,18 +44,19 @@ from bridge.local.simulator.cql.statements import (
 from bridge.local.simulator.log_table import log_ddl
 from bridge.local.simulator.pacing import system_clock_us
 from bridge.local.simulator.placing import Place
+from bridge.local.simulator.refusals import base_of
 from bridge.local.simulator.schema_changes import log_alters
 from bridge.local.simulator.tables import LogStatement, SimulatedTable, mark_log
+from bridge.local.streams.placing import LocalStreams
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
-from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.model.times import UnixMicros, timeuuid_of
 from schemas.cql_types import ListType
 from schemas.errors import SchemaError
 
 Say = Callable[[str], None]
 
-_PASSED_ON: Final = frozenset(
-    (verb, kind) for verb in ("create", "alter", "drop") for kind in ("keyspace", "schema", "type")
-) - {("create", "type"), ("alter", "type")}
+_VERBS: Final = ("create", "alter", "drop")
+_KEYSPACE: Final = (("keyspace",), ("schema",))
 _UNMARK: Final = "DELETE FROM system_schema.scylla_tables WHERE keyspace_name = ? AND table_name = ?"
 
 
@@ -101,10 +102,10 @@ class LocalCql:
         self._last_us = 0
         self._known: set[str] = set()
         self._server = _Server(session, "")
-        self._cluster = SimulatedCluster(session, seed=secrets.randbits(64))
-        if not self._cluster.resume():
-            made = self._cluster.add_generation(UnixMillis(clock() // 1000))
-            say(f"made the first generation of streams, {made.start_ms}")
+        self._streams = LocalStreams(session, clock)
+        made_ms = self._streams.begin()
+        if made_ms is not None:
+            say(f"made the first generation of streams, {made_ms}")
 
     def run(self, statements: list[SourceStatement], name: str) -> None:
         """Carry out statements in their order, up to the first that fails.
@@ -132,7 +133,10 @@ class LocalCql:
             return self._use(statement)
         if words[:1] == ("select",):
             return self._select(statement)
-        if words[:2] in _PASSED_ON:
+        if words[1:2] in _KEYSPACE and words[0] in _VERBS:
+            self._forget()
+            return f"{what}: {keyspaces.carry_out(self._session, statement, self._streams)}"
+        if words[:2] == ("drop", "type"):
             self._session.execute(statement.text)
             self._forget()
             return f"{what}: done"
@@ -189,7 +193,9 @@ class LocalCql:
         if not table.has_log:
             self._session.execute(log_ddl(schema, table.options))
             mark_log(self._session, schema.keyspace, schema.log_table)
-            self._say(f"made the log {schema.keyspace}.{schema.log_table}")
+            tablets = self._streams.log_made(schema.keyspace, schema.name)
+            of = "" if tablets is None else f", with {_counted(tablets, 'tablet')}"
+            self._say(f"made the log {schema.keyspace}.{schema.log_table}{of}")
             return
         for alter in log_alters(schema, stored_log_columns(self._session, schema)):
             self._session.execute(alter)
@@ -204,11 +210,16 @@ class LocalCql:
                 self._session.execute(f"DROP TABLE IF EXISTS {quoted(name.keyspace)}.{quoted(log)}")
             cells = (name.keyspace.encode(), log.encode())
             self._session.write_raw(self._session.prepare(_UNMARK), cells).result()
+            base = base_of(log)
+            if base is not None:
+                self._streams.log_dropped(name.keyspace, base)
         self._forget()
         self._learn(name.keyspace)
         return "done, its log too" if had_log and isinstance(statement, DropTable) else "done"
 
     def _write(self, statement: Any, text: str, named: list[TableName]) -> str:
+        for name in named:
+            self._check_no_log(name)
         tables = [self._server.catalog.table(Name(*name)) for name in named]
         if not any(table.is_captured for table in tables):
             self._session.execute(text)
@@ -226,13 +237,28 @@ class LocalCql:
             self._session.write_batch(write.statement.prepared, write.rows).result()
         return f"done; {_counted(sum(len(write.rows) for write in writes), 'log row')}"
 
+    def _check_no_log(self, name: TableName) -> None:
+        """Refuse to write a log.
+
+        Raises:
+            CqlError: the name is one's.
+        """
+        base = base_of(name.name)
+        if base is not None and any(one.name == (name.keyspace, base) for one in self._server.catalog.tables):
+            raise CqlError(
+                f"{name.keyspace}.{name.name} is a log, which the server alone writes: write {name.keyspace}.{base}; "
+                "what ScyllaDB logs of it can be read here"
+            )
+
     def _log_writes(self, logged: Logged, now_us: UnixMicros) -> Iterator[_LogWrite]:
         table = logged.table
         user_types = self._server.catalog.user_types(table.table_schema.keyspace)
         statement = LogStatement(self._session, SimulatedTable(table.table_schema, table.options, user_types))
         token = murmur3_token(partition_key_bytes(logged.partition_key))
         for group in logged.groups:
-            stream, generation_ms = self._cluster.stream_for(token, group.timestamp_us, now_us)
+            stream, generation_ms = self._streams.stream_for(
+                table.table_schema.keyspace, table.table_schema.name, token, group.timestamp_us, now_us
+            )
             # The variant's bits, as servers set them since 2026.1.
             low = (secrets.randbits(62) | 1 << 63).to_bytes(8, "big")
             place = Place(logged.partition_key, stream.raw, timeuuid_of(group.timestamp_us, low), generation_ms)

@@ -9,7 +9,8 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from bridge.adapters.kafka import CommittedReader, KafkaAdmin, Record
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka_records import Record
 from bridge.config import KafkaSettings
 from bridge.errors import BridgeError, RetriableError
 from bridge.model.times import UnixMicros

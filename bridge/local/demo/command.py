@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
+from bridge import signals
 from bridge.errors import BridgeError, StartupError
 from bridge.local.errors import LocalStackError
 from bridge.local.jars import JARS_VARIABLE
@@ -157,19 +158,16 @@ class _SignalledError(BaseException):
 @contextmanager
 def _signals_as_exceptions() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM unwind the demo once; while it cleans up, more of them change nothing."""
-    watched = (signal.SIGINT, signal.SIGTERM)
 
     def unwind(number: int, _frame: FrameType | None) -> NoReturn:
-        for one in watched:
+        for one in signals.ENDING:
             signal.signal(one, signal.SIG_IGN)
         raise _SignalledError(number)
 
-    former: dict[int, Any] = {number: signal.signal(number, unwind) for number in watched}
-    try:
+    with signals.given_back():
+        for one in signals.ENDING:
+            signal.signal(one, unwind)
         yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.local.checker import Checker, written_us
 from bridge.local.demo.arrivals import Arrivals
 from bridge.local.demo.figures import GenerationMark, Observations

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from random import Random
 from struct import Struct
 from typing import Final, NamedTuple
 
 from bridge.adapters.scylla import CqlSession
 from bridge.adapters.stream_metadata import VnodeStreams
-from bridge.local.simulator.acceptance import accepting_generation
+from bridge.local.simulator.acceptance import LEEWAY_US, accepting_generation
+from bridge.local.simulator.known_streams import VNODES, Known, KnownStreams
 from bridge.local.simulator.topology import Ring, StreamMap
 from bridge.model.changes import Cells
 from bridge.model.streams import Generation, StreamId, Token
@@ -57,6 +59,7 @@ class SimulatedCluster:
             ignore_msb: the sharding function's ignored bits (ScyllaDB's default is 12).
         """
         self._session = session
+        self._known = KnownStreams(session, VNODES)
         self._random = Random(f"{seed}/cluster")  # noqa: S311  # simulated data, wanted to be repeatable
         self._vnodes = vnodes
         self._shards = shards
@@ -65,22 +68,50 @@ class SimulatedCluster:
         self._maps: list[StreamMap] = []
         self._starts_us: list[UnixMicros] = []
 
-    def resume(self) -> bool:
-        """Go on with the newest two generations that are published; says whether there is one.
+    def resume(self, now_us: UnixMicros) -> tuple[UnixMillis, ...]:
+        """Go on with the generations that are published or known to the nodes, as far as writes may still need them.
 
-        Two, because for some seconds after a change writes may still belong to the earlier one.
+        Args:
+            now_us: the coordinator's clock.
+
+        Returns:
+            Starts of those that are not published yet, ascending.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.rows`.
         """
-        for start in VnodeStreams(self._session).generations()[-2:]:
-            rows = self._session.rows(_STREAMS, (start.start_ms,))
-            streams = {Token(row["range_end"]): [StreamId(bytes(raw)) for raw in row["streams"]] for row in rows}
-            stream_map = StreamMap.of_published(start.start_ms, streams, ignore_msb=self._ignore_msb)
-            self._maps.append(stream_map)
-            self._starts_us.append(millis_to_micros(start.start_ms))
-            self._ring = Ring(stream_map.range_ends)
-        return bool(self._maps)
+        known = self._known.starts()
+        published = {start.start_ms for start in VnodeStreams(self._session).generations()}
+        unpublished = [start for start in known if start > max(published, default=start - 1)]
+        starts = sorted(published | {*known})
+        # For some seconds after a change writes may still belong to the earlier generation.
+        needed = bisect_right(starts, (now_us - 2 * LEEWAY_US) // 1000) - 1
+        if unpublished:
+            needed = min(needed, starts.index(unpublished[0]))
+        for start_ms in starts[max(0, needed) :]:
+            self._take_on(self._map_of(start_ms, is_known=start_ms in known))
+        return tuple(unpublished)
+
+    def remember(self, generation: Generation) -> None:
+        """Let programs that come after this one know a generation, published or not.
+
+        Raises:
+            RetriableError, BridgeError: as `CqlSession.write_raw`.
+        """
+        self._known.add(generation.start_ms, self._streams_of(generation))
+
+    def _map_of(self, start_ms: UnixMillis, *, is_known: bool) -> StreamMap:
+        if is_known:
+            streams = self._known.streams(start_ms)
+            return StreamMap(start_ms, tuple(streams), tuple(streams.values()), self._ignore_msb)
+        rows = self._session.rows(_STREAMS, (start_ms,))
+        found = {Token(row["range_end"]): [StreamId(bytes(raw)) for raw in row["streams"]] for row in rows}
+        return StreamMap.of_published(start_ms, found, ignore_msb=self._ignore_msb)
+
+    def _take_on(self, stream_map: StreamMap) -> None:
+        self._maps.append(stream_map)
+        self._starts_us.append(millis_to_micros(stream_map.start_ms))
+        self._ring = Ring(stream_map.range_ends)
 
     @property
     def generations(self) -> tuple[Generation, ...]:
@@ -116,8 +147,7 @@ class SimulatedCluster:
         made = StreamMap.of_ring(
             start_ms, self._ring, shards=self._shards, ignore_msb=self._ignore_msb, random=self._random
         )
-        self._maps.append(made)
-        self._starts_us.append(millis_to_micros(start_ms))
+        self._take_on(made)
         generation = made.generation()
         if publish:
             self.publish(generation)
@@ -133,16 +163,15 @@ class SimulatedCluster:
             ValueError: the cluster has no such generation.
             RetriableError, BridgeError: as `CqlSession.write_raw`.
         """
-        known = {stream_map.start_ms: stream_map for stream_map in self._maps}
-        if generation.start_ms not in known:
-            raise ValueError(f"no generation {generation.start_ms} to publish; there are {sorted(known)}")
-        stream_map = known[generation.start_ms]
-        publish_streams(
-            self._session,
-            generation.start_ms,
-            # Like the server, unsorted: in shard order.
-            dict(zip(stream_map.range_ends, stream_map.streams, strict=True)),
-        )
+        publish_streams(self._session, generation.start_ms, self._streams_of(generation))
+
+    def _streams_of(self, generation: Generation) -> Known:
+        """A generation's streams like the server's, unsorted: in shard order."""
+        made = {stream_map.start_ms: stream_map for stream_map in self._maps}
+        if generation.start_ms not in made:
+            raise ValueError(f"no generation {generation.start_ms} to publish; there are {sorted(made)}")
+        stream_map = made[generation.start_ms]
+        return dict(zip(stream_map.range_ends, stream_map.streams, strict=True))
 
     def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:
         """The stream that takes a write.
@@ -160,16 +189,17 @@ class SimulatedCluster:
 
 
 def clear_generations(session: CqlSession) -> None:
-    """Empty the generation tables.
+    """Empty the generation tables, and let the nodes forget what they know.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.execute`.
     """
     for table in _TABLES:
         session.execute(f"TRUNCATE {table}")
+    KnownStreams(session, VNODES).forget()
 
 
-def publish_streams(session: CqlSession, start_ms: UnixMillis, streams: dict[Token, tuple[StreamId, ...]]) -> None:
+def publish_streams(session: CqlSession, start_ms: UnixMillis, streams: Known) -> None:
     """Write one generation's streams, then its timestamp, in the form of ScyllaDB's own tables.
 
     Raises:

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.cluster import publish_streams
+from bridge.local.simulator.cluster import SimulatedCluster, publish_streams
 from bridge.model.streams import Generation
 
 _LONG: Final = Struct(">q")
@@ -23,6 +23,27 @@ def forget_upgrade(session: CqlSession) -> None:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
     """
     session.write_raw(session.prepare("DELETE FROM system.cdc_local WHERE key = ?"), (_REWRITTEN,)).result()
+
+
+def is_old(session: CqlSession) -> bool:
+    """Whether the cluster has not rewritten its generations, so that readers look at the old table alone.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.rows`.
+    """
+    return not session.rows("SELECT key FROM system.cdc_local WHERE key = 'rewritten'")
+
+
+def show_generation(session: CqlSession, cluster: SimulatedCluster, generation: Generation) -> None:
+    """Write a generation to the table that readers look at.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.write_raw`.
+    """
+    if is_old(session):
+        publish_old(session, generation)
+    else:
+        cluster.publish(generation)
 
 
 def publish_old(session: CqlSession, generation: Generation) -> None:

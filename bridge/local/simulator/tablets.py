@@ -14,10 +14,12 @@ from struct import Struct
 from typing import Final
 
 from bridge.adapters.scylla import CqlSession
+from bridge.adapters.stream_metadata import TabletStreams
 from bridge.local.simulator.acceptance import LEEWAY_US, SimulatorRefusal
 from bridge.local.simulator.cluster import Placement
+from bridge.local.simulator.known_streams import KnownStreams
 from bridge.model.changes import Cells
-from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
+from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
 _LONG: Final = Struct(">q")
@@ -118,8 +120,10 @@ class SimulatedTablets:
             seed: decides the stream ids.
         """
         self._session = session
+        self._shown = TabletStreams(session, keyspace, table)
         self._table = (keyspace.encode(), table.encode())
         self._name = f"{keyspace}.{table}"
+        self._known = KnownStreams(session, self._name)
         self._random = Random(f"{seed}/tablets/{self._name}")  # noqa: S311  # simulated data, wanted to be repeatable
         self._sets: list[TabletSet] = []
         self._published: list[TabletSet] = []
@@ -128,6 +132,34 @@ class SimulatedTablets:
     def sets(self) -> tuple[TabletSet, ...]:
         """Every set that writes use, published or not, oldest first."""
         return tuple(self._sets)
+
+    def resume(self) -> tuple[TabletSet, ...]:
+        """Go on with the sets that readers see or the nodes know; returns those that are not published yet, ascending.
+
+        Raises:
+            RetriableError, BridgeError: as `CqlSession.rows`.
+        """
+        for start in self._shown.generations():
+            shown = self._shown.streams(start.start_ms, TokenRange(None, MAX_TOKEN))
+            self._published.append(TabletSet(start.start_ms, tuple(sorted(shown, key=_by_token))))
+        newest = self._published[-1].start_ms if self._published else 0
+        waiting = [
+            TabletSet(
+                start_ms, tuple(stream for streams in self._known.streams(start_ms).values() for stream in streams)
+            )
+            for start_ms in self._known.starts()
+            if start_ms > newest
+        ]
+        self._sets = [*self._published, *waiting]
+        return tuple(waiting)
+
+    def remember(self, made: TabletSet) -> None:
+        """Let programs that come after this one know a set that is not published.
+
+        Raises:
+            RetriableError, BridgeError: as `CqlSession.write_raw`.
+        """
+        self._known.add(made.start_ms, {stream.token: (stream,) for stream in made.streams})
 
     def create(self, start_ms: UnixMillis, tablets: int) -> TabletSet:
         """The first set, as the log table's creation makes it; published at once.
@@ -210,6 +242,7 @@ class SimulatedTablets:
         """
         for table in _TABLES:
             self._write(f"DELETE FROM {table} WHERE keyspace_name = ? AND table_name = ?", ())  # noqa: S608  # names of ours
+        self._known.forget()
         self._sets, self._published = [], []
 
     def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:
@@ -251,13 +284,19 @@ class SimulatedTablets:
         self._session.write_raw(self._session.prepare(cql), (*self._table, *cells)).result()
 
 
-def mark_tablets(session: CqlSession, keyspace: str) -> None:
+def mark_tablets(session: CqlSession, keyspace: str, initial: int | None = 0) -> None:
     """Say in `system_schema.scylla_keyspaces` that a keyspace uses tablets.
+
+    Args:
+        session: to the server.
+        keyspace: its name.
+        initial: how many tablets its tables begin with; 0 leaves that to the server; None: the keyspace has none.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
     """
-    session.write_raw(session.prepare(_INSERT_KEYSPACE), (keyspace.encode(), _INT.pack(0))).result()
+    cell = None if initial is None else _INT.pack(initial)
+    session.write_raw(session.prepare(_INSERT_KEYSPACE), (keyspace.encode(), cell)).result()
 
 
 def _same_tablet(made: Streams, place: int, before: Streams, places: dict[Token, int]) -> bool:

@@ -113,6 +113,10 @@ SECTIONS: Final[dict[str, list[Case]]] = {
         _command("local", "up", "--kafka-port", "99999"),
         _command("local", "up", "--kafka-port", "kafka"),
         _command("local", "cql", "--folder", "nowhere", "SELECT 1"),
+        _command("local", "streams"),
+        _command("local", "streams", "show", "--folder", "nowhere"),
+        _command("local", "streams", "split"),
+        _command("local", "streams", "new-generation", "--in", "1"),
     ],
     "The file": [
         Case("`-c nothing.yaml`, which does not exist", ("validate", "-c", "nothing.yaml")),
@@ -352,8 +356,8 @@ def _literal(text: str) -> str:
 
 
 def try_all() -> dict[str, list[Seen]]:
-    """Every case, by section."""
-    with elsewhere():
+    """Every case, by section; argparse's words are in English, whoever runs this."""
+    with elsewhere(), patch.dict(os.environ, LANGUAGE="C"):
         return {title: [seen(case) for case in cases] for title, cases in SECTIONS.items()}
 
 

@@ -30,6 +30,7 @@ def _one(tried: str, told: str, status: str = "2", test: str | None = None) -> E
 _REFUSED: Final = "test_refused"
 _NO_CDC: Final = "test_what_can_have_no_cdc_is_told_as_what_it_is"
 _STRANGE: Final = "test_strange_servers_are_told"
+_MIXED_UP: Final = "test_servers_that_are_mixed_up_are_told"
 _GONE: Final = "is not reachable (tried 9 times in 60.0 s)"
 
 SERVER_CASES: Final[dict[str, list[Entry]]] = {
@@ -72,6 +73,22 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         _one(
             "a client certificate that it does not know",
             "ScyllaDB at a:9042: it does not accept the certificate in scylla.tls.client_certificate_file",
+            test=_REFUSED,
+        ),
+        _one(
+            "Kafka's port, or the registry's",
+            f"ScyllaDB at a:9092 {_GONE}: ...: a:9092: timed out creating connection (10.0 seconds); is that its port "
+            "for CQL?",
+            test=_MIXED_UP,
+        ),
+        _one(
+            "another server's port at the first contact point, the right one at the second",
+            f"ScyllaDB at a:9092, b:9042 {_GONE}: ...: none of the nodes that it names (...) takes connections on port "
+            "9092, that of the first contact point; see scylla.contact_points",
+        ),
+        _one(
+            "a `local_datacenter` that it does not have",
+            "ScyllaDB at a:9042: there is no data center 'mars', only 'datacenter1'; see scylla.local_datacenter",
             test=_REFUSED,
         ),
         _one(
@@ -132,13 +149,35 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         _one(
             "an HTTP server, a silent one, one that hangs up",
             f"Kafka at a:80 {_GONE}: something takes connections "
-            "there, but does not answer as Kafka does; is it the port of another server?",
+            "there, but does not answer as Kafka does; is it the port of another server, or does it want a login "
+            "(kafka.sasl)?",
             test=_STRANGE,
         ),
         _one(
             "`tls.enabled` where there is no TLS",
             "Kafka at a:9092: it does not speak TLS there; see kafka.tls.enabled",
             test=_STRANGE,
+        ),
+        _one(
+            "`tls.enabled` at a listener without TLS",
+            "Kafka at a:9092: it does not speak TLS there; see kafka.tls.enabled",
+            test=_MIXED_UP,
+        ),
+        _one(
+            "`sasl` at a listener without logins",
+            "Kafka at a:9092 takes no login there; leave kafka.sasl out, or name the port of a listener that takes one",
+            test=_MIXED_UP,
+        ),
+        _one(
+            "a `sasl.mechanism` that is not enabled",
+            "Kafka at a:9092 does not take PLAIN there, only SCRAM-SHA-256,SCRAM-SHA-512; see kafka.sasl.mechanism",
+            test="test_mechanism_that_is_not_offered",
+        ),
+        _one(
+            "no `sasl` at a listener that wants a login; ScyllaDB's port, or the registry's",
+            f"Kafka at a:9092 {_GONE}: something takes connections there, but does not answer as Kafka does; is it the "
+            "port of another server, or does it want a login (kafka.sasl)?",
+            test=_MIXED_UP,
         ),
         _one("TLS where it is not enabled", "Kafka at a:9092: it speaks TLS; set kafka.tls.enabled", test=_REFUSED),
         _one(
@@ -226,13 +265,25 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_STRANGE,
         ),
         _one(
+            "Kafka's port",
+            f"Schema registry at http://a:9092/ {_GONE}: list schema types: no answer in HTTP (RemoteProtocolError); "
+            "is that the base address of a schema registry?",
+            test=_MIXED_UP,
+        ),
+        _one(
+            "ScyllaDB's port",
+            f"Schema registry at http://a:9042/ {_GONE}: list schema types: no answer in time",
+            test=_MIXED_UP,
+        ),
+        _one(
             "a silent server",
             f"Schema registry at http://a:80/ {_GONE}: list schema types: no answer in time",
             test=_STRANGE,
         ),
         _one(
             "a server that hangs up",
-            f"Schema registry at http://a:80/ {_GONE}: list schema types: no connection (RemoteProtocolError)",
+            f"Schema registry at http://a:80/ {_GONE}: list schema types: no answer in HTTP (RemoteProtocolError); is "
+            "that the base address of a schema registry?",
             test=_STRANGE,
         ),
         _one(
@@ -333,6 +384,21 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "shop.orders: changes became dead letters in topic ...; the first: ...",
             "goes on",
             "test_dead_letter",
+        ),
+        _one(
+            "a right that is taken away",
+            "...; the bridge's user needs the right Write on ... topic shop.orders, or: ScyllaDB at a:9042 does not "
+            "allow ...: User cdc_reader has no SELECT permission on <table ...> ...",
+            "stops the table: 1",
+        ),
+        _one(
+            "the change topic is deleted",
+            "shop.orders: there was no change topic shop.orders although the progress topic ... says that the table "
+            "was carried before. It was made anew and goes on from there: what a deleted one held does not come again. "
+            "To publish all that the log still holds, stop the job, delete the progress topic and the checkpoint ..., "
+            "and start it again",
+            "goes on",
+            "test_change_topic_that_is_gone_is_told",
         ),
         _one(
             "a second job of the same name",
@@ -445,6 +511,13 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "shop.orders: checkpoint /... can't be read; see spark.checkpoint (...) (failure 1; starting again in 1 s)",
             "goes on",
             "test_folder_that_can_not_be_used_is_told",
+        ),
+        _one(
+            "a checkpoint of which files are missing, torn or of something else, after two failures in Spark's words",
+            "shop.orders: Spark makes nothing of the checkpoint ...; it is begun anew, from what Kafka says was "
+            "published",
+            "goes on",
+            "test_damaged_checkpoint_is_no_obstacle",
         ),
         _one(
             "`spark.checkpoint` on a full disk, or one that became read-only, while the job runs",

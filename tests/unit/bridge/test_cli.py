@@ -18,7 +18,7 @@ import pytest
 from bridge import becoming, cli, commands, connections, preflight
 from bridge.adapters import kubernetes
 from bridge.adapters.change_log import CdcOffError
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.config import BridgeConfig, RegistrySettings, Secret, SparkSettings
 from bridge.connections import asking_registry, make_registry
 from bridge.errors import BridgeError, ConfigError, DataLossError, RetriableError, StartupError

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import pytest
 
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.change_text import Position
 from bridge.consume import ChangePrinter, Wanted, records
 from bridge.encoding import RecordForm
 from bridge.errors import RetriableError
 from schemas.envelope import TableCodec
 from schemas.errors import RegistryError
-from schemas.output import OutputOptions, ShapeName
+from schemas.output import DEFAULT_OUTPUT, OutputOptions, ShapeName
 from schemas.table_schema import TableSchema
 from schemas.wire_format import frame
 from tests.unit.bridge.carried import Capture
@@ -38,10 +39,15 @@ def _record(value: bytes | None, *, partition: int = 0, at: int = 5, position: b
     return Record("shop.orders", partition, at, b"\x01", value, {"cdc.position": position}, 1_700_000_000_123)
 
 
+@cache
+def _codec(of: TableSchema, output: OutputOptions = DEFAULT_OUTPUT) -> TableCodec:
+    return TableCodec(of, log_columns(of), output)
+
+
 def _encoded(
     of: TableSchema, cells: Mapping[str, bytes | None], operation: int, ttl: bytes | None = None
 ) -> tuple[str, bytes]:
-    codec = TableCodec(of, log_columns(of))
+    codec = _codec(of)
     body = codec.encode_value(
         row(of, dict(cells), ttl), operation=operation, generation_ms=1_700_000_000_000, last_in_group=True
     )
@@ -176,7 +182,7 @@ def _rich_line(
     before: tuple[bytes | None, ...] | None = None,
 ) -> str:
     """The middle of a line, or a document."""
-    codec = TableCodec(RICH, log_columns(RICH), output)
+    codec = _codec(RICH, output)
     _, body = codec.encode(
         row(RICH, {"pk": KEY["pk"], **cells}),
         operation=operation,
@@ -250,6 +256,19 @@ def _printed(shape: ShapeName, images: str, *statements: str, as_json: bool = Fa
         headers = {} if as_json else {"cdc.position": one.record.position}
         lines.append(printer.line(Record("t", 0, 5, frame(1, one.record.key), value, headers, 1_769_860_800_000)))
     return lines if as_json else [line.split(PLACE)[0] for line in lines]
+
+
+class TestImages:
+    def test_line(self) -> None:
+        """A change of the shape `full` shows the rows before and after it: what is not null, and what is not told."""
+        nulled = 'UPDATE shop.t SET "a b" = null WHERE pk = 1 AND ck = 2'
+        assert _printed("full", ", 'preimage': 'full', 'postimage': true", INSERT, ADD, nulled)[1:] == [
+            "2026-01-31T12:00:01.000000Z shop.t update pk=1 ck=2 | 'a b'='y' tags=+['t'] "
+            "| before: 'a b'='x' | after: 'a b'='y' tags=['t'] @ ",
+            "2026-01-31T12:00:02.000000Z shop.t update pk=1 ck=2 | 'a b'=null "
+            "| before: 'a b'='y' tags=['t'] | after: tags=['t'] @ ",
+        ]
+        assert _printed("full", ", 'preimage': true", INSERT, nulled)[1].endswith(" | before: 'a b'='x' tags=? @ ")
 
 
 class TestRowShapes:

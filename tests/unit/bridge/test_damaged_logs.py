@@ -254,7 +254,7 @@ def deltas(log: Log, rows: list[Cells]) -> Counter[str]:
 
 
 @given(seed=st.integers(0, 2**48), number=st.sampled_from(range(len(TABLES))), data=st.data())
-@settings(deadline=None, max_examples=examples(200), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 def test_damaged_groups(seed: int, number: int, data: st.DataObject) -> None:
     """Every row ends in a record that says what its cells say, or in a dead letter that shows it; nothing is raised."""
     log, random = log_of(number), Random(seed)

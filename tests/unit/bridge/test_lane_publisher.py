@@ -113,7 +113,7 @@ def work_in_runs(publisher: LanePublisher, task: LaneTask, sizes: Iterator[int])
     crash=st.sampled_from([None, *IN_PRODUCER]),
     limit=st.sampled_from([None, 1, 4, 6]),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_runs_are_published_as_record_after_record(
     sizes: list[int], most_records: int, most_bytes: int, crash: Point | None, limit: int | None
 ) -> None:

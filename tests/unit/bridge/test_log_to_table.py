@@ -109,7 +109,7 @@ def _same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 @given(table=tables(), images=IMAGES, seed=st.integers(0, 2**32), shuffle=st.booleans())
-@settings(deadline=None, max_examples=examples(25), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 def test_a_consumer_has_the_base_table(table: TableSchema, images: ImageOptions, seed: int, shuffle: bool) -> None:
     """Any schema, any requests: each record is what was written, and last-write-wins gives the table in any order."""
     written = write(table, images, seed)
@@ -128,7 +128,7 @@ def test_a_consumer_has_the_base_table(table: TableSchema, images: ImageOptions,
 
 
 @given(table=tables(), preimage=st.sampled_from(["full", "true", "false"]), seed=st.integers(0, 2**32))
-@settings(deadline=None, max_examples=examples(8), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 def test_a_row_is_what_its_postimage_would_say(table: TableSchema, preimage: str, seed: int) -> None:
     """What pre-image (if there is one) and deltas give of a row is what ScyllaDB would have shown in its post-image."""
     names = log_columns(table)

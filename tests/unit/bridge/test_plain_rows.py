@@ -122,7 +122,7 @@ def one_by_one(found: Sequence[EncodedChange | EncodedRun]) -> list[EncodedChang
     page_rows=st.sampled_from([1, 5, 20, 500]),
     is_damaged=st.booleans(),
 )
-@settings(deadline=None, max_examples=examples(20), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 def test_both_paths_give_the_same(
     of: TableSchema, shape: str, images: ImageOptions, seed: int, page_rows: int, is_damaged: bool
 ) -> None:

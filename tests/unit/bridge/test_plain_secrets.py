@@ -36,6 +36,8 @@ def test_names_of_secrets(name: str) -> None:
     [
         "TOKEN_FILE",
         "AWS_ACCESS_KEY_ID",
+        "sort.key",
+        "publicKey",
         "secret.name",
         "tokenUrl",
         "keyStore",
@@ -65,6 +67,12 @@ def test_names_of_what_is_no_secret(name: str) -> None:
         "--conf=spark.executor.extraJavaOptions=-Dpassword=a",
         "{'token': 'a'}",
         "https://me:$ecret@host",
+        "password: a",
+        "{user: u, 'api-key' : a}",
+        "run --password a",
+        "--conf token=a --user u",
+        "--db-password 'a' --verbose",
+        "Authorization Bearer eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl",
     ],
 )
 def test_text_with_a_secret(text: str) -> None:
@@ -85,6 +93,12 @@ def test_text_with_a_secret(text: str) -> None:
         "password=",
         "the password is a secret",
         "[::1]:9042",
+        "-Dsort.key=a -Dpartition_key=b",
+        "--token-file /a --password --verbose",
+        "--password $(PASSWORD) --key ${KEY}",
+        "password: $(PASSWORD)",
+        "a:b token:c",
+        "heyJude12345.eyJsomething.more",
     ],
 )
 def test_text_without_one(text: str) -> None:

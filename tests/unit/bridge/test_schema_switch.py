@@ -109,6 +109,7 @@ class Cluster:
 
     def rows(self, stream: StreamId, schema: TableSchema) -> list[Cells]:
         found = []
+        columns = log_columns(schema)
         for us in range(1, self._groups + 1):
             for seq in range(self._rows_each):
                 cells: dict[str, bytes | None] = {
@@ -123,7 +124,7 @@ class Cluster:
                     # Four bytes are right for an int and for a text: a stale schema would not be noticed.
                     "v": b"abcd" if schema in (OLD, RETYPED) else None,
                 }
-                found.append(tuple(cells.get(name) for name in log_columns(schema)))
+                found.append(tuple(map(cells.get, columns)))
         return found
 
 

@@ -44,7 +44,7 @@ class World:
         return ServerTime(self.ask, lambda: UnixMicros(self.at(self.own_off_s)), lambda: self.now_s)
 
 
-@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.floats(-100, 100), st.floats(0, 12), st.floats(0, 60)), min_size=1, max_size=12),
     st.floats(-100, 100),

@@ -384,7 +384,6 @@ class Switching(RuleBasedStateMachine):
 Switching.TestCase.settings = settings(
     max_examples=examples(70),
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,
     phases=[Phase.generate],  # shrinking one of these takes minutes; the steps that failed are printed anyway

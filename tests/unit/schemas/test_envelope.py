@@ -227,6 +227,10 @@ def test_every_type_everywhere(cql_type: str, raw: str, expected: object) -> Non
             assert repr(one) == repr(expected)
 
 
+FIXED = table({"pk": "bigint"}, regular={"t": "text", "b": "blob", "ts": "timestamp", "y": "tinyint"})
+FIXED_CODEC = TableCodec(FIXED, log_columns(FIXED))
+
+
 @given(st.data())
 def test_fixed_width_bits(data: st.DataObject) -> None:
     """Any bits of a number or text come back the same from a wide record."""
@@ -234,12 +238,10 @@ def test_fixed_width_bits(data: st.DataObject) -> None:
     text = data.draw(st.text())
     blob = data.draw(st.binary(max_size=40))
     small = data.draw(st.integers(-128, 127))
-    example = table({"pk": "bigint"}, regular={"t": "text", "b": "blob", "ts": "timestamp", "y": "tinyint"})
-    codec = TableCodec(example, log_columns(example))
     raw = big.to_bytes(8, "big", signed=True)
     cells = {"pk": raw, "t": text.encode(), "b": blob, "ts": raw, "y": small.to_bytes(1, "big", signed=True)}
-    value = codec.decode_value(
-        codec.encode_value(row(example, cells), operation=1, generation_ms=0, last_in_group=True)
+    value = FIXED_CODEC.decode_value(
+        FIXED_CODEC.encode_value(row(FIXED, cells), operation=1, generation_ms=0, last_in_group=True)
     )
     assert value["key"] == {"pk": big}
     assert value["columns"] == {

@@ -10,19 +10,10 @@ import pytest
 from schemas.errors import IncompatibleSchemaError, RegistryAccessError, RegistryError, UnregisteredSchemaError
 from schemas.registry import Registry
 from schemas.registry_access import BearerToken, Credentials, Identity
-from tests.unit.schemas.certificates import Authority
 from tests.unit.schemas.fake_registry import Answer, FakeRegistry, FixedAnswers, error, serving
 
 SCHEMA = '{"type":"record","name":"R","fields":[]}'
 NEXT = '{"type":"record","name":"R","fields":[{"name":"x","type":"int"}]}'
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Loading all the public authorities takes most of a client's start, and nothing here needs them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", str(Authority.make(tmp_path_factory.mktemp("authority")).file))
-        yield
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,13 +10,14 @@ import pytest
 
 from bridge.captured import Schemas
 from bridge.encoding import EncodedChange, EncodedRun
-from bridge.errors import BridgeError, FencedError
+from bridge.errors import BridgeError, FencedError, RetriableError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.figures import LaneFigures, Store
 from bridge.publishing import LaneTask
 from bridge.schema_switch import Changes
+from bridge.topic_sizes import TopicSizes
 from spark import lane_publishing, worker
 from spark.lane_output import LaneOutput
 from spark.lane_publishing import Publishing, publish_lane
@@ -145,3 +147,36 @@ def test_a_task_yields_its_report_alone(broker: Broker, monkeypatch: pytest.Monk
     assert broker.transactions == 1
     assert batch.schema.names == ["report"]
     assert batch.num_rows == 1
+
+
+def test_line_of_a_lane_that_was_taken_over_names_it_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """The error names the lane itself, for those who read it elsewhere."""
+    with pytest.raises(FencedError, match=re.escape(f"{TASK}: ")):
+        publish(Lane(), "another")
+    (line,) = caplog.messages
+    assert line.startswith(f"{TASK}: another job named alike")
+    assert broker.committed == {}
+
+
+def test_failed_attempt_is_told_at_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark tries again, and says why only when it has given up."""
+    with pytest.raises(RetriableError):
+        publish(Lane(RetriableError("Kafka is away")))
+    assert caplog.messages == [f"{TASK}: Kafka is away"]
+    assert "ks.t" not in broker.committed
+
+
+def test_topic_that_is_gone_is_not_waited_for_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt after a failed one looks first whether there is a topic: the producer would wait half a minute."""
+    asked: list[str] = []
+
+    def partitions(topic: str) -> int:
+        asked.append(topic)
+        return 0
+
+    monkeypatch.setattr(worker, "is_retry", lambda: True)
+    monkeypatch.setattr(worker, "topic_sizes", lambda _config: TopicSizes(partitions))
+    lane = Lane()
+    with pytest.raises(RetriableError, match=r"^topic ks\.t does not exist; was it deleted\?$"):
+        publish(lane)
+    assert (asked, lane.reads, broker.transactions) == (["ks.t"], 0, 0)

@@ -340,12 +340,12 @@ def clock(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def plans(planner: ScyllaCdcStreamReader, cluster: Cluster, clock: Clock, for_s: float, step_s: float = 0.5) -> int:
     """How many micro-batches a planner that is asked every so often plans in this time."""
-    count, end = 0, planner.initialOffset()
-    for _ in range(round(for_s / step_s)):
+    count, end, began_s, began_us = 0, planner.initialOffset(), clock.now_s, cluster.now_us
+    while clock.now_s < began_s + for_s:
         following = planner.latestOffset(end, LIMIT)
         count, end = count + (following != end), following
         clock.now_s += step_s
-        cluster.now_us += int(step_s * SECOND)
+        cluster.now_us = UnixMicros(began_us + int((clock.now_s - began_s) * SECOND))
     return count
 
 
@@ -356,7 +356,7 @@ def test_load_is_bounded(
     """400 streams at 100 requests/s, or at its share where other tables have theirs; long intervals are said."""
     cluster.streams = 400
     planner = reader(TableStart(LAYOUT, at(G1, 980)), sharing=sharing, confidence_ms=0)
-    assert plans(planner, cluster, clock, 40) == count
+    assert plans(planner, cluster, clock, 39.5, step_s=0.05) == count
     assert not caplog.messages
     cluster.streams = 4000
     assert plans(reader(TableStart(LAYOUT, at(G1, 980))), cluster, clock, 80) == 2
@@ -371,9 +371,8 @@ def test_closing_micro_batch_counts_by_the_streams_that_it_asks(cluster: Cluster
     planner = reader(TableStart(LAYOUT, at(G1, 50)))
     closing = planner.latestOffset(planner.initialOffset(), LIMIT)
     assert StreamOffset.from_json(closing).next == Cursor.at_start_of(G2)
-    clock.now_s += 3.9
+    clock.now_s += 3.5
     assert planner.latestOffset(closing, LIMIT) == closing
-    clock.now_s += 0.2
     opening = planner.latestOffset(closing, LIMIT)
     assert opening != closing
     clock.now_s += 39
@@ -432,6 +431,20 @@ def test_run_that_is_to_end_waits_for_its_turn(cluster: Cluster, clock: Clock) -
         count, end = count + 1, following
     assert StreamOffset.from_json(end).next == at(G1, 1000)
     assert clock.slept_s == pytest.approx(4 * (count - 1))
+
+
+def test_planner_waits_a_little_for_what_will_be_due(cluster: Cluster, clock: Clock) -> None:
+    """Each question costs: one that comes a little early gets its micro-batch late, others get none the later."""
+    cluster.streams = 400
+    planner = reader(TableStart(LAYOUT, at(G1, 980)), confidence_ms=0)
+    end = planner.latestOffset(planner.initialOffset(), LIMIT)
+    cluster.now_us += 4 * SECOND
+    clock.now_s += 3
+    assert planner.latestOffset(end, LIMIT) == end
+    assert clock.slept_s == pytest.approx(0.3)
+    clock.now_s += 0.5
+    assert planner.latestOffset(end, LIMIT) != end
+    assert clock.slept_s == pytest.approx(0.5)
 
 
 def test_silence_makes_it_look_less_often(cluster: Cluster, clock: Clock, tmp_path: Path) -> None:

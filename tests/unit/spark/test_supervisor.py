@@ -86,6 +86,14 @@ def test_failure_of_spark_itself_is_told_in_a_line() -> None:
     assert _what_went_wrong(RuntimeError(silent)) == "RuntimeError: java.util.concurrent.TimeoutException"
 
 
+def test_hang_up_of_a_process_is_told_as_one() -> None:
+    """Of a killed process that plans Spark says no more than its operating system does."""
+    hint = " (perhaps one of Spark's Python processes was killed)"
+    assert _what_went_wrong(RuntimeError("Broken pipe")) == f"RuntimeError: Broken pipe{hint}"
+    thrown = "An error occurred while calling o96.start.\n: java.io.EOFException\n\tat org.apache..."
+    assert _what_went_wrong(RuntimeError(thrown)) == f"RuntimeError: java.io.EOFException{hint}"
+
+
 @pytest.mark.parametrize(
     ("master", "made", "cores"),
     [
@@ -171,9 +179,11 @@ def run_job(
     warm: bool = False,
     starts: list[tuple[str, bool]] | None = None,
     answer: threading.Event | None = None,
+    failed: list[tuple[Query | None, bool]] | None = None,
     **sections: Any,
 ) -> int:
     starts = [] if starts is None else starts
+    failed = [] if failed is None else failed
     answer = answer or threading.Event()
 
     class Table:
@@ -194,6 +204,9 @@ def run_job(
 
         def look(self, query: Query, *, ended: bool) -> None:
             looked.append((query, ended))
+
+        def failed(self, query: Query | None, *, by_spark: bool) -> None:
+            failed.append((query, by_spark))
 
         def changes(self) -> str:
             if self.name.endswith("asked"):
@@ -307,6 +320,17 @@ def test_what_spark_refuses_a_table_does_not_end_the_others(
     assert good.looks < 0
     assert "a.bad: " in caplog.text
     assert "starting again" in caplog.text
+
+
+def test_tables_know_whose_failures_theirs_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a query, of a start; Spark's own, and those of the bridge, which Spark may tell in its words."""
+    monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.01)
+    failed: list[tuple[Query | None, bool]] = []
+    sparks = Query(1, RuntimeError("[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location c"))
+    ours = Query(1, RuntimeError("pyspark.errors: bridge.errors.RetriableError: Kafka is away"))
+    queries = {"a.b": [sparks, JavaError(), RetriableError("ScyllaDB is away"), ours, Query(1, None)]}
+    assert run_job(monkeypatch, queries, once=True, failed=failed) == 0
+    assert failed == [(sparks, True), (None, True), (None, False), (ours, False)]
 
 
 def test_nothing_stays_behind_a_jvm_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:

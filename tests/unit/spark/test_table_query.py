@@ -63,8 +63,10 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
 
     state = SimpleNamespace(exists=True, log_id=None, schema=None, log_made_us=None)
     metadata = SimpleNamespace(generations=list, may_lag=False)
-    admin = SimpleNamespace(ensure_topic=lambda *_, **__: None, partitions=lambda _topic: 3)
-    checkpoint = SimpleNamespace(log_id=lambda: None, has_commits=True, folder="c")
+    admin = SimpleNamespace(ensure_topic=lambda *_, **__: False, partitions=lambda _topic: 3)
+    checkpoint = SimpleNamespace(
+        log_id=lambda: None, has_commits=True, folder="c", begin_anew=lambda: done.append("checkpoint begun anew")
+    )
     monkeypatch.setattr(table_query, "Lanes", Lanes)
     monkeypatch.setattr(TableQuery, "_query", query)
     monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
@@ -119,3 +121,69 @@ def test_progress_that_is_gone_is_told(begins: Begins) -> None:
     ):
         table.start(once=False, settled=False)
     assert len(done) == 1
+
+
+def test_change_topic_that_is_gone_is_told(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is made anew, and what it held does not come again: said wherever there is progress, and only there."""
+    table, progress, _ = begins
+    admin = SimpleNamespace(ensure_topic=lambda topic, *_, **__: topic == "ks.t", partitions=lambda _topic: 3)
+    monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
+    with pytest.raises(DataLossError):
+        table.start(once=False, settled=False)
+    assert caplog.messages == []
+    progress.update(LEVEL)
+    table.start(once=False, settled=False)
+    words = (
+        "ks.t: there was no change topic ks.t although the progress topic job.progress.ks.t says that the table was "
+        "carried before. It was made anew and goes on from there: what a deleted one held does not come again. "
+    )
+    assert [message for message in caplog.messages if message.startswith(words)] != []
+
+
+def test_progress_that_is_gone_before_the_first_micro_batch_is_told(begins: Begins) -> None:
+    """The checkpoint has no commit yet; but transactions may have been committed since the lanes were laid."""
+    table, progress, done = begins
+    table._checkpoint.has_commits = False  # type: ignore[misc]
+    progress.update(LEVEL)
+    table.start(once=False, settled=False)
+    progress.clear()
+    done.clear()
+    with pytest.raises(DataLossError, match=r"the progress topic job\.progress\.ks\.t holds no cursor"):
+        table.start(once=False, settled=False)
+    assert len(done) == 1
+
+
+def test_checkpoint_of_which_nothing_comes_is_begun_anew(begins: Begins, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark refuses a damaged one for ever, and all that it holds is a plan."""
+    table, progress, done = begins
+    progress.update(UNEVEN)
+    idle: Any = SimpleNamespace(lastProgress=None)
+    busy: Any = SimpleNamespace(lastProgress={})
+
+    def begun_anew_after(*failures: tuple[Any, bool]) -> bool:
+        done.clear()
+        for query, by_spark in failures:
+            table.failed(query, by_spark=by_spark)
+        assert table.start(once=False, settled=False).settles
+        return "checkpoint begun anew" in done
+
+    assert not begun_anew_after((idle, True))
+    assert not begun_anew_after((busy, True), (None, True))
+    assert not begun_anew_after((None, False), (idle, True))
+    assert not begun_anew_after((idle, False))
+    assert "begun anew" not in caplog.text
+    assert begun_anew_after((None, True), (idle, True))
+    assert "Spark makes nothing of the checkpoint c; it is begun anew" in caplog.text
+    assert not begun_anew_after((idle, True))
+
+
+def test_checkpoint_that_shows_lost_progress_is_kept(begins: Begins) -> None:
+    """It is the only witness."""
+    table, _, done = begins
+    table.failed(None, by_spark=True)
+    table.failed(None, by_spark=True)
+    with pytest.raises(DataLossError):
+        table.start(once=False, settled=False)
+    assert "checkpoint begun anew" not in done

@@ -43,8 +43,8 @@ serviceAccounts.driver.create is false, so serviceAccounts.driver.name has to sa
 {{/* Something, if a secret stands in a text. Takes forms and text. */}}
 {{- define "bridge.holdsSecret" -}}
 {{- $forms := .forms -}}
-{{- if regexMatch $forms.login .text }}yes{{ end -}}
-{{- range regexFindAll $forms.assignment .text -1 -}}
+{{- if or (regexMatch $forms.login .text) (regexMatch $forms.signed .text) }}yes{{ end -}}
+{{- range concat (regexFindAll $forms.assignment .text -1) (regexFindAll $forms.option .text -1) -}}
 {{- include "bridge.namesSecret" (dict "forms" $forms "name" (regexFind "^[A-Za-z0-9_.-]+" .)) -}}
 {{- end -}}
 {{- end -}}

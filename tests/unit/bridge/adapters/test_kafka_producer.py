@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from bridge.adapters.kafka import TransactionalProducer
+from bridge.adapters.kafka_heard import Refused
 from bridge.config import KafkaSettings
 from bridge.errors import TooLargeError
 
@@ -61,3 +65,15 @@ def test_last_record_taken_is_the_one_over_the_limit() -> None:
         producer.commit()
     finally:
         producer.close()
+
+
+def test_why_the_first_record_did_not_arrive_is_kept() -> None:
+    """The transaction says how many did not; those that were thrown away behind the first are no reason."""
+    refused = Refused()
+    message: Any = SimpleNamespace(topic=lambda: "t", key=lambda: None, value=lambda: b"v")
+    refused(None, message)
+    assert refused.lost is None
+    for code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._PURGE_QUEUE):
+        refused(KafkaError(code), message)
+    assert refused.lost == "topic t: UNKNOWN_TOPIC_OR_PART (Broker: Unknown topic or partition); was it deleted?"
+    assert refused.words is None

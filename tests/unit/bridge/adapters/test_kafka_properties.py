@@ -128,3 +128,24 @@ def test_meaning_of_errors() -> None:
     assert list(kinds.values()) == [FencedError, StartupError, RetriableError, RetriableError]
     login = kafka_errors.access_error(settings(), "_AUTHENTICATION", "no")
     assert str(login) == "Kafka at a:1, b:2 refuses the login; see kafka.sasl.mechanism (no)"
+
+
+@pytest.mark.parametrize(
+    ("offered", "words"),
+    [
+        (
+            "PLAIN,SCRAM-SHA-256",
+            "does not take SCRAM-SHA-512 there, only PLAIN,SCRAM-SHA-256; see kafka.sasl.mechanism",
+        ),
+        ("", "takes no login there; leave kafka.sasl out, or name the port of a listener that takes one"),
+    ],
+)
+def test_mechanism_that_is_not_offered(offered: str, words: str) -> None:
+    """No password would mend it; librdkafka's words say what would."""
+    said = (
+        "sasl_plaintext://a:1/bootstrap: SASL SCRAM-SHA-512 mechanism handshake failed: Broker: Request not valid: "
+        f"broker's supported mechanisms: {offered} (after 3ms in state AUTH_HANDSHAKE)"
+    )
+    asked = settings(sasl={"mechanism": "SCRAM-SHA-512", "username": "u", "password": {"env": "PW"}})
+    found = kafka_errors.access_error(asked, "_AUTHENTICATION", said)
+    assert str(found) == f"Kafka at {', '.join(asked.bootstrap_servers)} {words}"

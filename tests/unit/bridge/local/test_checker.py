@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.encoding import POSITION_HEADER
 from bridge.local.checker import Checker, Verdict, written_us
 from bridge.local.simulator.oracle import ExpectedChange

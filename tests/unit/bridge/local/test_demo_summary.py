@@ -135,8 +135,9 @@ def test_the_report_takes_the_colours_of_the_page() -> None:
         assert used <= set(re.findall(r"--([a-z-]+):", scheme))
 
 
-def test_the_report_names_faults_and_escapes_text() -> None:
+def test_the_report_names_faults_and_escapes_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bad run says so at the top; text from outside can't become markup."""
+    monkeypatch.setattr("bridge.local.demo.report.plot", lambda *_, **__: "")  # slow, and seen above
     verdict = Verdict(700, 699, examples=["missing: a<b>"])
     text = report(summary(verdict), observations())
     assert "1 changes missing" in text

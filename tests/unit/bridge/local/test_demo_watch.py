@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from bridge.adapters.kafka import Record
+from bridge.adapters.kafka_records import Record
 from bridge.encoding import POSITION_HEADER
 from bridge.local.demo.arrivals import Arrivals, Arrived
 from bridge.local.demo.screen import Screen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
@@ -47,8 +48,13 @@ class Server:
         self.executed: list[str] = []
         self.logged: list[list[Any]] = []
         self.refuses: str | None = None
+        self.tablets: int | None = None
 
     def rows(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> list[dict[str, Any]]:
+        if "cdc_local" in cql:
+            return [{"key": "rewritten"}]
+        if "initial_tablets" in cql:
+            return [] if self.tablets is None else [{"initial_tablets": self.tablets}]
         if "cdc_streams_descriptions_v2" in cql:
             return [{"range_end": 0, "streams": {bytes(7) + bytes([stream]) + bytes(8) for stream in (0, 200)}}]
         if "system_schema.columns" in cql:
@@ -85,8 +91,10 @@ class Server:
     def cells_of(self, _prepared: str, _cells: Sequence[bytes]) -> Iterator[tuple[bytes | None, ...]]:
         yield from self.stored
 
-    def write_raw(self, cql: str, _cells: Sequence[Any]) -> Future[None]:
+    def write_raw(self, cql: str, cells: Sequence[Any]) -> Future[None]:
         self.executed.append(cql)
+        if "initial_tablets" in cql:
+            self.tablets = None if cells[1] is None else int.from_bytes(cells[1], "big")
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -116,10 +124,11 @@ def _starts(session: Server) -> list[Any]:
     return [type("Start", (), {"start_ms": session.generation_ms})()]
 
 
-def run(server: Server, text: str) -> list[str]:
+def run(server: Server, text: str, *, fails: bool = False) -> list[str]:
     said: list[str] = []
     client = LocalCql(cast("CqlSession", server), said.append, clock=lambda: NOW_US)
-    client.run(statements_of(text, "x.cql"), "x.cql")
+    with pytest.raises(LocalStackError) if fails else nullcontext():
+        client.run(statements_of(text, "x.cql"), "x.cql")
     return said
 
 
@@ -151,6 +160,30 @@ def test_a_captured_table_without_a_log_gets_one(server: Server) -> None:
     assert server.executed[0].startswith('CREATE TABLE "shop"."orders_scylla_cdc_log"')
 
 
+def test_a_log_in_a_keyspace_with_tablets_gets_a_stream_for_each(server: Server) -> None:
+    server.has_log = False
+    server.tablets = 8
+    said = run(server, "INSERT INTO shop.other (id) VALUES (1)", fails=True)
+    assert said == ["made the log shop.orders_scylla_cdc_log, with 8 tablets"]
+    assert sum("system.cdc_streams" in one for one in server.executed) == 16  # each as current, and as opened
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("", "done"),
+        (" AND tablets = {'enabled': false}", "done"),
+        (" AND tablets = {'enabled': true}", "done, with tablets: 4 for each table at first"),
+        (" AND tablets = {'initial': 5}", "done, with tablets: 8 for each table at first"),
+    ],
+)
+def test_a_keyspace_has_tablets_if_it_says_so(server: Server, option: str, told: str) -> None:
+    text = "CREATE KEYSPACE k WITH replication = {'class': 'NetworkTopologyStrategy'}" + option
+    assert run(server, text) == [f"x.cql:1:1: CREATE KEYSPACE: {told}"]
+    assert server.executed[0] == text
+    assert any("initial_tablets" in one for one in server.executed) == ("tablets:" in told)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -162,6 +195,14 @@ def test_a_captured_table_without_a_log_gets_one(server: Server) -> None:
         ("DELETE events[1] FROM shop.orders WHERE id = 1", "single elements of the list 'events'"),
         ("INSERT INTO shop.orders (id) VALUES (1) USING TIMESTAMP 1", "from the past"),
         ("DROP TABLE shop.orders_scylla_cdc_log", "Cannot DROP cdc log table"),
+        (
+            "INSERT INTO shop.orders_scylla_cdc_log (id) VALUES (1)",
+            r"shop\.orders_scylla_cdc_log is a log, which the server alone writes: write shop\.orders",
+        ),
+        ("ALTER KEYSPACE shop WITH tablets = {'enabled': true}", "keyspace shop: the option tablets can't be altered"),
+        ("CREATE KEYSPACE k WITH tablets = {'enabled': maybe}", "'enabled' is true or false, not maybe"),
+        ("CREATE KEYSPACE k WITH tablets = {'initial': -1}", "'initial' is a number of tablets, not -1"),
+        ("CREATE KEYSPACE k WITH tablets = {'some': 1}", "tablets has 'enabled' and 'initial', not \"some\""),
         ("GRANT ALL ON shop.orders TO a", "a statement that writes or that makes, alters or drops a table or type"),
         ("BEGIN BATCH APPLY BATCH", "a batch without statements"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from bridge.model.changes import LogLayout
 from bridge.model.times import UnixMillis, timeuuid_of
 from schemas.codec import compile_reader
 from schemas.envelope import TableCodec
-from schemas.output import OutputOptions
+from schemas.output import OutputOptions, ShapeName
+from schemas.table_schema import TableSchema
 from tests.replica import frozen
 from tests.unit.bridge.simulator.log_records import records_of
 from tests.unit.bridge.simulator.vectors import Run, Vector, load, problems
@@ -56,7 +58,7 @@ def test_what_was_logged_is_read_as_known(vector: Vector) -> None:
         names = log_columns(table)
         keys = ([column.name for column in part] for part in (table.partition_key, table.clustering))
         layout = LogLayout.of(names, *keys)
-        codec = TableCodec(table, names, OutputOptions(shape="full" if full else "delta"))
+        codec = codec_of(table, "full" if full else "delta")
         encoder = GroupEncoder(codec, layout, (table.keyspace, table.name), RecordForm())
         truth = ExpectedRecords(table, full=full)
         read_key, read = (compile_reader(json.loads(text)) for text in (codec.key_avro_schema, codec.value_avro_schema))
@@ -73,6 +75,11 @@ def test_what_was_logged_is_read_as_known(vector: Vector) -> None:
             assert [in_order(read_key(one.key)) for one in found] == [in_order(truth.key(one)) for one in wanted]
             values = [in_order(read(one.value)) for one in found if one.value is not None]
             assert values == [in_order(truth.value(one)) for one in wanted]
+
+
+@cache
+def codec_of(table: TableSchema, shape: ShapeName) -> TableCodec:
+    return TableCodec(table, log_columns(table), OutputOptions(shape=shape))
 
 
 def in_order(record: dict[str, Any]) -> object:

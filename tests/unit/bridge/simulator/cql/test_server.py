@@ -157,7 +157,7 @@ def test_what_can_not_be_carried_out_is_said(text: str, words: str) -> None:
     st.one_of(st.none(), st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.booleans())),
     st.one_of(st.none(), st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.booleans())),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_delete_takes_just_the_rows_of_its_slice(
     descending: list[bool],
     equal: list[int],

@@ -1,0 +1,192 @@
+"""`python -m bench.idle`: what a table costs to which nothing is written.
+
+Runs the bridge over an empty log of so many streams, lets it come to rest, and then counts: CPU seconds of all its
+processes, by process and thread, and the reads that the CQL server has served. One JSON line, then tables, on standard
+output. Exit statuses: as `python -m bench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench import figures, load, tables, topics
+from bench.bridge_run import BridgeRun, Servers, new_name
+from bench.errors import BenchError
+from bench.figures import Figures
+from bench.place import a_stack, machine_now, say
+from bench.processes import ThreadTimes, descendants, everyone
+from bench.tables import KEYSPACE
+from bridge import logs
+from bridge.adapters.scylla import CqlSession
+from bridge.errors import BridgeError
+from bridge.local.errors import LocalStackError
+from bridge.local.simulator.cluster import SimulatedCluster
+from bridge.local.simulator.pacing import system_clock_us
+from bridge.local.stack import LocalStack
+from bridge.model.times import UnixMillis
+
+_TABLE: Final = "narrow"
+_SHARDS: Final = 4
+_GENERATION_S_AGO: Final = 30
+_BEGINS_WITHIN_S: Final = 180.0
+_LOOK_EVERY_S: Final = 0.5
+_WORTH_A_ROW_MS_PER_S: Final = 0.05
+_READS: Final = "SELECT keyspace_name, table_name, count FROM system_views.coordinator_read_latency"
+_LOG_TABLE: Final = f"{KEYSPACE}.{_TABLE}_scylla_cdc_log"
+_COLUMNS: Final = (
+    ("streams", "streams"),
+    ("lanes", "lanes"),
+    ("interval_s", "longest pause s"),
+    ("seconds", "counted s"),
+    ("percent_of_a_core", "% of a core"),
+    ("requests_per_s", "requests/s"),
+    ("log_requests_per_s", "of them for the log"),
+)
+_THREAD_COLUMNS: Final = (("process", "process"), ("thread", "thread"), ("ms_per_s", "ms of CPU a second"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line."""
+    arguments = _parser().parse_args(argv)
+    logs.setup("warning")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with a_stack(arguments.folder) as stack:
+            machine = machine_now()
+            line = _measure(stack, arguments)
+    except (BenchError, BridgeError, LocalStackError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted", file=sys.stderr)
+        return 130
+    print(figures.json_line({**line, "machine": machine}))
+    table = figures.markdown_table if arguments.markdown else figures.plain_table
+    print(
+        f"\n{table([line], _COLUMNS)}\n\n{table(line['threads'], _THREAD_COLUMNS)}\n{figures.machine_line([machine])}"
+    )
+    return 0
+
+
+def _measure(stack: LocalStack, arguments: argparse.Namespace) -> Figures:
+    servers = Servers(stack.cql, stack.kafka, stack.registry)
+    session = load.connect(servers.cql)
+    try:
+        simulated = tables.table(_TABLE)
+        simulated.drop(session)
+        simulated.create(session)
+        cluster = SimulatedCluster(session, seed=1, vnodes=arguments.streams // _SHARDS, shards=_SHARDS)
+        cluster.reset()
+        cluster.add_generation(UnixMillis(system_clock_us() // 1000 - _GENERATION_S_AGO * 1000))
+        run = BridgeRun(
+            stack.folder / "bench",
+            servers,
+            name=new_name(_TABLE, "idle"),
+            table=f"{KEYSPACE}.{_TABLE}",
+            settings={
+                "spark": {"lanes": arguments.lanes},
+                "reading": {"idle_interval_ms": round(arguments.interval * 1000)},
+            },
+            once=False,
+        )
+        with run:
+            before = _reads(session)
+            _until(run, lambda: _reads(session).get(_LOG_TABLE, 0) > before.get(_LOG_TABLE, 0), _BEGINS_WITHIN_S)
+            say(f"the bridge reads; resting for {arguments.settle:.0f} s, then counting for {arguments.seconds:.0f} s")
+            _follow(run, arguments.settle, ThreadTimes())
+            found = _count(run, session, arguments.seconds)
+            measured = run.stop()
+        topics.delete(servers.kafka, run.topic, run.progress_topic)
+    finally:
+        session.close()
+    cores = measured.cpu_s_between(found["from_s"], found["until_s"]) / (found["until_s"] - found["from_s"])
+    streams = arguments.streams // _SHARDS * _SHARDS
+    interval_s = arguments.interval
+    return {
+        "streams": streams,
+        "lanes": arguments.lanes,
+        "interval_s": interval_s,
+        "percent_of_a_core": 100 * cores,
+        **found,
+    }
+
+
+def _count(run: BridgeRun, session: CqlSession, seconds: float) -> Figures:
+    threads = ThreadTimes()
+    _look(run, threads)
+    before, cpu_before, from_s = _reads(session), threads.totals(), time.time()
+    _follow(run, seconds, threads)
+    after, cpu_after, until_s = _reads(session), threads.totals(), time.time()
+    took_s = until_s - from_s
+    asked = {name: count - before.get(name, 0) for name, count in after.items()}
+    used = {name: 1000 * (s - cpu_before.get(name, 0.0)) / took_s for name, s in cpu_after.items()}
+    return {
+        "seconds": took_s,
+        "from_s": from_s,
+        "until_s": until_s,
+        "requests_per_s": sum(asked.values()) / took_s,
+        "log_requests_per_s": asked.get(_LOG_TABLE, 0) / took_s,
+        "requests": {name: count for name, count in sorted(asked.items()) if count},
+        "threads": [
+            {"process": role, "thread": thread, "ms_per_s": ms_per_s}
+            for (role, thread), ms_per_s in sorted(used.items(), key=lambda one: -one[1])
+            if ms_per_s >= _WORTH_A_ROW_MS_PER_S
+        ],
+    }
+
+
+def _reads(session: CqlSession) -> Mapping[str, int]:
+    """How many reads the server has served of each table."""
+    return {f"{row['keyspace_name']}.{row['table_name']}": row["count"] for row in session.rows(_READS, ())}
+
+
+def _follow(run: BridgeRun, seconds: float, threads: ThreadTimes) -> None:
+    until_s = time.monotonic() + seconds
+    while (left_s := until_s - time.monotonic()) > 0:
+        run.check()
+        time.sleep(min(left_s, _LOOK_EVERY_S))
+        _look(run, threads)
+
+
+def _look(run: BridgeRun, threads: ThreadTimes) -> None:
+    job = run.job_pid
+    if job is not None:
+        threads.look(descendants(run.meter_pid, everyone()), job)
+
+
+def _until(run: BridgeRun, done: Any, timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not done():
+        if time.monotonic() > deadline_s:
+            raise BenchError(f"the bridge did not begin to read within {timeout_s:.0f} s.{run.tail()}")
+        run.check()
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.idle", description="Measure what a silent table costs.")
+    parser.add_argument("--streams", type=int, default=1000, help=f"streams of the log, in steps of {_SHARDS}")
+    parser.add_argument("--lanes", type=int, default=2, help="lanes of the bridge")
+    parser.add_argument(
+        "--interval",
+        type=float,
+        default=10.0,
+        help="longest pause of a silent table (`reading.idle_interval_ms`), in s",
+    )
+    parser.add_argument("--settle", type=float, default=60.0, help="how long it may come to rest, in s")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long is counted")
+    parser.add_argument(
+        "--folder", type=Path, help="a local stack to use: its generations are replaced; started if it does not run"
+    )
+    parser.add_argument("--markdown", action="store_true", help="print the tables for bench/README.md")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""What Spark's JVM is started with."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from bridge import logs
+from bridge.config import SparkSettings
+from spark import session
+
+
+@pytest.mark.parametrize(
+    ("environment", "has_traces"),
+    [
+        ({}, False),
+        ({logs.VARIABLE: "info json"}, False),
+        ({logs.VARIABLE: "debug text"}, True),
+        ({"SPARK_HOME": "/s"}, True),
+    ],
+)
+def test_stack_traces_are_for_level_debug(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], has_traces: bool
+) -> None:
+    """Our own configuration, which is there, stands before what a user gives, so that the user's counts."""
+    for name in (logs.VARIABLE, "SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    properties = session._properties("job", SparkSettings())
+    named = [
+        word.partition("=")[2]
+        for word in shlex.split(properties["spark.driver.defaultJavaOptions"])
+        if word.startswith("-Dlog4j2.configurationFile=")
+    ]
+    assert (named == []) is has_traces
+    for path in named:
+        text = Path(path).read_text(encoding="utf-8")
+        assert "%ex{none}" in text
+        assert "rootLogger.level = error" in text
