@@ -143,9 +143,10 @@ def _capture_once(cluster: TableDescriptions, keyspace: str, table: str, output:
     try:
         wrong = misfits(schema, columns, types)
         if not wrong:
+            # First, for it tells a log whose key column is being renamed from what is no log at all.
+            codec = TableCodec(schema, columns, output)
             keys = ([column.name for column in part] for part in (schema.partition_key, schema.clustering))
             layout = replace(LogLayout.of(columns, *keys), types=types, table=f"{keyspace}.{table}")
-            codec = TableCodec(schema, columns, output)
             return CapturedTable(schema, reader, layout, codec)
     except TableSchemaError as error:
         wrong = [str(error)]

@@ -30,6 +30,7 @@ OLD = table({"pk": "int"}, {"ck": "int"}, {"v": "int", "w": "text"})
 ADDED = table({"pk": "int"}, {"ck": "int"}, {"v": "int", "w": "text", "x": "text"})
 RETYPED = table({"pk": "int"}, {"ck": "int"}, {"v": "text", "w": "text"})
 WIDER = table({"pk": "int"}, {"ck": "int"}, {"v": "text", "w": "text", "x": "text"})
+RENAMED = table({"pk": "int"}, {"line": "int"}, {"v": "text", "w": "text"})
 META = {
     "cdc$stream_id": "blob",
     "cdc$time": "timeuuid",
@@ -231,10 +232,11 @@ def test_a_change_inside_a_group_goes_on_behind_what_was_handed_on() -> None:
     assert found == everything
 
 
-def test_schema_read_that_lags_behind_the_log_is_repeated() -> None:
-    """An encoder is compiled only when the base table's types are those of the log."""
+@pytest.mark.parametrize("described", [OLD, RENAMED])
+def test_schema_read_of_another_time_than_the_log_is_repeated(described: TableSchema) -> None:
+    """An encoder is compiled only when the base table's keys and types are those of the log."""
     cluster, clock = Cluster(RETYPED), Clock()
-    cluster.described_as = OLD
+    cluster.described_as = described
 
     def sleep(seconds: float) -> None:
         clock.sleep(seconds)
@@ -250,6 +252,7 @@ def test_schema_read_that_lags_behind_the_log_is_repeated() -> None:
     [
         (OLD, "v is int in the table and text in the log"),
         (WIDER, "columns missing: cdc$deleted_x, x"),
+        (RENAMED, "columns missing: line"),
     ],
 )
 def test_contradiction_that_stays_is_named(described: TableSchema, words: str) -> None:
@@ -259,7 +262,7 @@ def test_contradiction_that_stays_is_named(described: TableSchema, words: str) -
     with pytest.raises(UnsettledSchemaError) as caught:
         capture(cluster, "ks", "t", within_s=10, clock=clock, sleep=clock.sleep)
     text = str(caught.value)
-    assert "table ks.t: its columns are pk int, ck int, v " in text
+    assert f"table ks.t: its columns are pk int, {described.clustering[0].name} int, v " in text
     assert "pk int" in text.partition("those of its log")[2]
     assert words in text
     assert "10 s" in text
