@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from bench.errors import BenchError
 from bench.figures import Figures
 from bench.latency import latency
 from bench.load import Cluster
-from bench.place import a_stack, machine_now, say
+from bench.place import a_stack, machine_now, say, server_pids
 from bench.tables import DEFAULT_TABLES, TABLES
+from bench.watch import Watch
 from bridge import logs
 from bridge.errors import BridgeError
 from bridge.local.errors import LocalStackError
@@ -37,9 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     lines: list[Figures] = []
     try:
-        with a_stack(arguments.folder) as stack:
+        with a_stack(arguments.folder) as stack, Watch(below={}, of=server_pids(stack)) as watch:
             for table in arguments.tables:
-                lines.append(_measure(stack, table, arguments))
+                lines.append(_measure(stack, table, arguments, watch))
                 print(figures.json_line(lines[-1]), flush=True)
     except (BenchError, BridgeError, LocalStackError) as error:
         print(f"bench: {error}", file=sys.stderr)
@@ -54,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace) -> Figures:
+def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace, watch: Watch) -> Figures:
     servers = Servers(stack.cql, stack.kafka, stack.registry)
     work = stack.folder / "bench"
     lanes: int = arguments.lanes
@@ -69,12 +71,19 @@ def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace) -> Fi
         say(f"{table}: filled in {time.monotonic() - began_s:.0f} s; draining it with {lanes} lanes")
     finally:
         session.close()
+    drain_it = partial(
+        drain, work, servers, table, written,
+        lanes=lanes, settings=settings, timeout_s=arguments.drain_timeout, watch=watch,
+    )  # fmt: skip
+    if arguments.stages:
+        line["changes_per_s_cold"] = drain_it()["changes_per_s"]
+        say(f"{table}: {line['changes_per_s_cold']:,.0f} changes/s; once more, as the servers are warm now")
     machine = machine_now()
-    line |= drain(work, servers, table, written, lanes=lanes, settings=settings, timeout_s=arguments.drain_timeout)
+    line |= drain_it()
     say(f"{table}: {line['changes_per_s']:,.0f} changes/s, every change there once")
     if arguments.stages:
         say(f"{table}: each stage alone")
-        found = stages.measure(servers, table, changes=arguments.changes, parts=lanes)
+        found = stages.measure(servers, table, changes=arguments.changes, parts=lanes, watch=watch)
         slowest = min(found, key=lambda stage: found[stage]["per_s"])
         line |= {
             "stages": found,
@@ -103,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=float, default=1000.0, help="changes a second for the latency")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long latency is measured; 0 leaves it out")
     parser.add_argument("--confidence", type=int, default=2000, help="confidence window in ms")
-    parser.add_argument("--stages", action="store_true", help="also run each stage alone, as a plain loop")
+    parser.add_argument("--stages", action="store_true", help="also run each stage alone, a plain loop; drains twice")
     parser.add_argument("--vnodes", type=int, default=16, help="vnodes of each simulated node")
     parser.add_argument("--shards", type=int, default=2, help="shards of each simulated node")
     parser.add_argument("--drain-timeout", type=float, default=900.0, help="longest time for draining, in s")

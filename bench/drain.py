@@ -12,6 +12,7 @@ from bench.bridge_run import BridgeRun, Measured, Servers, new_name
 from bench.errors import BenchError
 from bench.figures import Figures, memory_figures
 from bench.tables import KEYSPACE
+from bench.watch import Watch
 
 _READ_BACK_S: Final = 900.0
 _MILLION: Final = 1_000_000
@@ -50,9 +51,11 @@ def drain(
     lanes: int,
     settings: Mapping[str, Any],
     timeout_s: float,
+    watch: Watch,
 ) -> Figures:
-    """The figures of `drained`; arguments and errors as there."""
-    return _figures(drained(folder, servers, table, written, lanes=lanes, settings=settings, timeout_s=timeout_s))
+    """The figures of `drained`, with the cores that the servers had, whom `watch` follows; the rest as there."""
+    found = drained(folder, servers, table, written, lanes=lanes, settings=settings, timeout_s=timeout_s)
+    return {**_figures(found), "cores": watch.cores_between(found.first_s, found.last_s)}
 
 
 def drained(

@@ -16,7 +16,7 @@ from bench.bridge_run import ROOT
 from bench.figures import Figures
 from bridge.local.errors import LocalStackError
 from bridge.local.jars import JARS_VARIABLE
-from bridge.local.stack import LocalStack
+from bridge.local.stack import COMPONENTS, LocalStack
 from spark.gateway import ARCHIVE
 
 _JARS: Final = ROOT / ".local-stack" / "jars"
@@ -45,6 +45,11 @@ def a_stack(folder: Path | None) -> Iterator[LocalStack]:
         stack.down()
         raise
     stack.down(delete_data=folder is None)
+
+
+def server_pids(stack: LocalStack) -> dict[str, list[int]]:
+    """The processes of a stack's servers, by their names."""
+    return {name: [pid] for name in COMPONENTS if (pid := stack.pid(name)) is not None}
 
 
 def machine_now() -> Figures:

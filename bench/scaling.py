@@ -22,20 +22,19 @@ from bench.drain import Drained, drained
 from bench.errors import BenchError
 from bench.figures import Figures
 from bench.load import Cluster
-from bench.place import a_stack, machine_now, say
+from bench.place import a_stack, machine_now, say, server_pids
 from bench.standalone import StandaloneCluster
 from bench.tables import TABLES
-from bench.watch import MACHINE, Watch
+from bench.watch import Watch
 from bridge import logs
 from bridge.errors import BridgeError
 from bridge.local.errors import LocalStackError
 from bridge.local.ports import LOOPBACK
-from bridge.local.stack import COMPONENTS, LocalStack
+from bridge.local.stack import LocalStack
 from spark.gateway import java_options
 
 _MILLION: Final = 1_000_000
 _EXECUTORS: Final = "executors"
-_SERVERS: Final = "servers"
 _EXECUTOR_MIB: Final = 512
 _WORKER_MIB: Final = 1024
 _COLUMNS: Final = (
@@ -48,7 +47,8 @@ _COLUMNS: Final = (
     ("cpu_s_per_million_by.executors_jvm", "executors' JVMs"),
     ("cpu_s_per_million_by.executors_python", "their Python"),
     ("cores.job", "cores: job"),
-    ("cores.servers", "servers"),
+    ("cores.cql", "CQL server"),
+    ("cores.kafka", "Kafka"),
     ("cores.machine", "machine"),
     ("executors_peak_pss_mib", "executors' PSS MiB"),
     ("startup_s", "start-up s"),
@@ -93,7 +93,7 @@ def _measure(stack: LocalStack, arguments: argparse.Namespace) -> tuple[list[Fig
         place, workers=arguments.workers, cores=arguments.cores, memory_mib=_WORKER_MIB
     ) as cluster, Watch(
         below={_EXECUTORS: cluster.worker_pids},
-        of={_SERVERS: [pid for name in COMPONENTS if (pid := stack.pid(name)) is not None]},
+        of=server_pids(stack),
     ) as watch:  # fmt: skip
         for lanes in arguments.lanes:
             say(f"{arguments.table}: draining it with {lanes} lanes on {cluster.url}")
@@ -134,11 +134,7 @@ def _figures(found: Drained, watch: Watch) -> Figures:
         "cpu_s_startup_by": _cpu_s(found, watch, found.measured.began_s, found.first_s),
         "cpu_s_per_million": job_s / millions,
         "cpu_s_per_million_by": {name: cpu_s / millions for name, cpu_s in by.items()},
-        "cores": {
-            "job": job_s / seconds,
-            "servers": watch.cpu_s_between(_SERVERS, found.first_s, found.last_s) / seconds,
-            "machine": watch.cpu_s_between(MACHINE, found.first_s, found.last_s) / seconds,
-        },
+        "cores": {**watch.cores_between(found.first_s, found.last_s), "job": job_s / seconds},
         "executors_peak_pss_mib": watch.peak_pss_mib(found.measured.began_s, found.measured.ended_s),
         "driver_peak_pss_mib": found.measured.peak_pss_mib,
     }

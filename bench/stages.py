@@ -33,6 +33,7 @@ from bench.bridge_run import ROOT, Servers, environment
 from bench.errors import BenchError
 from bench.figures import Figures
 from bench.tables import KEYSPACE
+from bench.watch import Watch
 from bridge import assembly
 from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.kafka import KafkaAdmin
@@ -57,11 +58,19 @@ Loop = Callable[[], int]
 """Runs a stage once; says how many changes it handled."""
 
 
-def measure(servers: Servers, table: str, *, changes: int, parts: int) -> dict[str, Figures]:
+def measure(servers: Servers, table: str, *, changes: int, parts: int, watch: Watch) -> dict[str, Figures]:
     """Run every stage over a table whose log is full.
 
+    Args:
+        servers: who is asked.
+        table: one of `bench.tables`.
+        changes: how many each stage handles, at most; `read` handles all.
+        parts: processes at once.
+        watch: follows the servers.
+
     Returns:
-        For each stage `per_s` and `cpu_s_per_million`, of all its processes together.
+        For each stage `per_s` and `cpu_s_per_million`, of all its processes together, and `cores` of the servers and of
+        the machine meanwhile.
 
     Raises:
         BenchError: a process failed or took too long.
@@ -73,13 +82,13 @@ def measure(servers: Servers, table: str, *, changes: int, parts: int) -> dict[s
             settings = KafkaSettings(bootstrap_servers=(servers.kafka,))
             KafkaAdmin(settings).ensure_topic(topic, settings.partitions, {})
         count = max(1, min(changes, _MOST_CHANGES) // parts)
-        found[stage] = _run(stage, servers, table, topic, count, parts)
+        found[stage] = _run(stage, servers, table, topic, count, parts, watch)
         if stage == "produce":
             topics.delete(servers.kafka, topic)
     return found
 
 
-def _run(stage: str, servers: Servers, table: str, topic: str, count: int, parts: int) -> Figures:
+def _run(stage: str, servers: Servers, table: str, topic: str, count: int, parts: int, watch: Watch) -> Figures:
     with ExitStack() as stack:
         processes = []
         for part in range(parts):
@@ -95,14 +104,17 @@ def _run(stage: str, servers: Servers, table: str, topic: str, count: int, parts
             processes.append(process)
         for process in processes:
             _line(stage, process, _READY_S)
+        began_s = time.time()
         for process in processes:
             assert process.stdin is not None
             process.stdin.close()
         results = [_line(stage, process, _TIMEOUT_S) for process in processes]
+        ended_s = time.time()
     changes = sum(result["changes"] for result in results)
     return {
         "per_s": changes / max(result["seconds"] for result in results),
         "cpu_s_per_million": sum(result["cpu_s"] for result in results) / changes * 1e6,
+        "cores": watch.cores_between(began_s, ended_s),
     }
 
 

@@ -53,6 +53,11 @@ class Watch:
         points = self._samples.get(name, [(start_s, 0.0)])
         return value_at(points, end_s) - value_at(points, start_s)
 
+    def cores_between(self, start_s: float, end_s: float) -> dict[str, float]:
+        """How many cores each had on average, the machine as a whole included."""
+        names = (*self._below, *self._of, MACHINE)
+        return {name: self.cpu_s_between(name, start_s, end_s) / (end_s - start_s) for name in names}
+
     def peak_pss_mib(self, start_s: float, end_s: float) -> float:
         """Most memory of all that is followed below something, pages that n processes share counted as an n-th."""
         return max((mib for at, mib in self._weights if start_s <= at <= end_s), default=0.0)

@@ -35,6 +35,7 @@ import psutil
 from bridge.adapters.kafka_records import Record
 from bridge.adapters.scylla import CqlSession
 from bridge.encoding import POSITION_HEADER
+from bridge.instants import iso_of_micros
 from bridge.local.checker import Verdict
 from bridge.local.demo.arrivals import Arrivals
 from bridge.local.simulator.cluster import Placement, SimulatedCluster
@@ -136,6 +137,28 @@ class Outage:
     since_us: int
     settled_us: int
     back_us: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A change that waited for nothing but its turn: of which table, when it was written, and when it was there."""
+
+    table: str
+    written_us: UnixMicros
+    seen_us: int
+
+    @property
+    def took_us(self) -> int:
+        """From the one to the other."""
+        return self.seen_us - self.written_us
+
+    @property
+    def slowness_s(self) -> float:
+        """By how much the machine was too slow for it."""
+        return max(0.0, self.took_us / _SECOND - CONFIDENCE_S - WINDOW_S)
+
+    def __str__(self) -> str:
+        return f"{self.table}, written {iso_of_micros(self.written_us)}, there {self.took_us / _SECOND:.1f} s later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,15 +352,15 @@ class Scenario:
         """What came of each switch, in order of time; each may take `slack_s` longer."""
         return [self._stall(switch, slack_s) for switch in self._switches]
 
-    def slowness_s(self) -> float:
-        """By how much the machine was too slow where no streams changed and nothing was killed."""
-        took_us = (
-            self._seen_us(change) - change.timestamp_us
+    def slowest_plain(self) -> Plain:
+        """The change that came latest where no streams changed and nothing was killed."""
+        plain = (
+            Plain(table, change.timestamp_us, self._seen_us(change))
             for table, written in self._tables.items()
             for change in written.changes
             if change.timestamp_us < self._end_us and self._is_plain(table, change)
         )
-        return max(0.0, max(took_us, default=0) / _SECOND - CONFIDENCE_S - WINDOW_S)
+        return max(plain, key=lambda one: one.took_us)
 
     def verdict(self) -> Verdict:
         """The topics against what was written; all of it must be published."""
@@ -560,7 +583,7 @@ def _start(switch: Switch) -> UnixMicros:
     return switch.start_us
 
 
-def in_words(stalls: Sequence[Stall], slowness_s: float) -> str:
+def in_words(stalls: Sequence[Stall], slowest: Plain) -> str:
     """The table that is printed."""
     free = [one.stall_s for one in stalls if one.bound_s <= BOUND_S]
     return "\n".join(
@@ -570,6 +593,6 @@ def in_words(stalls: Sequence[Stall], slowness_s: float) -> str:
             *map(str, stalls),
             f"{len(free)} switches without a kill near: longest stall {max(free, default=0.0):.1f} s; bound, in s: "
             f"confidence {CONFIDENCE_S:.0f} + leeway {LEEWAY_S:.0f} + one window {WINDOW_S:.0f} = {BOUND_S:.0f}",
-            f"where nothing changed, the machine was too slow by {slowness_s:.1f} s",
+            f"where nothing changed, the machine was too slow by {slowest.slowness_s:.1f} s ({slowest})",
         ]
     )
