@@ -34,6 +34,8 @@ _LOCK_FILE = Path(__file__).parent / "jars.lock"
 _JAVA_SOURCES = Path(__file__).parent / "java"
 _RESOLVE_TIMEOUT_S = 900.0
 _PROGRESS_EVERY_S = 10.0
+_TRIES = 3
+"""One jar of 147 fails now and then; what was fetched stays in Ivy's cache."""
 _COMPILE_TIMEOUT_S = 120.0
 
 # What the extension is compiled against, by the beginning of the jar's name.
@@ -225,9 +227,20 @@ def resolve(folder: Path, java: Java, report: Callable[[str], None], ivy_module:
         ivy_module: the Ivy file; of its own, the local stack's, whose configurations are the servers.
 
     Raises:
-        LocalStackError: Ivy isn't there, failed, or took more than 15 minutes.
+        LocalStackError: Ivy isn't there, failed several times, or took more than 15 minutes.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for tries_left in reversed(range(_TRIES)):
+        failure = _run_ivy(folder, java, report, ivy_module)
+        if failure is None:
+            return
+        if not tries_left:
+            raise LocalStackError(failure)
+        report("Maven Central did not give all of them; trying again for the rest")
+
+
+def _run_ivy(folder: Path, java: Java, report: Callable[[str], None], ivy_module: str) -> str | None:
+    """Fetch what Ivy's cache lacks; why that failed, if it did."""
     with tempfile.TemporaryDirectory(prefix="ivy-", dir=folder) as scratch_name:
         scratch = Path(scratch_name)
         settings, module, log = scratch / "settings.xml", scratch / "ivy.xml", folder / "resolve.log"
@@ -247,11 +260,11 @@ def resolve(folder: Path, java: Java, report: Callable[[str], None], ivy_module:
                 if ivy.poll() is None:
                     ivy.kill()
                 ivy.wait()
-    if ivy.returncode != 0:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        told = "\n".join(f"    {line}" for line in lines if line.strip(". "))[-3000:]
-        message = f"Ivy could not resolve the jars. Is Maven Central reachable? The end of {log}:\n{told}"
-        raise LocalStackError(message)
+    if ivy.returncode == 0:
+        return None
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    told = "\n".join(f"    {line}" for line in lines if line.strip(". "))[-3000:]
+    return f"Ivy could not resolve the jars. Is Maven Central reachable? The end of {log}:\n{told}"
 
 
 def _watch(ivy: subprocess.Popen[bytes], log: Path, report: Callable[[str], None]) -> None:

@@ -78,3 +78,19 @@ def test_the_jars_folder_can_be_shared(tmp_path: Path, monkeypatch: pytest.Monke
     assert jars.jars_folder(tmp_path) == tmp_path / "jars"
     monkeypatch.setenv(jars.JARS_VARIABLE, str(tmp_path / "shared"))
     assert jars.jars_folder(tmp_path / "elsewhere") == tmp_path / "shared"
+
+
+@pytest.mark.parametrize(("failures", "works"), [(0, True), (2, True), (3, False)])
+def test_a_download_that_fails_is_tried_again_a_few_times(tmp_path: Path, failures: int, works: bool) -> None:
+    """Maven Central is asked again for what it did not give, three times in all; then it is said what Ivy said."""
+    runs, java = tmp_path / "runs", tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho run >> {runs}\necho NOT FOUND\n[ $(wc -l < {runs}) -gt {failures} ]\n", "ascii")
+    java.chmod(0o755)
+    said: list[str] = []
+    if works:
+        jars.resolve(tmp_path / "jars", Java(str(java), 17), said.append)
+    else:
+        with pytest.raises(LocalStackError, match="NOT FOUND"):
+            jars.resolve(tmp_path / "jars", Java(str(java), 17), said.append)
+    assert len(runs.read_text("ascii").splitlines()) == min(failures + 1, 3)
+    assert len([line for line in said if "trying again" in line]) == min(failures, 2)
