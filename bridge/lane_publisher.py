@@ -27,7 +27,7 @@ _MOST_UNTIMED_BYTES: Final = 1 << 18
 """After so many records of a run, or bytes of these, a transaction's age is looked at: what takes longer than some ms
 for this is a broker that holds us back."""
 
-Record: TypeAlias = tuple[bytes, bytes, list[tuple[str, bytes]]]
+Record: TypeAlias = tuple[bytes, bytes, dict[str, bytes]]
 """Framed key, framed value, headers."""
 
 
@@ -47,7 +47,7 @@ class Transactions(Protocol):
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: dict[str, bytes],
         partition: int | None = None,
     ) -> None:
         """Queue a record of the open transaction."""
@@ -180,7 +180,7 @@ class LanePublisher:
         key: bytes | None,
         value: bytes | None,
         position: bytes,
-        headers: list[tuple[str, bytes]],
+        headers: dict[str, bytes],
         partition: int | None = None,
     ) -> None:
         """Publish one record unless it is committed already.
@@ -358,7 +358,7 @@ class LanePublisher:
         self._known = None  # unknown until the commit has succeeded
         progress = replace(progress, owner=self._owner)
         self._producer.produce(
-            self._progress_topic, str(progress.lane).encode(), progress.to_bytes(), [], partition=progress.lane
+            self._progress_topic, str(progress.lane).encode(), progress.to_bytes(), {}, partition=progress.lane
         )
         self._producer.commit()
         self._open = False
@@ -382,5 +382,5 @@ def _records(
     positions: Sequence[bytes],
     position_header: str | None,
 ) -> Iterable[Record]:
-    headers = [[] if position_header is None else [(position_header, at)] for at in positions]
+    headers = [{} if position_header is None else {position_header: at} for at in positions]
     return zip(map(frames[0].__add__, keys), map(frames[1].__add__, values), headers, strict=True)

@@ -76,9 +76,9 @@ class LaneOutput:
         if frames is None:
             self._bury_refused(change)
             return
-        headers = [(POSITION_HEADER, change.position)] if self._has_position else []
+        headers = {POSITION_HEADER: change.position} if self._has_position else {}
         if change.headers is not None:
-            headers += [(name, one.encode()) for name, one in json.loads(change.headers).items()]
+            headers |= {name: one.encode() for name, one in json.loads(change.headers).items()}
         partition = None if change.placement is None else self._partition(change.placement)
         framed = None if change.value is None else frames[1] + change.value
         try:
@@ -119,7 +119,7 @@ class LaneOutput:
         assert self._dead_letters is not None
         if self.poison is None:
             self.poison = json.loads(letter)["error"]
-        headers = [(POSITION_HEADER, position)]
+        headers = {POSITION_HEADER: position}
         try:
             self._publisher.publish(self._dead_letters, None, letter, position, headers, None)
         except TooLargeError:

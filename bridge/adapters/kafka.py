@@ -158,7 +158,7 @@ class TransactionalProducer(_Client):
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes]] | None = None,
+        headers: dict[str, bytes] | None = None,
         partition: int | None = None,
     ) -> None:
         """Queue a record of the open transaction; waits while the queue is full.
@@ -177,7 +177,7 @@ class TransactionalProducer(_Client):
         records: Iterable[tuple[bytes | None, bytes | None, Any]],
         partition: int = _BY_KEY,
     ) -> None:
-        """Queue records (key, value, list of headers), all into one partition or each by its key; else as `produce`.
+        """Queue records (key, value, headers), all into one partition or each by its key; else as `produce`.
 
         They are taken one after the other: when an error is raised, the last one taken is what it is about.
         """

@@ -234,7 +234,7 @@ class Watched:
         if self._produced == _PRODUCED:
             self._reach("mid-produce")
 
-    def produce_all(self, topic: str, records: Iterable[tuple[bytes, bytes, list[tuple[str, bytes]]]]) -> None:
+    def produce_all(self, topic: str, records: Iterable[tuple[bytes, bytes, dict[str, bytes]]]) -> None:
         left = iter(records)
         for record in itertools.islice(left, max(0, _PRODUCED - self._produced)):
             self.produce(topic, *record)

@@ -55,7 +55,7 @@ class Client:
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: dict[str, bytes],
         partition: int | None = None,
     ) -> None:
         self._check()

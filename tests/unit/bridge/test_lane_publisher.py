@@ -72,7 +72,7 @@ def first_start(broker: Broker) -> None:
 def work(publisher: LanePublisher, task: LaneTask, *, fresh: bool) -> None:
     publisher.start(task, fresh=fresh)
     for time_us, seq in records(task.batch.start.time_us, task.batch.next.time_us):
-        publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), [])
+        publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), {})
     publisher.finish()
 
 
@@ -80,7 +80,7 @@ def work_in_runs(publisher: LanePublisher, task: LaneTask, sizes: Iterator[int])
     """Groups of one record, in runs and one by one in turns; what is too large goes elsewhere."""
 
     def bury(position: bytes, error: TooLargeError) -> None:
-        publisher.publish("dead", None, str(error).encode()[:1], position, [])
+        publisher.publish("dead", None, str(error).encode()[:1], position, {})
 
     places = list(range(task.batch.start.time_us, task.batch.next.time_us))
     publisher.start(task, fresh=False)
@@ -100,7 +100,7 @@ def work_in_runs(publisher: LanePublisher, task: LaneTask, sizes: Iterator[int])
             )
             continue
         try:
-            publisher.publish("topic", b"key", values[0], positions[0], [])
+            publisher.publish("topic", b"key", values[0], positions[0], {})
         except TooLargeError as error:
             bury(positions[0], error)
     publisher.finish()
@@ -174,7 +174,7 @@ def test_random_attempts_of_many_processes(seed: int) -> None:
 
 def haunt(zombie: LanePublisher) -> None:
     """Go on as if nothing had happened."""
-    zombie.publish("topic", b"key", b"zombie", position(10**6, 0), [])
+    zombie.publish("topic", b"key", b"zombie", position(10**6, 0), {})
     zombie.finish()
 
 
@@ -228,9 +228,9 @@ def test_transactions_end_between_groups() -> None:
     publisher = make(broker, most_records=1)
     publisher.start(batch(0, 10), fresh=False)
     for seq in range(3):
-        publisher.publish("topic", b"k", b"a", position(3, seq), [])
+        publisher.publish("topic", b"k", b"a", position(3, seq), {})
     assert "topic" not in broker.committed
-    publisher.publish("topic", b"k", b"b", position(4, 0), [])
+    publisher.publish("topic", b"k", b"b", position(4, 0), {})
     assert len(broker.committed["topic"]) == 3
     done = LaneProgress.from_bytes(broker.markers[0]).done
     assert done is not None
@@ -247,7 +247,7 @@ def work_parts(publisher: LanePublisher, *, fresh: bool) -> None:
         if part:
             publisher.enter(part)
         for time_us, seq in places:
-            publisher.publish("topic", b"k", b"%d/%d.%d" % (part, time_us, seq), position(time_us, seq), [])
+            publisher.publish("topic", b"k", b"%d/%d.%d" % (part, time_us, seq), position(time_us, seq), {})
     publisher.finish()
 
 
@@ -367,7 +367,7 @@ def test_tombstones_and_dead_letters_are_no_changes() -> None:
     publisher = make(broker, count=total.add)
     publisher.start(batch(0, 10), fresh=False)
     for key, value in ((b"k", b"v"), (b"k", None), (None, b"letter"), (b"k", b"w")):
-        publisher.publish("topic", key, value, position(5, 0), [])
+        publisher.publish("topic", key, value, position(5, 0), {})
     assert total == LaneFigures()
     publisher.finish()
     assert (total.changes, total.dead_letters, total.groups, total.transactions) == (2, 1, 1, 1)
@@ -390,7 +390,7 @@ def test_transaction_that_is_open_for_long_ends_with_its_group() -> None:
     publisher.start(batch(0, 10), fresh=False)
     seen = []
     for time_us, seq, seconds in ((1, 0, 14), (2, 0, 1), (2, 1, 90), (3, 0, 0), (4, 0, 14), (5, 0, 0)):
-        publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), [])
+        publisher.publish("topic", b"key", b"%d.%d" % (time_us, seq), position(time_us, seq), {})
         seen.append(broker.transactions)
         now_s += seconds
     publisher.finish()

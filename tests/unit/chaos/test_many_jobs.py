@@ -166,7 +166,7 @@ class Job(threading.Thread):
             for time_us in range(batch.start.time_us, batch.next.time_us):
                 for stream in streams_of(task.lane, batch.layout):
                     place = bytes([*bytes(15), stream]) + timeuuid_of(UnixMicros(time_us), bytes(8)) + bytes(4)
-                    publisher.publish("topic", b"%d" % stream, b"%d" % time_us, place, [])
+                    publisher.publish("topic", b"%d" % stream, b"%d" % time_us, place, {})
             publisher.finish()
 
     @contextmanager

@@ -72,7 +72,7 @@ class Lane:
                 self._publish_runs(publisher)
             else:
                 for place in self._records():
-                    publisher.publish("topic", b"key", b"%d.%d" % place, position(*place), [])
+                    publisher.publish("topic", b"key", b"%d.%d" % place, position(*place), {})
             publisher.finish()
         except Exception:
             if closes:

@@ -82,8 +82,8 @@ def test_headers_tombstones_and_places_go_along(monkeypatch: pytest.MonkeyPatch)
         made.turn_to(0, Schemas("k:", "v:"))
         made.take(iter([EncodedChange(b"k", None, position, True, '{"op": "d"}', 7)]))
     assert published == [
-        ("ks.t", b"k:k", None, position, [(POSITION_HEADER, position), ("op", b"d")], 3),
-        ("ks.t", b"k:k", None, position, [("op", b"d")], 3),
+        ("ks.t", b"k:k", None, position, {POSITION_HEADER: position, "op": b"d"}, 3),
+        ("ks.t", b"k:k", None, position, {"op": b"d"}, 3),
     ]
 
 

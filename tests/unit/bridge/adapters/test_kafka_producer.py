@@ -28,10 +28,10 @@ def test_transaction_goes_on_without_a_record_over_the_limit(limit: int | None, 
     try:
         producer.init()
         producer.begin()
-        producer.produce("topic", b"key", b"before", [], 0)
+        producer.produce("topic", b"key", b"before", {}, 0)
         with pytest.raises(TooLargeError, match=f"record of {bytes_ + 3} bytes .* over the limit of {bytes_} bytes"):
-            producer.produce("topic", b"key", os.urandom(bytes_), [], 0)
-        producer.produce("topic", b"key", os.urandom(bytes_ - 300), [], 0)
+            producer.produce("topic", b"key", os.urandom(bytes_), {}, 0)
+        producer.produce("topic", b"key", os.urandom(bytes_ - 300), {}, 0)
         producer.commit()
     finally:
         producer.close()
@@ -46,7 +46,7 @@ def test_settings_have_the_last_word_on_the_limit() -> None:
     try:
         producer.init()
         producer.begin()
-        producer.produce("topic", b"key", bytes(40_000), [], 0)
+        producer.produce("topic", b"key", bytes(40_000), {}, 0)
         producer.commit()
     finally:
         producer.close()
@@ -55,7 +55,7 @@ def test_settings_have_the_last_word_on_the_limit() -> None:
 def test_last_record_taken_is_the_one_over_the_limit() -> None:
     """Of many that are queued with one call those before it are part of the transaction; the call tells how many."""
     producer = TransactionalProducer(SETTINGS, "id", known_topic="t", topics_limit=20_000)
-    records = iter([(b"key", b"before", []), (b"key", os.urandom(20_000), []), (b"key", b"behind", [])])
+    records = iter([(b"key", b"before", {}), (b"key", os.urandom(20_000), {}), (b"key", b"behind", {})])
     try:
         producer.init()
         producer.begin()
