@@ -1,59 +1,43 @@
-"""`python -m bench`: measure the bridge on this machine; JSON lines, then a table, on standard output.
-
-Exit statuses: 0 measured; 1 a measurement failed, or its result is wrong; 130 interrupted.
-"""
+"""`python -m bench`: measure the bridge on this machine; JSON lines, then a table, on standard output."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from bench import figures, load, stages
+from bench import command, figures, load, stages
 from bench.bridge_run import Servers
 from bench.drain import drain
-from bench.errors import BenchError
 from bench.figures import Figures
 from bench.latency import latency
 from bench.load import Cluster
 from bench.place import a_stack, machine_now, say, server_pids
-from bench.tables import DEFAULT_TABLES, TABLES
+from bench.tables import DEFAULT_TABLES
 from bench.watch import Watch
-from bridge import logs
-from bridge.errors import BridgeError
-from bridge.local.errors import LocalStackError
 from bridge.local.stack import LocalStack
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     arguments = _parser().parse_args(argv)
-    logs.setup("warning")
-    # So that an ended benchmark cleans up after itself, however it was asked to end.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return command.carry_out(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
     lines: list[Figures] = []
-    try:
-        with a_stack(arguments.folder) as stack, Watch(below={}, of=server_pids(stack)) as watch:
-            for table in arguments.tables:
-                lines.append(_measure(stack, table, arguments, watch))
-                print(figures.json_line(lines[-1]), flush=True)
-    except (BenchError, BridgeError, LocalStackError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
-        return 130
+    with a_stack(arguments.folder) as stack, Watch(below={}, of=server_pids(stack)) as watch:
+        for table in arguments.tables:
+            lines.append(_measure(stack, table, arguments, watch))
+            print(figures.json_line(lines[-1]), flush=True)
     machine = figures.machine_line([line["machine"] for line in lines])
     print(f"\n{figures.plain_table(lines)}\n{machine}")
     if arguments.markdown:
         print(f"\n{figures.markdown_table(lines)}\n\n{machine}")
-    return 0
 
 
 def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace, watch: Watch) -> Figures:
@@ -103,11 +87,9 @@ def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace, watch
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the bridge on this machine.")
-    parser.add_argument(
-        "--tables", type=_names, default=DEFAULT_TABLES, help=f"which of {', '.join(TABLES)}; separated by commas"
-    )
-    parser.add_argument("--changes", type=int, default=1_000_000, help="changes in the log that is drained")
+    parser = command.parser("bench", "Measure the bridge on this machine.")
+    command.add_tables(parser, DEFAULT_TABLES)
+    command.add_drain(parser, changes=1_000_000, timeout_s=900.0)
     parser.add_argument("--lanes", type=int, default=os.cpu_count() or 1, help="lanes; default: cores")
     parser.add_argument("--rate", type=float, default=1000.0, help="changes a second for the latency")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long latency is measured; 0 leaves it out")
@@ -115,20 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stages", action="store_true", help="also run each stage alone, a plain loop; drains twice")
     parser.add_argument("--vnodes", type=int, default=16, help="vnodes of each simulated node")
     parser.add_argument("--shards", type=int, default=2, help="shards of each simulated node")
-    parser.add_argument("--drain-timeout", type=float, default=900.0, help="longest time for draining, in s")
-    parser.add_argument(
-        "--folder", type=Path, help="a local stack to use: its generations are replaced; started if it does not run"
-    )
-    parser.add_argument("--markdown", action="store_true", help="also print the table for bench/README.md")
     return parser
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(filter(None, text.split(",")))
-    unknown = [name for name in names if name not in TABLES]
-    if unknown or not names:
-        raise argparse.ArgumentTypeError(f"no such table: {', '.join(unknown)}; there are {', '.join(TABLES)}")
-    return names
 
 
 if __name__ == "__main__":

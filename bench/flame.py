@@ -2,14 +2,13 @@
 
 Fills a log, drains it once, and looks on from the first record to the end: at the stacks of the job's Python processes,
 by py-spy (a development tool that stays outside of the project's environment), and at every thread's CPU time. Exit
-statuses: as `python -m bench`.
+statuses: as of `bench.command`.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import figures, load, stacks
+from bench import command, figures, load, stacks
 from bench.bridge_run import ROOT, BridgeRun, Servers
 from bench.drain import Drained, drained
 from bench.errors import BenchError
@@ -26,11 +25,7 @@ from bench.load import Cluster
 from bench.place import a_stack, machine_now, say
 from bench.processes import OTHER_PYTHON, ThreadTimes, descendants, everyone, role
 from bench.stacks import Stack
-from bench.tables import TABLES
 from bench.topics import Beginning
-from bridge import logs
-from bridge.errors import BridgeError
-from bridge.local.errors import LocalStackError
 from bridge.local.stack import LocalStack
 
 _MILLION: Final = 1_000_000
@@ -74,21 +69,15 @@ STAGES: Final = (
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     arguments = _parser().parse_args(argv)
-    logs.setup("warning")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        _look_for(arguments.py_spy)
-        with a_stack(arguments.folder) as stack:
-            machine = machine_now()
-            _measure(stack, arguments)
-    except (BenchError, BridgeError, LocalStackError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
-        return 130
+    return command.carry_out(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    _look_for(arguments.py_spy)
+    with a_stack(arguments.folder) as stack:
+        machine = machine_now()
+        _measure(stack, arguments)
     print(figures.machine_line([machine]))
-    return 0
 
 
 def _look_for(py_spy: str) -> None:
@@ -218,26 +207,14 @@ def _is_of(stack: Stack, process: str, thread: str) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.flame", description="Show where the CPU goes.")
+    parser = command.parser("bench.flame", "Show where the CPU goes.")
+    command.add_tables(parser, ("narrow",))
+    command.add_drain(parser, changes=500_000, timeout_s=240.0)
     parser.add_argument("--py-spy", default="py-spy", help="the py-spy command")
-    parser.add_argument("--tables", type=_names, default=("narrow",), help="which tables, separated by commas")
-    parser.add_argument("--changes", type=int, default=500_000, help="changes in the log that is drained")
     parser.add_argument("--lanes", type=int, default=2, help="lanes of the bridge")
     parser.add_argument("--rate", type=int, default=250, help="stacks a second of each thread")
     parser.add_argument("--output", type=Path, default=ROOT / "bench", help="folder for the flame graphs")
-    parser.add_argument("--drain-timeout", type=float, default=240.0, help="longest time for each drain, in s")
-    parser.add_argument(
-        "--folder", type=Path, help="a local stack to use: its generations are replaced; started if it does not run"
-    )
-    parser.add_argument("--markdown", action="store_true", help="print the tables for bench/README.md")
     return parser
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(filter(None, text.split(",")))
-    if not names or not set(names) <= set(TABLES):
-        raise argparse.ArgumentTypeError(f"there are {', '.join(TABLES)}, and not {text!r}")
-    return names
 
 
 if __name__ == "__main__":

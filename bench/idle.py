@@ -2,30 +2,25 @@
 
 Runs the bridge over an empty log of so many streams, lets it come to rest, and then counts: CPU seconds of all its
 processes, by process and thread, and the reads that the CQL server has served. One JSON line, then tables, on standard
-output. Exit statuses: as `python -m bench`.
+output. Exit statuses: as of `bench.command`.
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-from bench import figures, load, tables, topics
+from bench import command, figures, load, tables, topics
 from bench.bridge_run import BridgeRun, Servers, new_name
 from bench.errors import BenchError
 from bench.figures import Figures
 from bench.place import a_stack, machine_now, say
 from bench.processes import ThreadTimes, descendants, everyone
 from bench.tables import KEYSPACE
-from bridge import logs
 from bridge.adapters.scylla import CqlSession
-from bridge.errors import BridgeError
-from bridge.local.errors import LocalStackError
 from bridge.local.simulator.cluster import SimulatedCluster
 from bridge.local.simulator.pacing import system_clock_us
 from bridge.local.stack import LocalStack
@@ -54,24 +49,18 @@ _THREAD_COLUMNS: Final = (("process", "process"), ("thread", "thread"), ("ms_per
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     arguments = _parser().parse_args(argv)
-    logs.setup("warning")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with a_stack(arguments.folder) as stack:
-            machine = machine_now()
-            line = _measure(stack, arguments)
-    except (BenchError, BridgeError, LocalStackError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
-        return 130
+    return command.carry_out(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    with a_stack(arguments.folder) as stack:
+        machine = machine_now()
+        line = _measure(stack, arguments)
     print(figures.json_line({**line, "machine": machine}))
     table = figures.markdown_table if arguments.markdown else figures.plain_table
     print(
         f"\n{table([line], _COLUMNS)}\n\n{table(line['threads'], _THREAD_COLUMNS)}\n{figures.machine_line([machine])}"
     )
-    return 0
 
 
 def _measure(stack: LocalStack, arguments: argparse.Namespace) -> Figures:
@@ -170,21 +159,17 @@ def _until(run: BridgeRun, done: Any, timeout_s: float) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.idle", description="Measure what a silent table costs.")
+    parser = command.parser("bench.idle", "Measure what a silent table costs.")
     parser.add_argument("--streams", type=int, default=1000, help=f"streams of the log, in steps of {_SHARDS}")
     parser.add_argument("--lanes", type=int, default=2, help="lanes of the bridge")
     parser.add_argument(
         "--interval",
         type=float,
-        default=10.0,
+        default=30.0,
         help="longest pause of a silent table (`reading.idle_interval_ms`), in s",
     )
     parser.add_argument("--settle", type=float, default=60.0, help="how long it may come to rest, in s")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long is counted")
-    parser.add_argument(
-        "--folder", type=Path, help="a local stack to use: its generations are replaced; started if it does not run"
-    )
-    parser.add_argument("--markdown", action="store_true", help="print the tables for bench/README.md")
     return parser
 
 

@@ -2,7 +2,7 @@
 
 Starts a local stack, a master and workers, fills a log once, and drains it with one number of lanes after the other,
 each time with fresh executors; every change must be there once. A JSON line for each, then a table, on standard output.
-Exit statuses: as `python -m bench`.
+Exit statuses: as of `bench.command`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
-import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-from bench import figures, load
+from bench import command, figures, load
 from bench.bridge_run import Servers
 from bench.drain import Drained, drained
-from bench.errors import BenchError
 from bench.figures import Figures
 from bench.load import Cluster
 from bench.place import a_stack, machine_now, say, server_pids
 from bench.standalone import StandaloneCluster
 from bench.tables import TABLES
 from bench.watch import Watch
-from bridge import logs
-from bridge.errors import BridgeError
-from bridge.local.errors import LocalStackError
 from bridge.local.ports import LOOPBACK
 from bridge.local.stack import LocalStack
 from spark.gateway import java_options
@@ -58,20 +52,14 @@ _COLUMNS: Final = (
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     arguments = _parser().parse_args(argv)
-    logs.setup("warning")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with a_stack(arguments.folder) as stack:
-            lines, machine = _measure(stack, arguments)
-    except (BenchError, BridgeError, LocalStackError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
-        return 130
+    return command.carry_out(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    with a_stack(arguments.folder) as stack:
+        lines, machine = _measure(stack, arguments)
     table = figures.markdown_table if arguments.markdown else figures.plain_table
     print(f"\n{table(lines, _COLUMNS)}\n{figures.machine_line([machine])}")
-    return 0
 
 
 def _measure(stack: LocalStack, arguments: argparse.Namespace) -> tuple[list[Figures], Figures]:
@@ -152,21 +140,14 @@ def _cpu_s(found: Drained, watch: Watch, start_s: float, end_s: float) -> dict[s
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.scaling", description="Measure lanes over the executors of a standalone cluster."
-    )
+    parser = command.parser("bench.scaling", "Measure lanes over the executors of a standalone cluster.")
+    command.add_drain(parser, changes=400_000, timeout_s=240.0)
     parser.add_argument("--table", choices=TABLES, default="narrow", help="which table")
-    parser.add_argument("--changes", type=int, default=400_000, help="changes in the log that is drained")
     parser.add_argument(
         "--lanes", type=_numbers, default=(1, 2, 4), help="numbers of lanes, separated by commas; one drain for each"
     )
     parser.add_argument("--workers", type=int, default=2, help="workers, so executors")
     parser.add_argument("--cores", type=int, default=1, help="cores of each, so lanes that it works at a time")
-    parser.add_argument("--drain-timeout", type=float, default=240.0, help="longest time for each drain, in s")
-    parser.add_argument(
-        "--folder", type=Path, help="a local stack to use: its generations are replaced; started if it does not run"
-    )
-    parser.add_argument("--markdown", action="store_true", help="print the table for bench/README.md")
     return parser
 
 

@@ -1,0 +1,67 @@
+"""What the commands that need servers have in common: some options, and how they end.
+
+Exit statuses: 0 measured; 1 a measurement failed, or its result is wrong; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.tables import TABLES
+from bridge import logs
+from bridge.errors import BridgeError
+from bridge.local.errors import LocalStackError
+
+
+def parser(program: str, description: str) -> argparse.ArgumentParser:
+    """A command's options, with those that say where it measures and in which form it prints."""
+    made = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
+    made.add_argument(
+        "--folder", type=Path, help="a local stack to use: its generations are replaced; started if it does not run"
+    )
+    made.add_argument("--markdown", action="store_true", help="print tables for bench/README.md")
+    return made
+
+
+def add_drain(to: argparse.ArgumentParser, *, changes: int, timeout_s: float) -> None:
+    """The options of a drain, with their defaults."""
+    to.add_argument("--changes", type=int, default=changes, help="changes in the log that is drained")
+    to.add_argument("--drain-timeout", type=float, default=timeout_s, help="longest time for each drain, in s")
+
+
+def add_tables(to: argparse.ArgumentParser, default: tuple[str, ...]) -> None:
+    """Which tables."""
+    to.add_argument(
+        "--tables", type=_table_names, default=default, help=f"which of {', '.join(TABLES)}; separated by commas"
+    )
+
+
+def carry_out(measure: Callable[[], None]) -> int:
+    """Measure; gives the exit status, and has said what went wrong."""
+    logs.setup("warning")
+    # So that an ended benchmark cleans up after itself, however it was asked to end. A shell starts what is in its
+    # background with SIGINT ignored.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        measure()
+    except (BenchError, BridgeError, LocalStackError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _table_names(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, text.split(",")))
+    unknown = [name for name in names if name not in TABLES]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(f"no such table: {', '.join(unknown)}; there are {', '.join(TABLES)}")
+    return names
