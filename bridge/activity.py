@@ -68,7 +68,8 @@ class Asked:
 
     def note(self, at_s: float, counts_for_s: float) -> None:
         """Say it; what can't be said is logged."""
-        made = self._path.with_suffix(".new")
+        # A planner that is only just ending may say it, too.
+        made = self._path.with_suffix(f".{os.getpid()}")
         try:
             made.write_text(f"{at_s!r} {counts_for_s!r}", "ascii")
             made.replace(self._path)

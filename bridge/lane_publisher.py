@@ -122,6 +122,7 @@ class LanePublisher:
         self._left: Remainder | None = None
         self._part = 0
         self._place = b""
+        self._place_part = 0
         self._wanted = False
         self._open = False
         self._records = 0
@@ -158,7 +159,7 @@ class LanePublisher:
                 f"({self._owner}). Stop one of the two; what is running goes on by itself"
             )
         self._left = remainder(task, self._known, self._progress_topic)
-        self._part = 0
+        self._part = self._place_part = 0
         self._place = b""
         self._wanted = False
         self._groups = 0
@@ -171,8 +172,8 @@ class LanePublisher:
             raise BridgeError(f"{left.task}: part {part} follows part {self._part}")
         if self._open and self._full:
             self._commit(left.midway(self._group()))
+        # The group before stays in mind: the transaction has to end with it if the next one is long in coming.
         self._part = part
-        self._place = b""
 
     def publish(
         self,
@@ -200,10 +201,10 @@ class LanePublisher:
         """
         left, producer = self._working()
         place = position[:TIMEUUID_END]
-        if place != self._place:
+        if place != self._place or self._part != self._place_part:
             if self._open and self._full:
                 self._commit(left.midway(self._group()))
-            self._place = place
+            self._place, self._place_part = place, self._part
             self._wanted = left.wants(self._group())
             self._groups += self._wanted
         if not self._wanted:
@@ -269,7 +270,7 @@ class LanePublisher:
             self._records += queued - at
             self._groups += reached - at
             self._bytes += sum(sizes[at:queued])
-            self._place = positions[reached - 1][:TIMEUUID_END]
+            self._place, self._place_part = positions[reached - 1][:TIMEUUID_END], self._part
             self._wanted = True
             if refused is not None:
                 too_large(queued, refused)
@@ -331,11 +332,11 @@ class LanePublisher:
         )
 
     def _group(self) -> LanePosition:
-        return self._position(self._place)
+        """The one that came last."""
+        return LanePosition(self._place_part, _group_at(self._place))
 
     def _position(self, position: bytes) -> LanePosition:
-        group = GroupPosition.of(position[:STREAM_ID_END], position[STREAM_ID_END:TIMEUUID_END])
-        return LanePosition(self._part, group)
+        return LanePosition(self._part, _group_at(position))
 
     def _reopen(self) -> None:
         self.close()
@@ -373,6 +374,10 @@ class LanePublisher:
             )
         )
         self._groups = 0
+
+
+def _group_at(position: bytes) -> GroupPosition:
+    return GroupPosition.of(position[:STREAM_ID_END], position[STREAM_ID_END:TIMEUUID_END])
 
 
 def _records(

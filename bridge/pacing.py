@@ -2,7 +2,8 @@
 
 A micro-batch asks each stream once, whether or not anything was written, so looking costs `streams / interval` requests
 a second. Pages beyond a stream's first come with changes; those only `scylla.requests_in_flight` bounds. A planner that
-takes over from another, and a task that is tried again, wait as long as the one before them would have.
+takes over from another waits as long as the one before it would have, and a task that is tried again as long or
+`LONGEST_PAUSE_S`.
 """
 
 from __future__ import annotations
@@ -56,16 +57,20 @@ class Pacer:
     def due_in_s(self, now_s: float, *, idle: bool) -> float:
         """How long the next micro-batch must wait; never negative.
 
-        A table that had no changes for a while waits half that long at most, so a change that ends the silence is
-        late by no more than a share of it.
-
         Args:
             now_s: the clock's reading.
-            idle: whether waiting for changes is all that is to be done; a pending change of generations is not.
+            idle: whether waiting for changes is all that is to be done; a pending change of generations is not, nor is
+                a time behind the present that is still to be read.
         """
-        quiet_s = (now_s - self._active_s) / 2 if idle else 0.0
-        interval_s = max(self._load_s, min(self._limits.idle_interval_s, quiet_s))
+        interval_s = max(self._load_s, self.pause_s(now_s) if idle else 0.0)
         return max(0.0, self._planned_s + interval_s - now_s)
+
+    def pause_s(self, now_s: float) -> float:
+        """How far micro-batches of a table lie apart that had no changes for as long as this one.
+
+        Half that long at most, so a change that ends the silence is late by no more than a share of it.
+        """
+        return min(self._limits.idle_interval_s, (now_s - self._active_s) / 2)
 
 
 def load_interval_s(streams: int, requests_per_s: float) -> float:

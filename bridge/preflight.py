@@ -213,7 +213,7 @@ def ill_kept(config: BridgeConfig, table: TableSettings, settings: Mapping[str, 
     """Topics, made by others, in which Kafka would not keep what is written there; `settings` by topic."""
     progress, change = config.progress_topic_of(table), config.topic_of(table)
     policy = settings.get(progress, {}).get("cleanup.policy", "compact")
-    if "compact" not in policy:
+    if "delete" in policy:
         yield (
             f"progress topic {progress}: its cleanup.policy is {policy}: Kafka deletes the cursors of a table which "
             "stands still for longer than its retention; set it to compact"

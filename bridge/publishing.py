@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from bridge.errors import BridgeError, DataLossError, LayoutError, RetriableError
@@ -121,6 +122,9 @@ class TableStart:
         settle: whether `layout` is not the wanted one and is kept only to finish `interrupted` under it; then the
             decision is to be made again.
         entered_from_ms: the generation that was read before that of `goes_on_in_ms`; None when that is not known.
+        first: whether nothing of the table was published yet.
+        at_edge: whether the cursor may lie where changes are just expiring: then what expires before the reading has
+            left that place is no gap.
     """
 
     layout: Layout
@@ -129,6 +133,8 @@ class TableStart:
     initialise: bool = False
     settle: bool = False
     entered_from_ms: UnixMillis | None = None
+    first: bool = False
+    at_edge: bool = False
 
     def __post_init__(self) -> None:
         if self.settle and self.interrupted is None:
@@ -147,7 +153,7 @@ class TableStart:
         if cursor == self.cursor:
             return self
         beyond = cursor if self.interrupted is None else max(cursor, self.interrupted.next)
-        return TableStart(Layout(lanes, beyond), beyond, initialise=True)
+        return TableStart(Layout(lanes, beyond), beyond, initialise=True, at_edge=True)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -159,6 +165,8 @@ class TableStart:
             "initialise": self.initialise,
             "settle": self.settle,
             "from": self.entered_from_ms,
+            "first": self.first,
+            "at_edge": self.at_edge,
         }
 
     @classmethod
@@ -172,12 +180,15 @@ class TableStart:
                 "initialise": bool(initialise),
                 "settle": bool(settle),
                 "from": int() | None as before_ms,
+                "first": bool(first),
+                "at_edge": bool(at_edge),
             }:
                 batch = None if interrupted is None else StreamOffset.from_json(interrupted).batch
                 entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
                 return cls(
-                    Layout.from_json(layout), Cursor.from_json(cursor), batch, initialise, settle, entered_from_ms
-                )
+                    Layout.from_json(layout), Cursor.from_json(cursor), batch, initialise, settle, entered_from_ms,
+                    first, at_edge,
+                )  # fmt: skip
         raise BridgeError(f"not a table's start: {value!r}")
 
 
@@ -203,7 +214,7 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
     if not found:
         if first is None:
             raise ValueError("a table without progress needs a first cursor")
-        return TableStart(Layout(lanes, first), first, initialise=True)
+        return TableStart(Layout(lanes, first), first, initialise=True, first=True, at_edge=True)
     layout = present_layout(found.values())
     own = {lane: at for lane, at in found.items() if lane < layout.lanes and at.layout == layout}
     furthest = max((own or found).values(), key=lambda at: at.cursor if at.batch is None else at.batch.next)
@@ -215,6 +226,8 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
             "begin anew"
         )
     before_ms = furthest.entered_from_ms
+    nothing_yet = all(at.first for at in found.values())
+    begun = partial(TableStart, entered_from_ms=before_ms, first=nothing_yet, at_edge=nothing_yet)
     if missing:
         # The job died while it wrote this layout; no lane has worked under it, nor under another one since.
         for lane, at in sorted(found.items()):
@@ -224,13 +237,12 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
                     f"{layout.since}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
                     "begin anew"
                 )
-        return TableStart(Layout(lanes, layout.since), layout.since, initialise=True, entered_from_ms=before_ms)
+        return begun(Layout(lanes, layout.since), layout.since, initialise=True)
     batch = furthest.batch
     if batch is None or all(at.batch == batch and at.done is None for at in own.values()):
         if layout.lanes == lanes:
-            return TableStart(layout, furthest.cursor, entered_from_ms=before_ms)
-        new = Layout(lanes, furthest.cursor)
-        return TableStart(new, furthest.cursor, initialise=True, entered_from_ms=before_ms)
+            return begun(layout, furthest.cursor)
+        return begun(Layout(lanes, furthest.cursor), furthest.cursor, initialise=True)
     for lane, at in sorted(own.items()):
         if at.batch != batch and (at.cursor != batch.start or at.done is not None):
             raise DataLossError(

@@ -1,8 +1,8 @@
 """Taking a table's lanes over from whoever has them, so that of several jobs that start at once at most one has all.
 
 Each lane is written in a transaction of its own. What makes them one is the order: whoever is refused on the first lane
-writes no other, a new layout is laid only by whoever has taken every lane over under the former one, and lanes that are
-new with it come last.
+writes no other, a new layout is laid only by whoever has taken every lane over under the former one, lanes that are
+new with it come last, and whoever has laid them looks at the first one once more before work begins.
 """
 
 from __future__ import annotations
@@ -50,9 +50,17 @@ class Lanes:
             count: how many lanes there may be.
 
         Raises:
-            RetriableError: a lane has changed meanwhile. Some may be ours now; whoever starts anew goes on from there.
+            RetriableError: a lane has changed meanwhile, or there are more than were counted. Some may be ours now;
+                whoever starts anew goes on from there.
         """
         found = self._open(range(count))
+        widest = max((at.layout.lanes for at in found.values()), default=0)
+        if widest > count:
+            # Those beyond would look as if nobody had ever worked there.
+            raise RetriableError(
+                f"there are {widest} lanes and not {count}; another job named alike has just laid them, or a broker "
+                "lags behind with the partitions of the progress topic"
+            )
         self._write(sorted(found), found, found)
         if found and (late := self._open([lane for lane in range(count) if lane not in found])):
             raise RetriableError(
@@ -82,6 +90,12 @@ class Lanes:
         """
         self._write(sorted(taken), laid, taken)
         self._write(sorted(laid.keys() - taken.keys()), laid, taken)
+        # Lanes that are new refuse nobody. Whoever takes the first one over after this sees them all.
+        first = min(laid)
+        with self._publisher(first) as publisher:
+            at = publisher.open()
+        if at is None or at.owner != self._owner:
+            raise RetriableError(f"lane {first}: another job named alike has taken it over while the lanes were laid")
 
     def _write(
         self, lanes: Sequence[int], new: Mapping[int, LaneProgress], instead_of: Mapping[int, LaneProgress]

@@ -32,7 +32,7 @@ def first_cursor(config: SourceConfig) -> Cursor:
     if cursor is None:
         raise NoGenerationError(
             f"{log.session.address} has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
-            '("could not find any CDC stream"). Waiting for it'
+            '("could not find any CDC stream")'
         )
     return cursor
 
@@ -45,7 +45,7 @@ def wait_for_first_cursor(config: SourceConfig) -> Cursor:
             return first_cursor(config)
         except NoGenerationError as error:
             if not said:
-                _log.warning("%s: %s", config.table.name, error)
+                _log.warning("%s: %s. Waiting for it", config.table.name, error)
             said = True
         time.sleep(_FIRST_GENERATION_EVERY_S)
 

@@ -72,12 +72,17 @@ class Checkpoint:
                 file.close()
 
     def begin_anew(self) -> None:
-        """Delete all that Spark keeps there. What was published is Kafka's to know."""
+        """Delete all that Spark keeps there. What was published is Kafka's to know.
+
+        Raises:
+            RetriableError: also where the file system keeps a part without saying why.
+        """
         with self._meaning("written"):
             for name in _SPARKS:
                 path = self._path(name)
-                recursively = True
-                self._files(path).delete(path, recursively)
+                files, recursively = self._files(path), True
+                if files.exists(path) and not files.delete(path, recursively):
+                    raise RetriableError(f"checkpoint {self.folder}: {name} can't be deleted; see spark.checkpoint")
 
     @contextmanager
     def _meaning(self, done: str) -> Iterator[None]:

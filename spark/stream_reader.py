@@ -67,7 +67,11 @@ class LanePartition(InputPartition):
 
 
 class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in the query's planner process, reads in its tasks; what it keeps between calls only paces the planner."""
+    """Plans in the query's planner process, reads in its tasks.
+
+    What the planner keeps between calls paces it, and says since when a gap is one: of a log's former TTL, and of a
+    generation that was passed over, the next planner knows nothing.
+    """
 
     def __init__(
         self,
@@ -90,7 +94,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._looked_s = float("-inf")
         self._ttl = LogTtl()
         self._gap_said = False
-        self._begins_at_edge = start is not None and start.initialise
+        self._begins_at_edge = start is not None and start.at_edge
         self._seen: set[UnixMillis] = set()
         self._passed_said = self._ahead_said = False
         self._arrivals = None if activity is None else Arrivals(activity)
@@ -149,7 +153,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._pacer.came(_clock_s())
         if self._frozen_now_us is None:
             changing = any(one.start_ms > cursor.generation_ms for one in self._known_generations())
-            idle = not changing and cursor.catch_up is None
+            idle = not changing and cursor.catch_up is None and not self._is_behind(cursor)
             due_in_s = self._pacer.due_in_s(_clock_s(), idle=idle)
             # Each question of Spark's costs some ms of CPU, and its answer that nothing is to be done is none the later
             # for being waited for here.
@@ -160,6 +164,16 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             # A run that is to end would do so when its offset stands still.
             _pause(self._pacer.due_in_s(_clock_s(), idle=False))
         return batch
+
+    def _is_behind(self, cursor: Cursor) -> bool:
+        """Whether more is to be read than one micro-batch may: silence is no reason to wait before it has passed."""
+        readable_us = self._time.earlier_us() - self._config.reading.confidence_ms * 1000
+        return readable_us - cursor.time_us > self._longest_us(cursor)
+
+    def _longest_us(self, cursor: Cursor) -> int:
+        """How long a window may be: at least so long that a table which is looked at seldom is read to the present."""
+        apart_s = max(self._interval_s(cursor.generation_ms), self._pacer.pause_s(_clock_s()))
+        return self._windows.longest_us(apart_s)
 
     def _stream_count(self, generation_ms: UnixMillis) -> int:
         """Streams of a generation, so most requests that a micro-batch which begins in it begins with."""
@@ -194,7 +208,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             planning.Limits(
                 self._config.reading.confidence_ms * 1000,
                 self._config.reading.leeway_ms * 1000,
-                self._windows.longest_us(self._interval_s(cursor.generation_ms)),
+                self._longest_us(cursor),
             ),
             Layout(self._config.lanes, cursor) if self._start is None else self._start.layout,
         )

@@ -34,6 +34,9 @@ _STOP_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.2
 _LOOK_AT_STARTS_EVERY_S: Final = 0.05
 _LONGEST_BACKOFF_S: Final = 30.0
+_LONGEST_AFTER: Final = 6
+"""From so many failures in a row on: further ones make no pause longer, nor a number that no float holds."""
+_ALONE_FOR_S: Final = 20.0
 _CALM_AFTER_S: Final = 60.0
 _PLANNER_WITHIN_S: Final = 20.0
 _FIRST_GENERATION_EVERY_S: Final = 0.5
@@ -43,6 +46,7 @@ _RAISED: Final = re.compile(
     r"^(?:pyspark\S*: )?(?P<module>(?:bridge|schemas)\.[\w.]+)\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
 )
 _EXCEPTION_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*: ")
+_TRACEBACK: Final = "Traceback (most recent call last)"
 _HUNG_UP: Final = re.compile(r"^(?:Broken pipe|Connection reset(?: by peer)?|(?:java\.io\.)?EOFException)$")
 """All that Spark says when a process that plans was killed."""
 _REMIND_EVERY_S: Final = 60.0
@@ -64,12 +68,18 @@ class _Running:
     Attributes:
         settles: as of `Begun`, of the query.
         settled: whether that query has come to its end, and the table is to be started again.
+        attempt_s: when the start that is under way began.
+        said_s: when it was last said that it still is.
+        nothing: whether there is nothing that could be read, and nothing is waited for.
         verdict: before the table is given up.
     """
 
     table: TableQuery
     query: StreamingQuery | None = None
     attempt: Future[Begun] | None = None
+    attempt_s: float = 0.0
+    said_s: float = 0.0
+    nothing: bool = False
     settles: bool = False
     settled: bool = False
     verdict: _Verdict | None = None
@@ -81,8 +91,8 @@ class _Running:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do: the query came to its end, or the table was given up."""
-        if self.given_up is not None:
+        """Whether nothing is left to do: the query came to its end, there is none, or the table was given up."""
+        if self.given_up is not None or self.nothing:
             return True
         query = self.query
         return query is not None and not self.settles and not query.isActive and query.exception() is None
@@ -170,6 +180,14 @@ class Job:
         if running.attempt is not None:
             if running.attempt.done():
                 self._started(running, running.attempt)
+            elif now_s - running.said_s > _REMIND_EVERY_S:
+                running.said_s = now_s
+                _log.warning(
+                    "%s: its start has been under way for %.0f s; do the servers and the checkpoint's files answer?",
+                    *(running.table.name, now_s - running.attempt_s),
+                )
+            return
+        if running.nothing:
             return
         if query is None:
             if now_s >= running.again_at_s and self._may_start():
@@ -193,8 +211,10 @@ class Job:
         self._met_failure(running, failure, query)
 
     def _may_start(self) -> bool:
-        # One after the other in any case: a start asks servers, and makes Spark compile.
-        under_way = any(other.attempt for other in self._tables)
+        # One after the other in any case: a start asks servers, and makes Spark compile. One that hangs (a checkpoint's
+        # file system may, for as long as it likes) holds up nobody but itself.
+        latest_s = time.monotonic() - _ALONE_FOR_S
+        under_way = any(other.attempt and other.attempt_s > latest_s for other in self._tables)
         return not under_way and (self._warm or not any(other.starting for other in self._tables))
 
     def _start(self, running: _Running) -> None:
@@ -203,6 +223,7 @@ class Job:
         # It waits for servers, in part inside of libraries: neither the job's pulse, nor a stop, nor the other tables
         # wait with it.
         start = partial(running.table.start, once=self._once, settled=running.settled)
+        running.attempt_s = running.said_s = time.monotonic()
         running.attempt = in_background(start, f"start of {running.table.name}")
 
     def _started(self, running: _Running, attempt: Future[Begun]) -> None:
@@ -214,9 +235,14 @@ class Job:
             if not begun.settles:
                 self._board.running(running.table.name)
         except NoGenerationError as waiting:
+            if self._once:
+                running.nothing = True
+                _log.warning("%s: %s. There is nothing to read", running.table.name, waiting)
+                self._board.finished(running.table.name)
+                return
             # Not waited for in there: others have theirs.
             if not running.waits:
-                _log.warning("%s: %s", running.table.name, waiting)
+                _log.warning("%s: %s. Waiting for it", running.table.name, waiting)
             running.waits, running.again_at_s = True, time.monotonic() + _FIRST_GENERATION_EVERY_S
             self._board.waiting(running.table.name, str(waiting))
         except (BridgeError, PySparkException, Py4JJavaError) as failure:
@@ -231,10 +257,11 @@ class Job:
             changes = in_background(running.table.changes, f"changes of {running.table.name}")
             running.verdict = _Verdict(words, changes, time.monotonic() + _CHANGES_WITHIN_S)
             return
-        running.table.failed(query, by_spark=not isinstance(failure, BridgeError) and _ours(failure) is None)
+        running.table.failed(query, by_spark=_is_sparks(failure))
         running.tries += 1
         # What was interrupted is read anew at once.
-        wait_s = max(min(_LONGEST_BACKOFF_S, 0.5 * 2**running.tries), running.table.paced_for_s())
+        backoff_s = min(_LONGEST_BACKOFF_S, 0.5 * 2 ** min(running.tries, _LONGEST_AFTER))
+        wait_s = max(backoff_s, running.table.paced_for_s())
         running.again_at_s = time.monotonic() + wait_s
         self._board.retrying(running.table.name, words, wait_s)
         _log.warning("%s: %s (failure %d; starting again in %.0f s)", running.table.name, words, running.tries, wait_s)
@@ -294,6 +321,14 @@ def _ours(failure: Exception) -> re.Match[str] | None:
     return found[-1] if found else None
 
 
+def _is_sparks(failure: Exception) -> bool:
+    """Whether it is Spark's own: not ours, not of a Python process, and not for want of one."""
+    if isinstance(failure, BridgeError) or _ours(failure) is not None:
+        return False
+    text = str(failure)
+    return _TRACEBACK not in text and not any(_HUNG_UP.match(line.strip()) for line in text.splitlines())
+
+
 def _is_hopeless(failure: Exception) -> bool:
     match = None if isinstance(failure, BridgeError) else _ours(failure)
     if match is None:
@@ -337,7 +372,11 @@ def _run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, mon
     except (Py4JError, ConnectionError, PySparkException, StartupError) as error:
         if stop.is_set():
             # Stopped as asked all the same: a transaction that was open is aborted, by Kafka or by the next start.
-            _log.warning("stopped; Spark's JVM had ended before (%s); what was committed stays", type(error).__name__)
+            if isinstance(error, (Py4JJavaError, PySparkException)):
+                why = f"Spark did not stop in order ({_what_went_wrong(error)})"
+            else:
+                why = f"Spark's JVM had ended before ({type(error).__name__})"
+            _log.warning("stopped; %s; what was committed stays", why)
             return 0
         if isinstance(error, StartupError):
             raise

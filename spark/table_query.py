@@ -123,6 +123,8 @@ class TableQuery:
         if self._is_new:
             first_cursor(self._source)
             self._is_new = False
+        # The table may have been made anew with tablets, or without.
+        worker.drop_metadata(self._config.scylla, self._table.keyspace, self._table.table)
         # Another one each time: tasks of the query before may still be on their way.
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
         state = self._state()
@@ -135,7 +137,7 @@ class TableQuery:
         if progress:
             self._mend_checkpoint()
             self._check_log(state, start.cursor)
-            start = self._beyond_gap(state, start, progress)
+            start = self._beyond_gap(state, start)
         self._board.laid(self.name, start.layout, progress)
         if start.settle:
             if settled:
@@ -153,7 +155,7 @@ class TableQuery:
             # Also in lanes that the layout drops: their records say that they are retired.
             since, before_ms = start.layout.since, start.entered_from_ms
             laid = {
-                lane: LaneProgress(lane, start.layout, since, entered_from_ms=before_ms)
+                lane: LaneProgress(lane, start.layout, since, entered_from_ms=before_ms, first=start.first)
                 for lane in range(self._progress_partitions)
             }
             lanes.lay(laid, progress)
@@ -170,7 +172,7 @@ class TableQuery:
 
         Args:
             query: the one that failed; None where none could be started.
-            by_spark: whether it is Spark's own, and none of the bridge's.
+            by_spark: whether it is Spark's own: neither the bridge's, nor that of a Python process.
         """
         worked = query is not None and query.lastProgress is not None
         self._fruitless = self._fruitless + 1 if by_spark and not worked else 0
@@ -201,7 +203,8 @@ class TableQuery:
         if dead_letters is not None:
             admin.ensure_topic(dead_letters, 1, {})
         admin.ensure_topic(self._progress_topic, self.lanes, _PROGRESS_TOPIC_CONFIG, grow=True)
-        self._progress_partitions = admin.partitions(self._progress_topic)
+        # Brokers learn of a topic's growth one after the other, and any of them answers.
+        self._progress_partitions = max(self.lanes, admin.partitions(self._progress_topic))
         return is_new
 
     def _say_what_is_lost(self) -> None:
@@ -234,8 +237,8 @@ class TableQuery:
         """Begin it anew when nothing comes of it: Spark refuses one with files that are missing or wrong."""
         if self._fruitless < _DOUBTED_AFTER:
             return
-        self._fruitless = 0
         self._checkpoint.begin_anew()
+        self._fruitless = 0
         _log.warning(
             "%s: Spark makes nothing of the checkpoint %s; it is begun anew, from what Kafka says was published",
             self.name,
@@ -261,7 +264,7 @@ class TableQuery:
             self._checkpoint.keep_log_id(state.log_id)
         self._log_id = state.log_id
 
-    def _beyond_gap(self, state: TableState, start: TableStart, progress: Mapping[int, LaneProgress]) -> TableStart:
+    def _beyond_gap(self, state: TableState, start: TableStart) -> TableStart:
         """The same start, or one behind what is lost if that is accepted or nothing was promised yet."""
         table = self._table
         metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
@@ -274,11 +277,11 @@ class TableQuery:
         )
         if gap is None:
             return start
-        laid_alone = all(one.batch is None for one in progress.values()) and not self._checkpoint.has_commits
-        if laid_alone and gap.go_on_at == start.cursor:
+        if start.first and gap.go_on_at == start.cursor:
             # `earliest` lies at the very edge of what is left: a start that came to nothing has fallen behind it.
             _log.warning("%s: nothing was published yet, so the table begins anew", self.name)
-            return replace(start.moved_to(max(start.cursor, first_cursor(self._source)), self.lanes), initialise=True)
+            later = start.moved_to(max(start.cursor, first_cursor(self._source)), self.lanes)
+            return replace(later, initialise=True, first=True)
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:
             raise gap.error(self.name)
         _log.warning("%s: %s; going on, as reading.accept_data_loss says", self.name, gap)

@@ -251,7 +251,9 @@ class TransactionalProducer(_Client):
         try:
             self._producer.abort_transaction(10.0)
         except KafkaException as error:
-            _log.warning("aborting a transaction of %s failed: %s", self.transactional_id, _text(error))
+            # A transaction that is another owner's by now, or over, is none of ours to abort.
+            level = logging.DEBUG if kafka_errors.is_over(error.args[0].name()) else logging.WARNING
+            _log.log(level, "aborting a transaction of %s failed: %s", self.transactional_id, _text(error))
 
     def close(self) -> None:
         """Let go of the client; what is still queued is dropped."""
@@ -340,37 +342,44 @@ class KafkaAdmin(_Client):
             RetriableError, StartupError: the brokers do not answer, or do not let us.
         """
         existing = self.partitions(topic)
-        if existing == 0:
-            new = NewTopic(
-                topic,
-                num_partitions=partitions,
-                replication_factor=self._settings.replication_factor or -1,
-                config=dict(config),
-            )
-            with self._meaning(f"making topic {topic}", f"Create on topic {topic}"):
-                try:
-                    self._client.create_topics([new], operation_timeout=30)[topic].result(30)
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                        raise
-                    self._await_others_topic(topic)
-            self._await_partitions(topic, partitions)
-        elif existing < partitions and grow:
+        is_new = existing == 0
+        if is_new:
+            existing = self._make_topic(topic, partitions, config)
+        if existing < partitions and grow:
             with self._meaning(f"adding partitions to topic {topic}", f"Alter on topic {topic}"):
                 self._client.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
             self._await_partitions(topic, partitions)
-        return existing == 0
+        return is_new
 
-    def _await_others_topic(self, topic: str) -> None:
+    def _make_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> int:
+        """Make it, unless somebody else just does; gives how many partitions it has."""
+        new = NewTopic(
+            topic,
+            num_partitions=partitions,
+            replication_factor=self._settings.replication_factor or -1,
+            config=dict(config),
+        )
+        with self._meaning(f"making topic {topic}", f"Create on topic {topic}"):
+            try:
+                self._client.create_topics([new], operation_timeout=30)[topic].result(30)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                return self._await_others_topic(topic)
+        self._await_partitions(topic, partitions)
+        return partitions
+
+    def _await_others_topic(self, topic: str) -> int:
         # Made by somebody else just now, or long ago where we can't see it.
         deadline = time.monotonic() + 5
-        while self.partitions(topic) == 0:
+        while (found := self.partitions(topic)) == 0:
             if time.monotonic() > deadline:
                 raise StartupError(
                     f"Kafka at {self._address}: topic {topic} exists, but the bridge's user can't see it; it needs the "
                     f"right Write on topic {topic}"
                 )
             time.sleep(0.05)
+        return found
 
     def _await_partitions(self, topic: str, partitions: int) -> None:
         # Creation returns before every broker's metadata has the topic; producing too early would fail.

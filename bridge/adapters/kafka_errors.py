@@ -76,6 +76,11 @@ def access_error(settings: KafkaSettings, name: str, reason: str) -> AccessError
     return AccessError(f"Kafka at {address} refuses the login; see {settings.sasl.credentials} ({flat})")
 
 
+def is_over(name: str) -> bool:
+    """Whether an error says that a transaction is another owner's by now, or that there is none."""
+    return name in _FENCED or name == "_STATE"
+
+
 def meant(name: str, message: str, needs: str | None = None) -> BridgeError:
     """The one table from librdkafka's error codes to our errors; a code that is not in it may pass.
 

@@ -378,6 +378,8 @@ class LaneProgress:
         done: the last committed group, if that is not the whole micro-batch.
         owner: who has taken the table over last; only its plans are carried out.
         entered_from_ms: the generation that was read before the cursor's; None when the reading began in that one.
+        first: whether nothing of the table was published yet, under this layout or an earlier one; then there is
+            `"first":true`, too.
     """
 
     lane: int
@@ -387,6 +389,7 @@ class LaneProgress:
     done: LanePosition | None = None
     owner: str = ""
     entered_from_ms: UnixMillis | None = None
+    first: bool = False
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -423,6 +426,7 @@ class LaneProgress:
                 "done": None if self.done is None else self.done.to_json(),
                 "owner": self.owner,
                 "from": self.entered_from_ms,
+                **({"first": True} if self.first else {}),
             }
         ).encode()
 
@@ -449,11 +453,13 @@ class LaneProgress:
                 "done": done,
                 "owner": str(owner),
                 "from": int() | None as before_ms,
+                **others,
             }:
                 laid, first, last = Layout.from_json(layout), Cursor.from_json(start), Cursor.from_json(end)
                 entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
                 if first == last:
-                    return cls(lane, laid, last, owner=owner, entered_from_ms=entered_from_ms)
+                    is_first = others.get("first") is True
+                    return cls(lane, laid, last, owner=owner, entered_from_ms=entered_from_ms, first=is_first)
                 batch = PlannedBatch(first, last, laid)
                 if done is None:
                     return cls(lane, laid, last, batch, owner=owner, entered_from_ms=entered_from_ms)

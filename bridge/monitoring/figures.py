@@ -74,7 +74,8 @@ class LaneFigures:
         groups: committed, by their first record.
         transactions: committed, those with a cursor alone included.
         aborts: transactions that were given up.
-        fencings: how often another process had taken the transactional id over.
+        fencings: how often another process had taken the transactional id over, or Kafka had ended a transaction for
+            its age: it does not tell these apart.
         pages: latency of requests for pages of the log, failed ones included, in s.
         page_errors: those that failed.
         log_rows: rows in the pages.

@@ -135,7 +135,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
     _counted(
         "fencings_total",
-        "How often another process had taken over the lane's transactional id.",
+        "How often another process had taken over the lane's transactional id, or Kafka had ended its transaction for "
+        "its age.",
         lambda lane: lane.figures.fencings,
     ),
     _lane(

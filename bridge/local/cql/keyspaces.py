@@ -82,6 +82,8 @@ def carry_out(session: CqlSession, statement: SourceStatement, streams: LocalStr
     if verb != "create" or there:
         return "done"
     if tablets is None or not tablets.is_enabled:
+        # A former keyspace of this name may have been dropped past us.
+        mark_tablets(session, name, None)
         return "done"
     mark_tablets(session, name, tablets.initial)
     return f"done, with tablets: {initial_tablets(session, name)} for each table at first"

@@ -430,9 +430,9 @@ class TestPreflight:
         assert lines[1].startswith("scylla.metadata_consistency: ONE is taken for QUORUM")
 
     def test_ill_kept_topics(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A progress topic that is not compacted is named, and a change topic that is, where all changes count."""
+        """A progress topic of which Kafka deletes is named, and a compacted change topic where all changes count."""
         kept = {
-            "job.progress.shop.orders": {"cleanup.policy": "delete"},
+            "job.progress.shop.orders": {"cleanup.policy": "compact,delete"},
             "shop.orders": {"cleanup.policy": "compact,delete"},
             "job.progress.shop.lines": {"cleanup.policy": "compact"},
             "lines": {"cleanup.policy": "delete"},
@@ -445,8 +445,10 @@ class TestPreflight:
             "progress topic job.progress.shop.orders",
             "change topic shop.orders",
         ]
+        progress = "job.progress.shop.orders"
         flat = settings.model_copy(update={"output": settings.output.model_copy(update={"shape": "flat"})})
         assert len(list(preflight.ill_kept(flat, flat.tables[0], kept))) == 1
+        assert len(list(preflight.ill_kept(flat, flat.tables[0], {progress: {"cleanup.policy": "delete"}}))) == 1
 
     def test_start_to_come(self, settings: BridgeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
         """A table of which nothing is read for now is named; `latest` and what is past are not."""

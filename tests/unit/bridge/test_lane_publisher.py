@@ -52,6 +52,8 @@ def make(
     owner: str = "job",
     most_records: int = 1000,
     most_bytes: int = 10**9,
+    most_s: float = float("inf"),
+    clock: Callable[[], float] = lambda: 0.0,
     count: Callable[[LaneFigures], None] = lambda _: None,
 ) -> LanePublisher:
     return LanePublisher(
@@ -61,6 +63,8 @@ def make(
         owner=owner,
         most_records=most_records,
         most_bytes=most_bytes,
+        most_s=most_s,
+        clock=clock,
         count=count,
     )
 
@@ -264,6 +268,26 @@ def test_parts_are_published_one_after_the_other(point: Point, most_records: int
     wanted = [b"%d/%d.%d" % (part, *place) for part, places in enumerate(PARTS) for place in places]
     assert [value for _, value in broker.committed["topic"]] == wanted
     assert LaneProgress.from_bytes(broker.markers[0]).cursor == CLOSING.next
+
+
+@pytest.mark.parametrize("in_runs", [False, True])
+def test_transaction_that_grows_old_between_two_parts_is_committed_with_the_first(in_runs: bool) -> None:
+    """The next part's first record may be long in coming: by then nobody could name the group that was done last."""
+    broker, clock = Broker(), 0.0
+    make(broker).write_progress(LaneProgress(0, LAYOUT, at(10)), instead_of=None)
+    publisher = make(broker, most_s=15.0, clock=lambda: clock)
+    publisher.start(LaneTask("ks", "t", 0, CLOSING), fresh=True)
+    publisher.publish("topic", b"k", b"0/30.0", position(30, 0), {})
+    clock = 14.9
+    publisher.enter(1)
+    clock = 15.1
+    if in_runs:
+        run = EncodedRun([b"k"], [b"1/11.0"], [position(11, 0)])
+        publisher.publish_run("topic", (b"", b""), run, None, too_large=lambda _at, error: pytest.fail(str(error)))
+    else:
+        publisher.publish("topic", b"k", b"1/11.0", position(11, 0), {})
+    publisher.finish()
+    assert [value for _, value in broker.committed["topic"]] == [b"0/30.0", b"1/11.0"]
 
 
 def test_parts_come_in_their_order() -> None:

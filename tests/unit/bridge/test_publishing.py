@@ -39,8 +39,8 @@ def group(us: int, low: int = 0, stream: int = 1, part: int = 0) -> LanePosition
     return LanePosition(part, GroupPosition.of(stream.to_bytes(16, "big"), timeuuid))
 
 
-def standing(us: int, layout: Layout = LAYOUT, lane: int = 1) -> LaneProgress:
-    return LaneProgress(lane, layout, at(us))
+def standing(us: int, layout: Layout = LAYOUT, lane: int = 1, *, first: bool = False) -> LaneProgress:
+    return LaneProgress(lane, layout, at(us), first=first)
 
 
 def done(batch: PlannedBatch, lane: int = 1) -> LaneProgress:
@@ -132,7 +132,9 @@ def test_transactional_ids_are_stable() -> None:
 
 def test_first_start_lays_the_configured_lanes() -> None:
     """A table without progress gets its lanes at the first cursor."""
-    assert decide_start({}, 3, at(5)) == TableStart(Layout(3, at(5)), at(5), initialise=True)
+    begun = TableStart(Layout(3, at(5)), at(5), initialise=True, first=True, at_edge=True)
+    assert decide_start({}, 3, at(5)) == begun
+    assert TableStart.from_json(begun.to_json()) == begun
 
 
 def test_level_lanes_go_on_where_they_stand() -> None:
@@ -168,6 +170,19 @@ def test_level_lanes_are_laid_anew_at_once() -> None:
     found = {0: done(BATCH, lane=0), 1: done(BATCH)}
     new = Layout(5, at(3_000_000))
     assert decide_start(found, 5, None) == TableStart(new, at(3_000_000), initialise=True)
+
+
+@pytest.mark.parametrize("lanes", [2, 3])
+def test_lanes_that_were_only_laid_are_told_from_those_that_have_published(lanes: int) -> None:
+    """Before the first micro-batch there is nothing to lose; after a change of lanes there is, though no lane tells."""
+    laid = {lane: standing(1_000_000, layout=LAYOUT, lane=lane, first=True) for lane in (0, 1)}
+    start = decide_start({lane: LaneProgress.from_bytes(at.to_bytes()) for lane, at in laid.items()}, lanes, None)
+    assert (start.first, start.at_edge) == (True, True)
+    relaid = {lane: standing(3_000_000, layout=Layout(2, at(3_000_000)), lane=lane) for lane in (0, 1)}
+    start = decide_start({lane: LaneProgress.from_bytes(at.to_bytes()) for lane, at in relaid.items()}, lanes, None)
+    assert (start.first, start.at_edge) == (False, False)
+    assert not decide_start({0: done(BATCH, lane=0), 1: done(BATCH)}, lanes, None).first
+    assert not decide_start({0: done(EARLIER, lane=0), 1: laid[1]}, 2, None).first
 
 
 def test_interrupted_layout_change_is_finished() -> None:
@@ -217,8 +232,10 @@ def test_start_behind_a_gap() -> None:
     level, uneven = TableStart(LAYOUT, at(2_000_000)), TableStart(LAYOUT, at(2_000_000), BATCH)
     assert level.moved_to(at(2_000_000), 2) is level
     beyond = at(9_000_000)
-    assert uneven.moved_to(beyond, 3) == TableStart(Layout(3, beyond), beyond, initialise=True)
-    assert uneven.moved_to(at(2_500_000), 3) == TableStart(Layout(3, BATCH.next), BATCH.next, initialise=True)
+    assert uneven.moved_to(beyond, 3) == TableStart(Layout(3, beyond), beyond, initialise=True, at_edge=True)
+    assert uneven.moved_to(at(2_500_000), 3) == TableStart(
+        Layout(3, BATCH.next), BATCH.next, initialise=True, at_edge=True
+    )
 
 
 def test_table_start_travels_as_json() -> None:

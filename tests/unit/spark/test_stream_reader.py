@@ -447,6 +447,38 @@ def test_planner_waits_a_little_for_what_will_be_due(cluster: Cluster, clock: Cl
     assert clock.slept_s == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("took_s", "backlog_s", "max_window_s", "behind_s"),
+    [
+        # Micro-batches that are slow by their fixed cost: their windows are far shorter than the pause.
+        (7.0, 0, 3600, 60),
+        (10.0, 0, 3600, 60),
+        (0.2, 0, 10, 45),
+        # Nothing was written for long before the start, either.
+        (0.2, 24 * 3600, 3600, 45),
+    ],
+)
+def test_silence_is_no_reason_to_fall_behind(
+    cluster: Cluster, clock: Clock, tmp_path: Path, took_s: float, backlog_s: int, max_window_s: int, behind_s: float
+) -> None:
+    """It is waited only where the present is reached: an hour of it leaves no table further behind than a pause."""
+    file = tmp_path / "changes-came"
+    file.touch()
+    cluster.now_us = at(G1, 1000 + backlog_s).time_us
+    planner = reader(TableStart(LAYOUT, at(G1, 985)), activity=str(file), max_window_ms=max_window_s * 1000)
+    end, began_s, began_us, count = planner.initialOffset(), clock.now_s, cluster.now_us, 0
+    while clock.now_s < began_s + 3600:
+        following = planner.latestOffset(end, LIMIT)
+        count += following != end
+        clock.now_s += 0.1 if following == end else took_s
+        cluster.now_us = UnixMicros(began_us + int((clock.now_s - began_s) * SECOND))
+        end = following
+        if clock.now_s > began_s + 60:
+            assert (cluster.now_us - StreamOffset.from_json(end).next.time_us) / SECOND < behind_s
+    # A pause of 30 s is worth its micro-batch, and no more where windows may be as long.
+    assert count < (600 if max_window_s == 10 else 200)
+
+
 def test_silence_makes_it_look_less_often(cluster: Cluster, clock: Clock, tmp_path: Path) -> None:
     """Until changes come, or streams change."""
     file = tmp_path / "changes-came"

@@ -450,13 +450,64 @@ def test_table_without_streams_is_waited_for_and_holds_nobody_up(
     monkeypatch.setattr(supervisor, "_FIRST_GENERATION_EVERY_S", 0)
     good = Query(3, None)
     none_yet = NoGenerationError("test:1 has no CDC generation yet")
-    board = Board(config_of("a.young", "a.good"), "0", lambda: 7.0)
-    queries = {"a.young": [none_yet, none_yet, none_yet, Query(3, None)], "a.good": [good]}
-    assert run_job(monkeypatch, queries, once=True, board=board) == 0
+    board = StoppingBoard(config_of("a.young", "a.good"), 200)
+    queries = {"a.young": [none_yet, none_yet, none_yet, Query(10**9, None)], "a.good": [good]}
+    assert run_job(monkeypatch, queries, once=False, board=board) == 0
     young = board.view().tables[0]
-    assert (young.state, young.starts, young.failures) == ("finished", 1, 0)
-    assert caplog.messages == ["a.young: test:1 has no CDC generation yet"]
+    assert (young.state, young.starts, young.failures) == ("running", 1, 0)
+    assert caplog.messages == ["a.young: test:1 has no CDC generation yet. Waiting for it"]
     assert good.looks < 0
+
+
+def test_run_that_is_to_end_waits_for_no_streams(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With `--once` what can be read now is nothing, then."""
+    none_yet = NoGenerationError("test:1 has no CDC generation yet")
+    board = Board(config_of("a.young", "a.good"), "0", lambda: 7.0)
+    assert run_job(monkeypatch, {"a.young": [none_yet], "a.good": [Query(3, None)]}, once=True, board=board) == 0
+    assert [table.state for table in board.view().tables] == ["finished", "finished"]
+    assert caplog.messages == ["a.young: test:1 has no CDC generation yet. There is nothing to read"]
+
+
+def test_servers_may_be_away_for_as_long_as_they_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many failures there were, the next pause is the longest one, and a number."""
+    monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.0)
+    away = [RetriableError("ScyllaDB is away") for _ in range(1100)]
+    assert run_job(monkeypatch, {"a.b": [*away, Query(1, None)]}, once=True) == 0
+
+
+def test_start_that_hangs_holds_up_no_other_tables_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Starts are made one after the other, but not behind one that takes its time; that is said now and then."""
+    monkeypatch.setattr(supervisor, "_STOP_WITHIN_S", 0.01)
+    monkeypatch.setattr(supervisor, "_ALONE_FOR_S", 0.05)
+    monkeypatch.setattr(supervisor, "_REMIND_EVERY_S", 0.1)
+    hanging, starts = threading.Event(), list[tuple[str, bool]]()
+    board = StoppingBoard(config_of("a.hanging", "a.other"), 1000)
+    queries = {"a.hanging": [hanging], "a.other": [Query(10**9, None)]}
+    try:
+        assert run_job(monkeypatch, queries, once=False, board=board, starts=starts) == 0
+    finally:
+        hanging.set()
+    assert starts == [("a.hanging", False), ("a.other", False)]
+    assert "a.hanging: its start has been under way for 0 s; do the servers and" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("failure", "sparks"),
+    [
+        (RuntimeError("java.lang.IllegalStateException: batch 5 doesn't exist"), True),
+        (RuntimeError("bridge.errors.RetriableError: Kafka is away"), False),
+        (RetriableError("Kafka is away"), False),
+        (RuntimeError("An error occurred while calling o1.x.\njava.io.EOFException"), False),
+        (RuntimeError("Job aborted\nTraceback (most recent call last):\n  File x\nKeyError: 'k'"), False),
+    ],
+)
+def test_only_sparks_own_failures_are_held_against_the_checkpoint(failure: Exception, sparks: bool) -> None:
+    """A worker that was killed, or a mistake of ours, says nothing of its files."""
+    assert supervisor._is_sparks(failure) is sparks
 
 
 def test_neither_pulse_nor_stop_nor_other_tables_wait_for_a_start(

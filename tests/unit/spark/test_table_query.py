@@ -10,6 +10,7 @@ import pytest
 
 from bridge.config import BridgeConfig, validate
 from bridge.errors import DataLossError, RetriableError
+from bridge.gaps import Gap
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.board import Board
@@ -177,6 +178,27 @@ def test_checkpoint_of_which_nothing_comes_is_begun_anew(begins: Begins, caplog:
     assert begun_anew_after((None, True), (idle, True))
     assert "Spark makes nothing of the checkpoint c; it is begun anew" in caplog.text
     assert not begun_anew_after((idle, True))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_table_begins_anew_only_where_nothing_was_published(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, first: bool
+) -> None:
+    """Lanes without a micro-batch may have been laid anew, after one; what has expired unread since is lost then."""
+    table, progress, done = begins
+    table._checkpoint.has_commits = False  # type: ignore[misc]
+    layout = Layout(3, at(2_000_000))
+    progress.update({lane: LaneProgress(lane, layout, layout.since, first=first) for lane in range(3)})
+    gap = Gap("the log's TTL has passed", UnixMicros(2_000_000), UnixMicros(9_000_000), layout.since)
+    monkeypatch.setattr(table_query, "find_gap", lambda *_, **__: gap)
+    monkeypatch.setattr(table_query, "first_cursor", lambda _source: at(9_000_000))
+    if first:
+        table.start(once=False, settled=False)
+        assert done[1:] == [{Layout(3, at(9_000_000))}, (Layout(3, at(9_000_000)), None, False)]
+        assert "nothing was published yet, so the table begins anew" in caplog.text
+    else:
+        with pytest.raises(DataLossError, match="the log's TTL has passed"):
+            table.start(once=False, settled=False)
 
 
 def test_checkpoint_that_shows_lost_progress_is_kept(begins: Begins) -> None:
