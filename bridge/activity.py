@@ -4,7 +4,7 @@ Spark tells a source nothing of the rows that its tasks read, and runs the plann
 job's first one. That learns it from the tasks' reports and tells the planner that changes came, by a file's time; a
 lost word costs a table that is written to again some seconds of latency once. The planner tells the job and the table's
 next planner how long what it has asked last still counts (`bridge.pacing`); a lost word costs the cluster a
-micro-batch's requests.
+micro-batch's requests. And it tells them which TTLs the log has had; the job keeps that in the checkpoint.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import os
 from pathlib import Path
 from typing import Final
 
+from bridge.gaps import LogTtl
 from bridge.temporary import TemporaryFolder
 
 _log = logging.getLogger(__name__)
 
 _NAME: Final = "changes-came"
 _ASKED: Final = "asked"
+_TTL: Final = "ttl"
 
 
 def note(path: str) -> None:
@@ -86,6 +88,33 @@ class Asked:
             _log.warning("what was asked of the cluster can't be seen (%s): %s", self._path, error.strerror)
             return 0.0
         return min(counts_for_s, max(0.0, at_s + counts_for_s - now_s))
+
+
+class KnownTtl:
+    """For how long a table's log keeps changes, as its planners have seen it: the next one goes on from that."""
+
+    def __init__(self, path: str) -> None:
+        """Say whose; as of `Asked`."""
+        self._path = Path(path).with_name(_TTL)
+
+    def note(self, ttl: LogTtl) -> None:
+        """Say it; what can't be said is logged."""
+        made = self._path.with_suffix(f".{os.getpid()}")
+        try:
+            made.write_text(ttl.to_text(), "ascii")
+            made.replace(self._path)
+        except OSError as error:
+            _log.warning("the log's TTL could not be noted (%s): %s", made, error.strerror)
+
+    def known(self) -> LogTtl:
+        """What was said last."""
+        try:
+            return LogTtl.from_text(self._path.read_text("ascii"))
+        except FileNotFoundError:
+            return LogTtl()
+        except OSError as error:
+            _log.warning("what was known of the log's TTL can't be seen (%s): %s", self._path, error.strerror)
+            return LogTtl()
 
 
 class ActivityFile:

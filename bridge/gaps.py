@@ -7,18 +7,22 @@ that a cluster never published, because it is another cluster or an older state 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from bridge.errors import BridgeError, DataLossError, RetriableError
 from bridge.instants import iso_of_micros, iso_of_millis
-from bridge.model.cursors import Cursor
+from bridge.model.cursors import Cursor, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from bridge.planning import GenerationStart
 
 _FIRST_SET_BEFORE_LOG_US: Final = 5_000_000
 """By how much the first stream set of a log is older than the log (spec section 5.4)."""
+_MOST_SPANS: Final = 16
+_FOR_EVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +32,52 @@ class LogTtl:
     Attributes:
         spans: from which write time on (in us) which TTL in s holds, ascending; 0 is for ever. The first one stands for
             everything before it, too: what the TTL was then, nobody says.
+        log_id: of the log table; None when that is not known.
     """
 
     spans: tuple[tuple[UnixMicros, int], ...] = ()
+    log_id: UUID | None = None
 
-    def seen(self, ttl_s: int, now_us: UnixMicros) -> LogTtl:
-        """The same after a look at the log's option."""
-        if self.spans and self.spans[-1][1] == ttl_s:
+    @property
+    def present_s(self) -> int:
+        """The TTL that holds now; 0 where there is none, or none is known."""
+        return self.spans[-1][1] if self.spans else 0
+
+    def seen(
+        self, ttl_s: int, now_us: UnixMicros, log_id: UUID | None = None, *, looked_us: UnixMicros | None = None
+    ) -> LogTtl:
+        """The same after a look at the log's option; of another log, what was known of the former is forgotten.
+
+        When the option was changed nobody says. A longer TTL counts from this look on, a shorter one from the last on.
+
+        Args:
+            ttl_s: what the option says.
+            now_us: this moment, by the servers' clocks.
+            log_id: of the log table.
+            looked_us: when it said what it said before, for the last time; None where only another job knows.
+        """
+        if log_id != self.log_id or not self.spans:
+            return LogTtl(((now_us, ttl_s),), log_id)
+        last_us, last_s = self.spans[-1]
+        if last_s == ttl_s:
             return self
-        return LogTtl((*self.spans, (now_us, ttl_s)))
+        is_shorter = (ttl_s or _FOR_EVER) < (last_s or _FOR_EVER)
+        since_us = now_us if not is_shorter else last_us + 1 if looked_us is None else max(last_us + 1, looked_us)
+        return LogTtl((*self.spans, (UnixMicros(since_us), ttl_s))[-_MOST_SPANS:], log_id)
+
+    def to_text(self) -> str:
+        """As JSON, for the next one that plans."""
+        return canonical_json({"log": str(self.log_id), "spans": [list(span) for span in self.spans]})
+
+    @classmethod
+    def from_text(cls, text: str) -> LogTtl:
+        """What `to_text` gave; nothing is known from anything else, such as what was being written when a job died."""
+        try:
+            value = json.loads(text)
+            spans = tuple((UnixMicros(int(since_us)), int(ttl_s)) for since_us, ttl_s in value["spans"])
+            return cls(spans, None if value["log"] == "None" else UUID(value["log"]))
+        except (ValueError, TypeError, KeyError):
+            return cls()
 
     def oldest_us(self, now_us: UnixMicros) -> UnixMicros | None:
         """Before which write time changes may have expired; None when none do.

@@ -8,7 +8,7 @@ takes over from another waits as long as the one before it would have, and a tas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 LONGEST_PAUSE_S: Final = 10.0
@@ -53,6 +53,11 @@ class Pacer:
         self._planned_s = now_s
         self._load_s = load_interval_s(streams, self._limits.requests_per_s)
         return self._load_s
+
+    def never_pause_longer_than(self, seconds: float) -> None:
+        """Bound the pause of a silent table once more, for good."""
+        idle_interval_s = min(self._limits.idle_interval_s, seconds)
+        self._limits = replace(self._limits, idle_interval_s=idle_interval_s)
 
     def due_in_s(self, now_s: float, *, idle: bool) -> float:
         """How long the next micro-batch must wait; never negative.

@@ -1,7 +1,8 @@
-"""A table's checkpoint: where Spark keeps its plan, and beside that which log table it was made of.
+"""A table's checkpoint: where Spark keeps its plan, and beside that of which log table, and which TTLs that has had.
 
 Through Hadoop, because it may lie in any file system that Spark knows. Kafka has the truth of what was published, so
-that a checkpoint may be lost; with it goes the evidence that a log is another one than that which was read before.
+that a checkpoint may be lost; with it goes the evidence that a log is another one than that which was read before, and
+that it kept changes for a shorter time once.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from bridge.errors import BridgeError, RetriableError
+from bridge.gaps import LogTtl
 
 _COMMITS: Final = "commits"
 _LOG_ID: Final = "scylla-cdc-log-id"
+_TTL: Final = "scylla-cdc-ttl"
 _SPARKS: Final = ("metadata", "offsets", _COMMITS, "sources", "state")
 _HOPELESS: Final = ("UnsupportedFileSystemException", "ClassNotFoundException", "IllegalArgumentException")
 """Java's words for a path that is none, or of a file system that nobody has brought."""
@@ -44,30 +47,44 @@ class Checkpoint:
 
     def log_id(self) -> UUID | None:
         """The id of the log table that the job read when it was started last; None when that is not known."""
-        with self._meaning("read"):
-            path = self._path(_LOG_ID)
-            files = self._files(path)
-            if not files.exists(path):
-                return None
-            file = files.open(path)
-            try:
-                text = bytes(file.readAllBytes())
-            finally:
-                file.close()
         try:
-            return UUID(text.decode("ascii"))
+            return UUID(self._kept(_LOG_ID))
         except ValueError:
             # One that was being written when its job was killed is as good as none.
             return None
 
     def keep_log_id(self, log_id: UUID) -> None:
         """Note it for the next start."""
+        self._keep(_LOG_ID, str(log_id))
+
+    def ttl(self) -> LogTtl:
+        """Which TTLs the log has had, as far as earlier jobs have seen it."""
+        return LogTtl.from_text(self._kept(_TTL))
+
+    def keep_ttl(self, ttl: LogTtl) -> None:
+        """Note it for the next start."""
+        self._keep(_TTL, ttl.to_text())
+
+    def _kept(self, name: str) -> str:
+        """What was kept there; empty where nothing was."""
+        with self._meaning("read"):
+            path = self._path(name)
+            files = self._files(path)
+            if not files.exists(path):
+                return ""
+            file = files.open(path)
+            try:
+                return bytes(file.readAllBytes()).decode("ascii", "replace")
+            finally:
+                file.close()
+
+    def _keep(self, name: str, text: str) -> None:
         with self._meaning("written"):
-            path = self._path(_LOG_ID)
+            path = self._path(name)
             overwrite = True
             file = self._files(path).create(path, overwrite)
             try:
-                file.write(bytearray(str(log_id).encode("ascii")))
+                file.write(bytearray(text.encode("ascii")))
             finally:
                 file.close()
 

@@ -17,14 +17,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from bridge import logs, planning
-from bridge.activity import Arrivals, Asked
+from bridge.activity import Arrivals, Asked, KnownTtl
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.config import SourceConfig
 from bridge.errors import DataLossError, RetriableError
 from bridge.gaps import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.instants import iso_of_micros
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from bridge.pacing import PaceLimits, Pacer, load_interval_s
 from bridge.planning import GenerationStart, WindowLength
 from bridge.publishing import LaneTask, Plans, TableStart
@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 _GENERATIONS_EVERY_S = 2.0
 _OFTEN_ENOUGH_S = 10.0
 _AHEAD_US = 1_000_000
+_PAUSE_OF_TTL = 0.25
+"""The part of the log's TTL that a silent table is not looked at, at most."""
 _LONGEST_WAIT_S = 0.3
 """A stop that meets the planner waiting takes so much longer, and so does the news that changes came."""
 
@@ -69,8 +71,8 @@ class LanePartition(InputPartition):
 class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans in the query's planner process, reads in its tasks.
 
-    What the planner keeps between calls paces it, and says since when a gap is one: of a log's former TTL, and of a
-    generation that was passed over, the next planner knows nothing.
+    What the planner keeps between calls paces it, and says what a gap is: of a generation that was passed over the next
+    planner of the same query knows nothing.
     """
 
     def __init__(
@@ -92,7 +94,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._watch = TableWatch(config.table.keyspace, config.table.table)
         self._state = TableState(None, None, None)
         self._looked_s = float("-inf")
-        self._ttl = LogTtl()
+        self._known_ttl = None if activity is None else KnownTtl(activity)
+        self._ttl = LogTtl() if self._known_ttl is None else self._known_ttl.known()
+        self._saw_ttl_us: UnixMicros | None = None
         self._gap_said = False
         self._begins_at_edge = start is not None and start.at_edge
         self._seen: set[UnixMillis] = set()
@@ -117,7 +121,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
         logs.ensure()
         # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
-        self._begins_at_edge = True
+        self._begins_at_edge = self._start is None or self._start.at_edge
         cursor = wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
         return _plain(StreamOffset(cursor, None))
 
@@ -143,6 +147,11 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if batch == self._counted:
             return
         self._counted = batch
+        if batch.next.generation_ms != batch.start.generation_ms:
+            _log.info(
+                "%s: reads generation %d to its end and goes over to generation %d",
+                *(self._config.table.name, batch.start.generation_ms, batch.next.generation_ms),
+            )
         counts_for_s = self._pacer.planned(_clock_s(), self._stream_count(batch.start.generation_ms))
         if self._asked is not None:
             self._asked.note(_clock_s(), counts_for_s)
@@ -254,12 +263,21 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
         self._looked_s = now_s
         if former.log_id != self._state.log_id:
-            self._ttl = LogTtl()
             self._forget_streams()
         if self._state.options is not None:
-            self._ttl = self._ttl.seen(self._state.options.ttl_s, self._time.servers_us())
+            self._see_ttl(self._state.options.ttl_s)
         for notice in self._watch.see(self._state, _now_us(), reached):
             _log.log(notice.level, "%s", notice.text)
+
+    def _see_ttl(self, ttl_s: int) -> None:
+        before, now_us = self._ttl, self._time.servers_us()
+        self._ttl = before.seen(ttl_s, now_us, self._state.log_id, looked_us=self._saw_ttl_us)
+        self._saw_ttl_us = now_us
+        if ttl_s:
+            # What nobody looks at while it expires would count as lost.
+            self._pacer.never_pause_longer_than(ttl_s * _PAUSE_OF_TTL)
+        if self._known_ttl is not None and self._ttl is not before:
+            self._known_ttl.note(self._ttl)
 
     def _forget_streams(self) -> None:
         """Ask anew which streams the table has: one that was made anew may have tablets now, or vnodes."""
@@ -340,8 +358,14 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _known_generations(self) -> list[GenerationStart]:
         now_s = _clock_s()
         if now_s - self._generations_read_s >= _GENERATIONS_EVERY_S:
-            self._generations = self._metadata.generations()
+            known, self._generations = {one.start_ms for one in self._generations}, self._metadata.generations()
             self._generations_read_s = now_s
+            for one in self._generations if known else ():
+                if one.start_ms not in known:
+                    _log.info(
+                        "%s: generation %d is published, which begins at %s",
+                        *(self._config.table.name, one.start_ms, iso_of_micros(millis_to_micros(one.start_ms))),
+                    )
         return self._generations
 
     # -- tasks ----------------------------------------------------------------------------------------------------

@@ -7,32 +7,35 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge import activity
-from bridge.activity import ActivityFile, Asked
+from bridge.activity import ActivityFile, Asked, KnownTtl
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.captured import missing_in_words
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
-from bridge.gaps import find_gap
+from bridge.gaps import LogTtl, find_gap
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, canonical_json
 from bridge.monitoring.board import Board
+from bridge.patience import in_background
 from bridge.publishing import TableStart, decide_start
 from bridge.table_watch import TableState, made_anew_in_words
 from bridge.taking_over import Lanes
 from schemas.table_changes import changes_between
 from schemas.table_schema import TableSchema
 from spark import worker
-from spark.beginning import first_cursor, oldest_us
+from spark.beginning import first_cursor
 from spark.checkpoint import Checkpoint
 from spark.report import ProgressReport, observed
 from spark.session import activate, cores_of
@@ -40,6 +43,7 @@ from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTIO
 
 _log = logging.getLogger(__name__)
 
+_KEEP_WITHIN_S: Final = 5.0
 _DOUBTED_AFTER: Final = 2
 """So many failures of Spark's own in a row, none of them behind a micro-batch, are held against the checkpoint."""
 _PROGRESS_TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
@@ -102,6 +106,9 @@ class TableQuery:
             sharing=len(config.tables),
         )
         self._activity = ActivityFile()
+        self._known_ttl = KnownTtl(self._activity.path)
+        self._kept_ttl: LogTtl | None = None
+        self._keeping: Future[None] | None = None
         self._report = ProgressReport(
             self.name,
             board,
@@ -166,6 +173,7 @@ class TableQuery:
     def look(self, query: StreamingQuery, *, ended: bool) -> None:
         """Take what its query has done; call often, and once more when it has ended."""
         self._report.look(query, at_once=ended)
+        self._keep_ttl(at_once=ended)
 
     def failed(self, query: StreamingQuery | None, *, by_spark: bool) -> None:
         """Note a failure, before the table is started again.
@@ -252,6 +260,32 @@ class TableQuery:
             raise TableMissingError(missing_in_words(table.keyspace, table.table))
         return state
 
+    def _see_ttl(self, state: TableState) -> LogTtl:
+        """Which TTLs the log has had, as far as this job and those before it have seen."""
+        if self._kept_ttl is None:
+            self._kept_ttl = self._checkpoint.ttl()
+            self._known_ttl.note(self._kept_ttl)
+        ttl = self._known_ttl.known()
+        if state.options is None:
+            return ttl
+        return ttl.seen(state.options.ttl_s, worker.server_time(self._config.scylla).servers_us(), state.log_id)
+
+    def _keep_ttl(self, *, at_once: bool) -> None:
+        """Have the next job know what the planner has seen; beside the supervisor, for the file system may hang."""
+        if self._keeping is None:
+            known = self._known_ttl.known()
+            if known == self._kept_ttl:
+                return
+            self._kept_ttl = known
+            self._keeping = in_background(partial(self._checkpoint.keep_ttl, known), f"keeping the TTL of {self.name}")
+        if not at_once and not self._keeping.done():
+            return
+        keeping, self._keeping = self._keeping, None
+        try:
+            keeping.result(_KEEP_WITHIN_S)
+        except (BridgeError, Py4JError, ConnectionError, TimeoutError) as error:
+            _log.warning("%s: the log's TTL is not known to the next job (%s)", self.name, error)
+
     def _check_log(self, state: TableState, start: Cursor) -> None:
         # Said on evidence only: a log may be younger than what it holds, where changes have timestamps of their own.
         known = self._log_id or self._checkpoint.log_id()
@@ -271,7 +305,7 @@ class TableQuery:
         gap = find_gap(
             start.cursor,
             metadata.generations(),
-            oldest_us(self._source),
+            self._see_ttl(state).oldest_us(worker.server_time(self._config.scylla).servers_us()),
             may_lag=metadata.may_lag,
             log_made_us=state.log_made_us,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from bridge.errors import DataLossError, RetriableError
@@ -11,6 +13,7 @@ from bridge.model.times import UnixMicros, UnixMillis
 from bridge.planning import GenerationStart
 
 SECOND = 1_000_000
+LOG = UUID(int=1)
 G1, G2, G3 = (UnixMillis(1_700_000_000_000 + minutes * 60_000) for minutes in (0, 1, 2))
 ALL = [GenerationStart(one) for one in (G1, G2, G3)]
 
@@ -109,8 +112,32 @@ def test_changes_keep_the_ttl_that_they_were_written_under(
     """The edge of what may have expired, after the option was changed."""
     ttl = LogTtl()
     for at_s, ttl_s in seen:
-        ttl = ttl.seen(ttl_s, UnixMicros(at_s * SECOND))
+        now_us = UnixMicros(at_s * SECOND)
+        ttl = ttl.seen(ttl_s, now_us, looked_us=now_us)
     assert ttl.oldest_us(UnixMicros(now_s * SECOND)) == (None if oldest_s is None else oldest_s * SECOND)
+
+
+def test_ttl_that_was_changed_while_nobody_looked_may_have_been_so_for_long() -> None:
+    """What is sure is that a longer one holds by now, and that a shorter one did not before the last look."""
+    known = LogTtl().seen(DAY, UnixMicros(0), LOG)
+    shorter = known.seen(HOUR, UnixMicros(9 * HOUR * SECOND), LOG)
+    assert shorter.oldest_us(UnixMicros(9 * HOUR * SECOND)) == 8 * HOUR * SECOND
+    # Beside a look two hours ago: what was written before that is still there.
+    seen = known.seen(HOUR, UnixMicros(9 * HOUR * SECOND), LOG, looked_us=UnixMicros(7 * HOUR * SECOND))
+    assert seen.oldest_us(UnixMicros(9 * HOUR * SECOND)) == 8 * HOUR * SECOND
+    assert seen.oldest_us(UnixMicros(8 * HOUR * SECOND)) == -16 * HOUR * SECOND
+    longer = shorter.seen(DAY, UnixMicros(20 * HOUR * SECOND), LOG)
+    assert longer.oldest_us(UnixMicros(21 * HOUR * SECOND)) == 20 * HOUR * SECOND
+    assert longer.seen(0, UnixMicros(0), UUID(int=2)).oldest_us(UnixMicros(99 * DAY * SECOND)) is None
+
+
+def test_ttl_travels_as_text() -> None:
+    """From job to job; what was torn or is of something else tells nothing."""
+    known = LogTtl().seen(DAY, UnixMicros(5), LOG).seen(HOUR, UnixMicros(9), LOG)
+    assert LogTtl.from_text(known.to_text()) == known
+    assert LogTtl.from_text(LogTtl().to_text()) == LogTtl()
+    for text in ("", "{", '{"log": 5}', "[]", known.to_text()[:-3]):
+        assert LogTtl.from_text(text) == LogTtl()
 
 
 def test_collected_predecessor_of_streams_that_catch_up() -> None:

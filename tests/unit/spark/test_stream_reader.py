@@ -137,7 +137,10 @@ def test_falling_behind_the_ttl_stops_the_table(cluster: Cluster) -> None:
     with pytest.raises(DataLossError, match=r"ks\.t: the log's TTL has passed: changes written between 1970"):
         reader(level).latestOffset(somewhere, LIMIT)
     assert reader(level, accept_data_loss=True).latestOffset(somewhere, LIMIT) != somewhere
-    begun = reader(level)
+    with pytest.raises(DataLossError, match="TTL has passed"):
+        # Also with a checkpoint that was lost.
+        reader(level).latestOffset(reader(level).initialOffset(), LIMIT)
+    begun = reader(replace(level, at_edge=True))
     start = begun.initialOffset()
     end = begun.latestOffset(start, LIMIT)
     assert end != start
@@ -477,6 +480,37 @@ def test_silence_is_no_reason_to_fall_behind(
             assert (cluster.now_us - StreamOffset.from_json(end).next.time_us) / SECOND < behind_s
     # A pause of 30 s is worth its micro-batch, and no more where windows may be as long.
     assert count < (600 if max_window_s == 10 else 200)
+
+
+def test_next_job_knows_the_ttl_that_was(cluster: Cluster, clock: Clock, tmp_path: Path) -> None:
+    """A log that kept changes for half a minute only, while a job looked on, has lost them though it keeps them now."""
+    file = tmp_path / "changes-came"
+    file.touch()
+    start = TableStart(LAYOUT, at(G1, 998))
+    first = reader(start, activity=str(file), confidence_ms=0)
+    cluster.ttl_s = 3600
+    end = first.latestOffset(first.initialOffset(), LIMIT)
+    cluster.ttl_s = 30
+    cluster.now_us = at(G1, 1002).time_us
+    first.latestOffset(end, LIMIT)
+    cluster.ttl_s = 3600
+    cluster.now_us = at(G1, 1200).time_us
+    clock.now_s += 200
+    again = reader(start, activity=str(file), confidence_ms=0)
+    with pytest.raises(DataLossError, match="the log's TTL has passed: changes written between 1970-01-01T00:33:18"):
+        again.latestOffset(again.initialOffset(), LIMIT)
+    cluster.log_id = UUID(int=9)
+    fresh = reader(start, activity=str(file), confidence_ms=0)
+    fresh.latestOffset(fresh.initialOffset(), LIMIT)
+
+
+def test_silent_table_is_looked_at_often_enough_for_its_ttl(cluster: Cluster, clock: Clock, tmp_path: Path) -> None:
+    """A pause as long as the log keeps changes would lose some, and make a gap of nothing."""
+    file = tmp_path / "changes-came"
+    file.touch()
+    cluster.ttl_s = 20
+    planner = reader(TableStart(LAYOUT, at(G1, 995)), activity=str(file), confidence_ms=0)
+    assert plans(planner, cluster, clock, 600) in range(115, 130)
 
 
 def test_silence_makes_it_look_less_often(cluster: Cluster, clock: Clock, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.config import BridgeConfig, validate
 from bridge.errors import DataLossError, RetriableError
-from bridge.gaps import Gap
+from bridge.gaps import Gap, LogTtl
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.board import Board
@@ -62,17 +62,21 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
     def query(_self: TableQuery, start: TableStart, *, once: bool) -> Any:
         done.append((start.layout, start.interrupted, once))
 
-    state = SimpleNamespace(exists=True, log_id=None, schema=None, log_made_us=None)
+    state = SimpleNamespace(exists=True, log_id=None, schema=None, log_made_us=None, options=None)
     metadata = SimpleNamespace(generations=list, may_lag=False)
     admin = SimpleNamespace(ensure_topic=lambda *_, **__: False, partitions=lambda _topic: 3)
     checkpoint = SimpleNamespace(
-        log_id=lambda: None, has_commits=True, folder="c", begin_anew=lambda: done.append("checkpoint begun anew")
+        log_id=lambda: None,
+        ttl=LogTtl,
+        has_commits=True,
+        folder="c",
+        begin_anew=lambda: done.append("checkpoint begun anew"),
     )
     monkeypatch.setattr(table_query, "Lanes", Lanes)
     monkeypatch.setattr(TableQuery, "_query", query)
     monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
     monkeypatch.setattr(table_query, "Checkpoint", lambda *_: checkpoint)
-    monkeypatch.setattr(table_query, "oldest_us", lambda _source: 0)
+    monkeypatch.setattr(worker, "server_time", lambda _settings: SimpleNamespace(servers_us=lambda: UnixMicros(10**9)))
     monkeypatch.setattr(table_query, "find_gap", lambda *_, **__: None)
     monkeypatch.setattr(worker, "change_log", lambda _settings: SimpleNamespace(table_state=lambda *_: state))
     monkeypatch.setattr(worker, "stream_metadata", lambda *_: metadata)
