@@ -6,8 +6,10 @@ timestamp beyond year 9999, for one) and rename columns. Decoded rows are given 
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import sys
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,6 +67,12 @@ UNSET: Final[Any] = UNSET_VALUE
 _INT: Final = Struct(">i")
 _SHORT: Final = Struct(">H")
 _TWO_INTS: Final = Struct(">ii")
+
+_event_loop: Any = sys.modules.get("cassandra.io.libevreactor")
+if _event_loop is not None:
+    # At its process's end the driver waits for its event loop, which sleeps until the timers of finished requests are
+    # due, and after 5 s warns of a session that is not closed. Whoever opens one here closes it.
+    atexit.unregister(_event_loop._atexit_cleanup)
 
 
 @dataclass(frozen=True, slots=True)

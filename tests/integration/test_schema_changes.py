@@ -119,9 +119,9 @@ class Written:
                 self.session.execute(f"ALTER TABLE {KEYSPACE}.{name} {clause}")
         self.schemas.append(to)
 
-    def options(self, *, enabled: bool = True, delta: str = "full") -> None:
+    def options(self, *, enabled: bool = True, delta: str = "full", ttl_s: int = 86_400) -> None:
         name = f"{KEYSPACE}.{self.schema.name}"
-        options = f"'enabled': {str(enabled).lower()}, 'delta': '{delta}'"
+        options = f"'enabled': {str(enabled).lower()}, 'delta': '{delta}', 'ttl': {ttl_s}"
         self.session.execute(f"ALTER TABLE {name} WITH cdc = {{{options}}}")
 
 
@@ -311,6 +311,32 @@ def test_a_table_changes_while_the_job_runs(
         job.run_once()
         said = job.log.read_bytes()[log_before:].decode()
         assert f"{KEYSPACE}.t: the table was dropped and made anew: what was written to the former one between" in said
+
+
+def test_what_expired_under_a_ttl_that_was_raised_again_is_told(
+    local_stack: LocalStack, session: CqlSession, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    """The job has seen the short TTL, and stands still while changes expire; the next one finds a long TTL again."""
+    create_keyspace(session, KEYSPACE)
+    written = Written(session, cluster, [table("short", v="text")])
+    written.create()
+    name = f"{KEYSPACE}.short"
+    with BridgeJob(local_stack, tmp_path, "ttl", [name]) as job:
+        written.write(v=b"before")
+        job.start()
+        wait("the first changes", lambda: arrived(job, written))
+        written.options(ttl_s=15)
+        wait("the warning about the TTL", lambda: says(job, f"{name}: the cdc option 'ttl' is 15 s since"))
+        assert job.stop() == 0
+        written.write(v=b"unread")
+        unread_until_us = system_clock_us()
+        wait("that it would have expired", lambda: system_clock_us() > unread_until_us + 16_000_000)
+        written.options()
+        assert job.start("--once").wait(180) == 1, job.log_tail()
+        told = f"{name} stops: {name}: the log's TTL has passed: changes written between "
+        assert told in job.log.read_text(encoding="utf-8", errors="replace"), job.log_tail()
+        job.settings["reading"] = {"accept_data_loss": True}
+        job.run_once()
 
 
 def test_pages_follow_alter_type_and_their_own_columns(session: CqlSession) -> None:
