@@ -78,8 +78,12 @@ class ProgressReport:
         if self._offset is not None:
             self._changes += self._published
             behind_s = time.time() - self._offset.next.reached_us / 1e6
-            rate = self._published / (now_s - self._since_s)
-            _log.info("%s: %d changes, %.0f/s, %.1f s behind", self._name, self._changes, rate, behind_s)
+            if self._published:
+                rate = self._published / (now_s - self._since_s)
+                _log.info("%s: %d changes, %.0f/s, %.1f s behind", self._name, self._changes, rate, behind_s)
+            else:
+                # A silent table is looked at seldom: the same number would look like a stall.
+                _log.info("%s: nothing new; read to what was written %.1f s ago", self._name, behind_s)
         self._since_s, self._published, self._offset = now_s, 0, None
 
     def _new(self, query: StreamingQuery) -> Sequence[Mapping[str, Any]]:

@@ -109,6 +109,14 @@ def test_each_batch_counts_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     ]
 
 
+def test_silence_is_not_told_as_a_stall(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A table to which nothing is written is looked at seldom, and is no further behind for that."""
+    caplog.set_level(logging.INFO)
+    look(monkeypatch, [progress("r1", 0, lane(0), lane(1))])
+    (line,) = caplog.messages
+    assert line.startswith("a.b: nothing new; read to what was written ")
+
+
 def test_reports_without_a_micro_batch_count_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle query reports as well."""
     idle = progress("r1", 0) | {"durationMs": {"latestOffset": 3}}
