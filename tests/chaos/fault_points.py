@@ -76,7 +76,11 @@ def environment(folder: Path, variant: str | None = None) -> dict[str, str]:
 
 
 def arm(folder: Path, point: Point, manner: Manner) -> None:
-    """Make a point fire once, in whichever task comes by first."""
+    """Make a point fire once, in whichever task comes by first.
+
+    That it fired when it was armed before is forgotten: else the second time would be met whoever comes by.
+    """
+    _taken(folder, point).unlink(missing_ok=True)
     (folder / point).write_text(manner, encoding="ascii")
 
 
@@ -88,7 +92,12 @@ def disarm(folder: Path) -> None:
 
 def fired(folder: Path, point: Point) -> bool:
     """Whether a point has fired since it was last armed."""
-    return not (folder / point).exists() and (folder / f"{point} fired").exists()
+    return not (folder / point).exists() and _taken(folder, point).exists()
+
+
+def _taken(folder: Path, point: Point) -> Path:
+    """What an armed point's file is renamed to by whoever comes by."""
+    return folder / f"{point} fired"
 
 
 def set_clock(folder: Path, off_us: int) -> None:
@@ -326,7 +335,7 @@ def _in_task() -> bool:
 
 
 def _come_by(folder: Path, point: Point) -> None:
-    armed, taken = folder / point, folder / f"{point} fired"
+    armed, taken = folder / point, _taken(folder, point)
     try:
         armed.rename(taken)
     except FileNotFoundError:

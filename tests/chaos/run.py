@@ -369,8 +369,9 @@ class Run:
             if manner != "kill":
                 self._look_after()
             time.sleep(0.05)
+        # Whoever comes by takes the file or we do: only now it is certain which.
         fault_points.disarm(faults)
-        return fault_points.fired(faults, point) or (faults / f"{point} fired").exists()
+        return fault_points.fired(faults, point)
 
     def _die_at_point(self, fault: Fault) -> None:
         if self._at_point(fault, "kill"):
