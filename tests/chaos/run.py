@@ -374,10 +374,11 @@ class Run:
         return fault_points.fired(faults, point)
 
     def _die_at_point(self, fault: Fault) -> None:
-        if self._at_point(fault, "kill"):
-            assert self._job.process is not None
-            with suppress(subprocess.TimeoutExpired):
-                self._job.process.wait(5)
+        if not self._at_point(fault, "kill"):
+            raise _NotMetError
+        assert self._job.process is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._job.process.wait(5)
         self._kill(self._job)
 
     def _err_at_point(self, fault: Fault) -> None:
@@ -416,15 +417,10 @@ class Run:
 
     def _zombie_job(self, fault: Fault) -> None:
         """A job stands still, another one takes over, and the first one wakes and goes on."""
-        faults = self._faults(self._job)
-        point = fault.point
-        self._arm(point, "stop")
-        until_s = time.monotonic() + 10
-        while time.monotonic() < until_s and not fault_points.fired(faults, point):
-            time.sleep(0.05)
+        if not self._at_point(fault, "stop"):
+            raise _NotMetError
+        zombie, faults = self._job, self._faults(self._job)
         fault_points.signal_all(faults, signal.SIGSTOP)
-        fault_points.disarm(faults)
-        zombie = self._job
         self._job = self._other_job(fault)
         # It has opened every lane, so what the one that stands still had begun is settled, and not counted here.
         self._await_progress("another job's start", self._reached())

@@ -107,11 +107,15 @@ def test_point_fires_anew_each_time_it_is_armed(tmp_path: Path) -> None:
         fault_points._come_by(tmp_path, POINT)
 
 
-@pytest.mark.parametrize("kind", ["err at a point", "stop a worker"])
+@pytest.mark.parametrize("kind", ["err at a point", "stop a worker", "die at a point", "zombie job"])
 def test_point_that_nobody_comes_by_is_not_met(world: World, kind: str) -> None:
-    """The first time somebody comes by and the second time nobody: that is one fault, not two."""
+    """Nobody, then somebody, and then nobody comes by: that is one fault, and nothing else is done to the job."""
+    assert world.met(kind) == []
+    assert (world.run._made, world.job.waited) == (1, [])
     world.meanwhile = world.come_by
     assert world.met(kind) == [kind]
+    made, waited = world.run._made, list(world.job.waited)
     world.meanwhile = lambda: None
     assert world.met(kind) == [kind]
+    assert (world.run._made, world.job.waited) == (made, waited)
     assert not (world.faults / POINT).exists()
