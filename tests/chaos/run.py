@@ -118,10 +118,8 @@ class Run:
         self._name = f"chaos{legs[0].seed}"
         self._topics = [f"{self._name}.{table}" for table in TABLES]
         self._reader = Topics(stack.kafka, stack.registry)
-        self._checkpoint = folder / "checkpoint"
-        self._checkpoint.mkdir(parents=True)
-        if isolated:
-            _do("mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(self._checkpoint))
+        self._mounts: list[Path] = []
+        self._first_checkpoint = self._new_checkpoint(folder)
         self._lanes = 2
         self._made = 0
         self._fault: Fault | None = None
@@ -197,10 +195,24 @@ class Run:
             "kafka": {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS},
             "reading": {"confidence_ms": CONFIDENCE_MS, "max_window_ms": 10_000},
             "publishing": {"topic": self._name + ".{keyspace}.{table}", "max_transaction_records": 100},
-            "spark": {"checkpoint": str(self._checkpoint), "lanes": self._lanes},
+            "spark": {"checkpoint": str(self._first_checkpoint), "lanes": self._lanes},
         }
         environment = fault_points.environment(folder / "faults", self._variant)
         return BridgeJob(self._stack, folder, self._name, list(TABLES), settings, environment)
+
+    def _new_checkpoint(self, folder: Path) -> Path:
+        """Make a folder for a checkpoint, on a disk of its own where there can be such."""
+        checkpoint = folder / "checkpoint"
+        checkpoint.mkdir(parents=True)
+        if self._isolated:
+            _do("mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(checkpoint))
+            self._mounts.append(checkpoint)
+        return checkpoint
+
+    @property
+    def _checkpoint(self) -> Path:
+        """Where the present job has its own: of two jobs the one may have stayed that has another than the first."""
+        return Path(self._job.settings["spark"]["checkpoint"])
 
     def _again(self) -> None:
         """Start the job anew, as its supervisor would."""
@@ -294,8 +306,8 @@ class Run:
     def _clean_up(self) -> None:
         for number in range(1, self._made + 1):
             fault_points.signal_all(self._folder / f"job{number}" / "faults", signal.SIGKILL)
-        if self._isolated:
-            subprocess.run(["umount", "-l", str(self._checkpoint)], check=False)
+        for mount in self._mounts:
+            subprocess.run(["umount", "-l", str(mount)], check=False)
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
@@ -402,7 +414,7 @@ class Run:
     def _other_job(self, fault: Fault) -> BridgeJob:
         other = self._new_job()
         if fault.number % 3 == 0:
-            other.settings["spark"]["checkpoint"] = str(other.folder / "checkpoint")
+            other.settings["spark"]["checkpoint"] = str(self._new_checkpoint(other.folder))
         if fault.number % 5 == 0:
             other.settings["spark"]["lanes"] = 1 + self._lanes % 4
             self._say(f"    the other one with {other.settings['spark']['lanes']} lanes")
@@ -493,18 +505,16 @@ class Run:
         filler.unlink()
 
     def _read_only(self, fault: Fault) -> None:
+        mount = str(self._checkpoint)
         for _ in range(100):
             # A file that is just being written makes the mount busy.
-            if (
-                subprocess.run(["mount", "-o", "remount,ro", str(self._checkpoint)], capture_output=True).returncode
-                == 0
-            ):
+            if subprocess.run(["mount", "-o", "remount,ro", mount], capture_output=True).returncode == 0:
                 break
             time.sleep(0.05)
         else:
             raise _NotMetError
         time.sleep(4 + fault.number % 5)
-        _do("mount", "-o", "remount,rw", str(self._checkpoint))
+        _do("mount", "-o", "remount,rw", mount)
 
     def _slow_network(self, fault: Fault) -> None:
         # A bucket of few tokens delays packets up to the latency, and drops those that would wait longer.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import TimeoutExpired
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,14 +48,15 @@ class World:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, isolated: bool = False) -> None:
         self.now_s = 0.0
         self.meanwhile: Callable[[], None] = lambda: None
-        self.commands: list[tuple[str, ...]] = []
+        self.commands: list[str] = []
         self.said: list[str] = []
         self.published = 0
         monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: self.now_s, sleep=self._sleep))
         monkeypatch.setattr(run, "BridgeJob", Job)
         monkeypatch.setattr(run, "Topics", lambda *_: SimpleNamespace(reached=self._reached))
         monkeypatch.setattr(run, "Writing", lambda *_, **__: SimpleNamespace(error=None))
-        monkeypatch.setattr(run, "_do", lambda *command: self.commands.append(command))
+        monkeypatch.setattr(run, "_do", self._do)
+        monkeypatch.setattr(run, "subprocess", SimpleNamespace(run=self._do, TimeoutExpired=TimeoutExpired))
         stack: Any = SimpleNamespace(kafka="", registry="", cql="")
         self.run = Run(stack, folder, [Leg(1, 1.0)], say=self.said.append, isolated=isolated)
         self.job.start()
@@ -82,6 +84,11 @@ class World:
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
         self.meanwhile()
+
+    def _do(self, *command: Any, **_: object) -> Any:
+        (words,) = command if isinstance(command[0], list) else (command,)
+        self.commands.append(" ".join(words))
+        return SimpleNamespace(returncode=0)
 
     def _reached(self, _: object) -> int:
         self.published += 1
@@ -119,3 +126,34 @@ def test_point_that_nobody_comes_by_is_not_met(world: World, kind: str) -> None:
     assert world.met(kind) == [kind]
     assert (world.run._made, world.job.waited) == (made, waited)
     assert not (world.faults / POINT).exists()
+
+
+CHECKPOINT_OF_ITS_OWN = 3
+"""As a second job's number: that one has another checkpoint, and stays."""
+
+
+def test_checkpoint_that_is_deleted_is_in_use(world: World) -> None:
+    """Where the other of two jobs stays, it loses its own checkpoint, not the one that nobody uses any more."""
+    first = Path(world.job.settings["spark"]["checkpoint"])
+    assert world.met("second job", CHECKPOINT_OF_ITS_OWN) == ["second job"]
+    now = Path(world.job.settings["spark"]["checkpoint"])
+    assert now != first
+    for checkpoint in (first, now):
+        (checkpoint / "offsets").mkdir(parents=True)
+    world.met("checkpoint deleted")
+    assert ((first / "offsets").exists(), (now / "offsets").exists()) == (True, False)
+
+
+def test_disk_that_fails_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for a disk, of which each checkpoint has one to itself; none stays mounted."""
+    world = World(tmp_path / "run", monkeypatch, isolated=True)
+    first = world.job.settings["spark"]["checkpoint"]
+    world.met("second job", CHECKPOINT_OF_ITS_OWN)
+    now = world.job.settings["spark"]["checkpoint"]
+    mounted = [command.rpartition(" ")[2] for command in world.commands if "tmpfs" in command]
+    assert mounted == [first, now]
+    world.met("read-only checkpoint")
+    remounted = [command.rpartition(" ")[2] for command in world.commands if "remount" in command]
+    assert remounted == [now, now]
+    world.run._clean_up()
+    assert world.commands[-2:] == [f"umount -l {first}", f"umount -l {now}"]
