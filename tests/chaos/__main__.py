@@ -1,7 +1,8 @@
 """`python -m tests.chaos --seed N --minutes M`: random faults on the real stack, then what every consumer would see.
 
 `--seed 1-30` makes one run after the other on the same stack, each with topics, tables and a job of its own.
-Each run ends with one line of counts. Exit statuses: 0 all is right; 1 something is not.
+Each run ends with one line of counts. Exit statuses: 0 all is right; 1 something is not, or
+no fault was met; 2 there is no such fault or variant, or it can't be done here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.local.stack import LocalStack
+from tests.chaos.broken import IN_JOB
 from tests.chaos.plan import ISOLATED, KINDS
 from tests.chaos.run import Leg, Run
 
@@ -29,22 +31,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--seed", type=_seeds, required=True, help="decides the faults and what is written; FIRST-LAST: a run for each"
     )
     parser.add_argument("--minutes", type=float, default=1.5, help="how long at least; a fault for every ten seconds")
-    parser.add_argument("--kinds", help=f"only these faults, separated by commas: {', '.join(KINDS)}")
-    parser.add_argument("--variant", help="a deliberately broken protocol, see tests/chaos/broken.py")
+    parser.add_argument(
+        "--kinds", type=_kinds, default=KINDS, help=f"only these faults, separated by commas: {', '.join(KINDS)}"
+    )
+    parser.add_argument(
+        "--variant",
+        choices=list(IN_JOB),
+        metavar="VARIANT",
+        help=f"a deliberately broken protocol, see tests/chaos/broken.py: {', '.join(IN_JOB)}",
+    )
     parser.add_argument("--folder", type=Path, help="where everything goes, and stays")
     arguments = parser.parse_args(argv)
     isolated = os.environ.get(_INSIDE) == "1"
     if not isolated:
         _isolate()
         _say(f"no namespaces of our own here (unshare fails): without {', '.join(ISOLATED)}")
+        if set(arguments.kinds) <= set(ISOLATED):
+            parser.error("argument --kinds: none of these can be done here")
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="chaos-"))
-    kinds = arguments.kinds.split(",") if arguments.kinds else KINDS
     stack = LocalStack.up(folder / "stack", report=_say)
     unclean = []
     try:
         for seed in arguments.seed:
             of_seed = folder / f"seed{seed}"
-            legs = [Leg(seed, arguments.minutes, kinds)]
+            legs = [Leg(seed, arguments.minutes, arguments.kinds)]
             (outcome,) = Run(stack, of_seed, legs, say=_say, isolated=isolated, variant=arguments.variant).carry_out()
             if not outcome.clean:
                 unclean.append(seed)
@@ -60,6 +70,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _seeds(text: str) -> range:
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
+
+
+def _kinds(text: str) -> list[str]:
+    kinds = [kind.strip() for kind in text.split(",")]
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise argparse.ArgumentTypeError(f"no such fault: {', '.join(unknown)} (choose from {', '.join(KINDS)})")
+    return kinds
 
 
 def _isolate() -> None:

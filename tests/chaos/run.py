@@ -45,12 +45,20 @@ class Leg:
         minutes: as of `tests.chaos.plan.plan`.
         kinds: the same.
         least: the same.
+        met: how many of the faults something must meet: a leg that was disturbed by less shows nothing.
     """
 
     seed: int
     minutes: float
     kinds: Collection[str] = KINDS
     least: int = 5
+    met: int = 1
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.kinds) - set(KINDS)):
+            raise ValueError(f"no such fault: {', '.join(unknown)}")
+        if self.met < 1:
+            raise ValueError("no fault needs to be met: that would show nothing")
 
 
 @dataclass(slots=True)
@@ -63,6 +71,7 @@ class Outcome:
             none came.
         counts: the witness's, of all that was written so far.
         problems: what else was wrong.
+        wanted: so many faults make it one that tells anything.
     """
 
     seed: int
@@ -72,16 +81,18 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
     generations: int = 0
+    wanted: int = 1
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong."""
-        return self.counts.clean and not self.problems and self.counts.written > 0
+        """Whether nothing is wrong, though there were changes and faults."""
+        return self.counts.clean and not self.problems and self.counts.written > 0 and len(self.faults) >= self.wanted
 
     def __str__(self) -> str:
         slowest = max((took for _, took in self.faults if took is not None), default=0.0)
+        too_few = "" if len(self.faults) >= self.wanted else f" (too few: {self.wanted} must be met)"
         return (
-            f"chaos seed={self.seed}: {self.seconds:.0f} s, {len(self.faults)} of {self.planned} faults, "
+            f"chaos seed={self.seed}: {self.seconds:.0f} s, {len(self.faults)} of {self.planned} faults{too_few}, "
             f"{self.generations} generations, {self.counts}, "
             f"{len(self.problems)} other problems; slowest recovery {slowest:.1f} s"
         )
@@ -145,7 +156,7 @@ class Run:
         return outcomes
 
     def _carry_out(self, leg: Leg, *, last: bool) -> Outcome:
-        outcome, began_s = Outcome(leg.seed), time.monotonic()
+        outcome, began_s = Outcome(leg.seed, wanted=leg.met), time.monotonic()
         self._outcome = outcome
         left_out = () if self._isolated else ISOLATED
         faults = plan(leg.seed, leg.minutes, [kind for kind in leg.kinds if kind not in left_out], least=leg.least)

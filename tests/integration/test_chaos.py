@@ -39,7 +39,6 @@ def test_three_short_runs(local_stack: LocalStack, tmp_path: Path) -> None:
     for outcome in outcomes:
         print(outcome)
         assert outcome.clean, f"{outcome}\n{outcome.counts.examples}\n{outcome.problems}"
-        assert outcome.faults, "nothing met its fault"
     assert len(outcomes) == len(LEGS)
     jobs = [path.parent for path in tmp_path.glob("run/job*/*.log")]
     assert len(jobs) == 3

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.chaos import fault_points, run
+from tests.chaos import broken, fault_points, run
+from tests.chaos.__main__ import main
 from tests.chaos.fault_points import FaultError, Point
-from tests.chaos.plan import Fault
-from tests.chaos.run import Leg, Run
+from tests.chaos.plan import KINDS, Fault
+from tests.chaos.run import Leg, Outcome, Run
+from tests.chaos.witness import Counts
 from tests.chaos.writing import TABLES
 
 POINT: Point = "mid-produce"
@@ -157,3 +159,47 @@ def test_disk_that_fails_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert remounted == [now, now]
     world.run._clean_up()
     assert world.commands[-2:] == [f"umount -l {first}", f"umount -l {now}"]
+
+
+def test_run_without_faults_shows_nothing() -> None:
+    """However right everything is, as many faults as are asked for must have been met, and at least one."""
+    fault = (Fault("kill the job", 1.0, POINT, 1), 2.0)
+    right = Counts(written=10)
+    assert not Outcome(1, planned=5, counts=right).clean
+    assert "0 of 5 faults (too few: 1 must be met)" in str(Outcome(1, planned=5, counts=right))
+    assert Outcome(1, planned=5, faults=[fault], counts=right).clean
+    assert not Outcome(1, planned=5, faults=[fault], counts=right, wanted=2).clean
+    with pytest.raises(ValueError, match="show nothing"):
+        Leg(1, 1.0, met=0)
+    with pytest.raises(ValueError, match="no such fault: kill the bus"):
+        Leg(1, 1.0, ("kill the bus", "kill the job"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "there_are"),
+    [("--kinds", "kill the job,kill the bus", KINDS), ("--variant", "marker outsid", tuple(broken.IN_JOB))],
+)
+def test_what_is_mistyped_is_told_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str, value: str, there_are: tuple[str, ...]
+) -> None:
+    """A run for faults or of a protocol that do not exist does not begin, and what there is is told."""
+    monkeypatch.setattr("tests.chaos.__main__._isolate", lambda: pytest.fail("it began"))
+    with pytest.raises(SystemExit) as ended:
+        main(["--seed", "1", option, value])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.rpartition("error: ")[2]
+    assert value.rpartition(",")[2] in said
+    assert [one for one in there_are if one not in said] == []
+
+
+def test_faults_that_cannot_be_done_here_are_told_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same where the only faults need namespaces, and there can be none."""
+    monkeypatch.delenv("SCYLLA_CDC_BRIDGE_TEST_ISOLATED", raising=False)
+    monkeypatch.setattr("tests.chaos.__main__._isolate", lambda: None)
+    monkeypatch.setattr("tests.chaos.__main__.LocalStack.up", lambda *_, **__: pytest.fail("it began"))
+    with pytest.raises(SystemExit) as ended:
+        main(["--seed", "1", "--kinds", "full disk"])
+    assert ended.value.code == 2
+    assert "none of these can be done here" in capsys.readouterr().err
