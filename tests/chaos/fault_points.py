@@ -102,10 +102,11 @@ def _taken(folder: Path, point: Point) -> Path:
 
 def set_clock(folder: Path, off_us: int) -> None:
     """Put the planner's clock forward, or back."""
-    (folder / _CLOCK_ASKED).unlink(missing_ok=True)
     new = folder / "clock.new"
     new.write_text(str(off_us), encoding="ascii")
     new.replace(folder / "clock")
+    # Only now: who looked just before has seen the former one.
+    (folder / _CLOCK_ASKED).unlink(missing_ok=True)
 
 
 def clock_asked(folder: Path) -> bool:

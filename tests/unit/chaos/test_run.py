@@ -180,7 +180,11 @@ def test_run_without_faults_shows_nothing() -> None:
     [("--kinds", "kill the job,kill the bus", KINDS), ("--variant", "marker outsid", tuple(broken.IN_JOB))],
 )
 def test_what_is_mistyped_is_told_at_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str, value: str, there_are: tuple[str, ...]
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    value: str,
+    there_are: tuple[str, ...],
 ) -> None:
     """A run for faults or of a protocol that do not exist does not begin, and what there is is told."""
     monkeypatch.setattr("tests.chaos.__main__._isolate", lambda: pytest.fail("it began"))
@@ -203,3 +207,35 @@ def test_faults_that_cannot_be_done_here_are_told_at_once(
         main(["--seed", "1", "--kinds", "full disk"])
     assert ended.value.code == 2
     assert "none of these can be done here" in capsys.readouterr().err
+
+
+def test_clock_counts_only_while_it_is_off(world: World) -> None:
+    """Nobody looks at it before it is right again: that was no fault, and it is right then."""
+    off: list[int] = []
+    looks: Callable[[int], bool] = (0).__eq__
+
+    def look() -> None:
+        off.append(int((world.faults / "clock").read_text()))
+        if looks(off[-1]):
+            (world.faults / fault_points._CLOCK_ASKED).touch()
+
+    world.meanwhile = look
+    assert world.met("clock jump", 5) == []
+    look()
+    assert off[-1] == 0
+    looks = bool
+    assert world.met("clock jump", 5) == ["clock jump"]
+    assert {-10_000_000, 10_000_000} < set(off)
+
+
+def test_look_at_the_former_clock_is_none_at_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks until the very moment at which the new clock is put has not seen the new one."""
+    replace = Path.replace
+
+    def looked_before(new: Path, target: Path) -> Path:
+        (tmp_path / fault_points._CLOCK_ASKED).touch()
+        return replace(new, target)
+
+    monkeypatch.setattr(Path, "replace", looked_before)
+    fault_points.set_clock(tmp_path, 1)
+    assert not fault_points.clock_asked(tmp_path)
