@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -50,15 +51,25 @@ def marker_outside(publisher: type[Any]) -> None:
 
 
 def ownerless(publisher: type[Any]) -> None:
-    """Whoever opens a lane carries its own plan out, whoever has taken the table over."""
-    reopen = publisher._reopen
+    """A task carries its own plan out, whoever has taken the table over."""
+    start = publisher.start
 
-    def _reopen(self: Any) -> None:
-        reopen(self)
-        if self._known is not None:
-            self._owner = self._known.owner
+    def _start(self: Any, task: Any, *, fresh: bool) -> Any:
+        own = self._owner
 
-    publisher._reopen = _reopen
+        def _reopen() -> None:
+            publisher._reopen(self)
+            if self._known is not None:
+                self._owner = self._known.owner
+
+        self._reopen = _reopen
+        try:
+            return start(self, task, fresh=fresh)
+        finally:
+            self._owner = own
+            del self._reopen
+
+    publisher.start = _start
 
 
 def laid_at_once(lanes: type[Any]) -> None:
@@ -82,6 +93,29 @@ def laid_at_once(lanes: type[Any]) -> None:
         self._write(sorted(laid), laid, taken)
 
     lanes.take_over, lanes._write, lanes.lay = take_over, _write, lay
+
+
+def too_few_lanes(lanes: type[Any]) -> None:
+    """Lanes that came to be since they were counted are nobody's."""
+
+    def take_over(self: Any, count: int) -> Any:
+        found = self._open(range(count))
+        self._write(sorted(found), found, found)
+        if found and self._open([lane for lane in range(count) if lane not in found]):
+            raise RetriableError("laid meanwhile")
+        return {lane: replace(at, owner=self._owner) for lane, at in found.items()}
+
+    lanes.take_over = take_over
+
+
+def unseen_loss(lanes: type[Any]) -> None:
+    """Who has laid lanes that are new does not look whether the table was lost meanwhile."""
+
+    def lay(self: Any, laid: Any, taken: Any) -> None:
+        self._write(sorted(taken), laid, taken)
+        self._write(sorted(laid.keys() - taken.keys()), laid, taken)
+
+    lanes.lay = lay
 
 
 def random_id(transactional_id: Callable[..., str]) -> Callable[..., str]:
@@ -128,6 +162,8 @@ IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "marker outside": ("bridge.lane_publisher", _in_class(marker_outside)),
     "ownerless": ("bridge.lane_publisher", _in_class(ownerless)),
     "laid at once": ("bridge.taking_over", _in_class(laid_at_once, "Lanes")),
+    "too few lanes": ("bridge.taking_over", _in_class(too_few_lanes, "Lanes")),
+    "unseen loss": ("bridge.taking_over", _in_class(unseen_loss, "Lanes")),
     "random id": ("bridge.publishing", _in_function("transactional_id", random_id)),
     "own clock": ("bridge.server_time", _in_class(own_clock, "ServerTime")),
     "crossing": ("bridge.planning", _in_function("plan", crossing)),
