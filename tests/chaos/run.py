@@ -28,6 +28,7 @@ TRANSACTION_TIMEOUT_MS: Final = 6000
 _LATE_AFTER_S: Final = 2.5
 _RECOVERS_WITHIN_S: Final = 400.0
 _QUIET_S: Final = 120.0
+_ENDS_WITHIN_S: Final = 60.0
 _DISK_MIB: Final = 16
 _EXCUSED_SHARE: Final = 0.05
 
@@ -310,7 +311,11 @@ class Run:
             time.sleep(1.0)
 
     def _end(self) -> None:
-        status = self._job.stop()
+        try:
+            status = self._job.stop()
+        except subprocess.TimeoutExpired as error:
+            self._outcome.problems.append(f"the job did not stop within {error.timeout:.0f} s")
+            return
         if status != 0:
             self._outcome.problems.append(f"the job did not stop cleanly: status {status}")
 
@@ -364,7 +369,13 @@ class Run:
         except (ValueError, psutil.NoSuchProcess):
             raise _NotMetError from None
         assert self._job.process is not None
-        self._job.process.wait(60)
+        try:
+            self._job.process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            problem = f"the job goes on {_ENDS_WITHIN_S:.0f} s after its JVM has died"
+            self._say(f"    {problem}\n{self._job.log_tail(15)}")
+            self._outcome.problems.append(problem)
+            self._kill(self._job)
 
     def _kill_worker(self, fault: Fault) -> None:
         doomed = self._job.workers()
@@ -513,8 +524,11 @@ class Run:
         with suppress(OSError), filler.open("wb", buffering=0) as full:
             while True:
                 full.write(bytes(4096))
+        if not filler.exists():
+            raise _NotMetError
         time.sleep(4 + fault.number % 5)
-        filler.unlink()
+        # Whatever the job has made of its checkpoint meanwhile.
+        filler.unlink(missing_ok=True)
 
     def _read_only(self, fault: Fault) -> None:
         mount = str(self._checkpoint)
@@ -538,8 +552,10 @@ class Run:
 
     def _throttle(self, rate: str, latency: str, seconds: float) -> None:
         _do("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", rate, "burst", "128k", "latency", latency)
-        time.sleep(seconds)
-        _do("tc", "qdisc", "del", "dev", "lo", "root")
+        try:
+            time.sleep(seconds)
+        finally:
+            _do("tc", "qdisc", "del", "dev", "lo", "root")
 
 
 def _beyond_transaction(fault: Fault) -> float:

@@ -22,7 +22,7 @@ POINT: Point = "mid-produce"
 
 
 class Job:
-    """A job that does what it is told, at once."""
+    """A job that does what it is told, at once; but so many waits for its end as `hangs` says time out."""
 
     def __init__(
         self, _stack: Any, folder: Path, name: str, _tables: Any, settings: dict[str, Any], _environment: Any
@@ -30,12 +30,24 @@ class Job:
         self.folder, self.settings, self.log = folder, settings, folder / f"{name}.log"
         self.process: Any = None
         self.waited: list[float] = []
-        self.starts = 0
+        self.hangs = 0
 
     def start(self) -> None:
-        self.starts += 1
-        self.process = SimpleNamespace(poll=lambda: None, wait=self.waited.append, returncode=None)
+        self.process = SimpleNamespace(poll=lambda: None, wait=self._wait, returncode=None)
         self.log.write_text("lanes, from\n" * len(TABLES))
+
+    def stop(self) -> int:
+        self._wait(60)
+        return 0
+
+    def _wait(self, timeout_s: float) -> None:
+        self.waited.append(timeout_s)
+        if self.hangs:
+            self.hangs -= 1
+            raise TimeoutExpired("job", timeout_s)
+
+    def jvm(self) -> Any:
+        return SimpleNamespace(kill=lambda: None)
 
     def workers(self) -> list[Any]:
         return []
@@ -239,3 +251,36 @@ def test_look_at_the_former_clock_is_none_at_the_new_one(tmp_path: Path, monkeyp
     monkeypatch.setattr(Path, "replace", looked_before)
     fault_points.set_clock(tmp_path, 1)
     assert not fault_points.clock_asked(tmp_path)
+
+
+def test_job_that_outlives_its_jvm_is_a_problem(world: World) -> None:
+    """It is told and killed, and the run goes on."""
+    world.job.hangs = 1
+    assert world.met("kill the JVM") == ["kill the JVM"]
+    assert world.run._outcome.problems == ["the job goes on 60 s after its JVM has died"]
+    assert len(world.job.waited) == 2
+
+
+def test_job_that_does_not_stop_is_a_problem(world: World) -> None:
+    """The same at the end of a run: what was published is looked at all the same."""
+    world.job.hangs = 1
+    world.run._end()
+    assert world.run._outcome.problems == ["the job did not stop within 60 s"]
+
+
+def test_network_is_set_right_whatever_happens(world: World) -> None:
+    """Or all that follows would be slow."""
+    world.meanwhile = lambda: pytest.fail("enough of it")
+    with pytest.raises(pytest.fail.Exception):
+        world.met("slow network")
+    assert [command.split()[2] for command in world.commands] == ["add", "del"]
+
+
+def test_disk_that_is_emptied_meanwhile(world: World) -> None:
+    """What fills the disk may be gone before its time; where it never was, the disk was not full."""
+    filler = Path(world.job.settings["spark"]["checkpoint"]) / "filler"
+    filler.symlink_to("/dev/full")
+    world.meanwhile = lambda: filler.unlink(missing_ok=True)
+    assert world.met("full disk") == ["full disk"]
+    filler.parent.rmdir()
+    assert world.met("full disk") == ["full disk"]
