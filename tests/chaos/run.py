@@ -266,7 +266,7 @@ class Run:
     def _hear_stops(self) -> None:
         """Count a table that was given up as a problem: its job would be started again, and nobody would know."""
         logs = [self._log(number) for number in range(1, self._made + 1)]
-        for said in self._stops.unexpected(logs, None if self._fault is None else self._fault.kind):
+        for said in self._stops.new(logs):
             self._say(f"    {said}")
             self._outcome.problems.append(f"after {self._fault or 'the start'}: {said}")
 

@@ -1,22 +1,15 @@
-"""What the jobs' logs say of tables that stopped for good, and which fault may bring that about."""
+"""What the jobs' logs say of tables that stopped for good, which no fault may bring about.
+
+A server, a disk or a process that is gone for a while is to be waited for, whatever is left of the checkpoint is a plan
+only, and lanes and clocks are no reason to stop. Of two jobs named alike the one that is fenced tries again: it is told
+by its owner before its layout is looked at.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
-
-_REPLACED: Final = "its progress is that of another lane layout"
-"""Of a `bridge.errors.LayoutError`: what decision 3 in ARCHITECTURE.md promises to whoever works under a layout that
-another job has replaced."""
-
-MAY_STOP: Final[Mapping[str, tuple[str, ...]]] = {"second job": (_REPLACED,), "zombie job": (_REPLACED,)}
-"""By the kind of a fault (`tests.chaos.plan.KINDS`), words of reasons for which a table may stop for good under it.
-
-No other fault may: a server, a disk or a process that is gone for a while is to be waited for, whatever is left of the
-checkpoint is a plan only, and lanes and clocks are no reason to stop.
-"""
 
 
 class Stops:
@@ -31,16 +24,9 @@ class Stops:
         self._stops = re.compile(rf"(?:^|[ \"])(?:{names}) stops: ")
         self._read: dict[Path, int] = {}
 
-    def unexpected(self, logs: Iterable[Path], kind: str | None) -> list[str]:
-        """Whole lines since the last look by which a table stops for good, though it should not.
-
-        Args:
-            logs: may not be there yet.
-            kind: of the fault that is going on, or has gone on last; None before the first.
-        """
-        allowed: Collection[str] = MAY_STOP.get(kind or "", ())
-        lines = [line for log in logs for line in self._new(log) if self._stops.search(line)]
-        return [line for line in lines if not any(words in line for words in allowed)]
+    def new(self, logs: Iterable[Path]) -> list[str]:
+        """Whole lines since the last look by which a table stops for good; a log may not be there yet."""
+        return [line for log in logs for line in self._new(log) if self._stops.search(line)]
 
     def _new(self, log: Path) -> list[str]:
         try:

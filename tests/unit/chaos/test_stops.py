@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bridge.errors import LayoutError
+from bridge.errors import FencedError, is_hopeless
+from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.publishing import LaneTask, remainder
-from tests.chaos.plan import KINDS
-from tests.chaos.stops import MAY_STOP, Stops
+from bridge.publishing import LaneTask
+from tests.chaos.stops import Stops
+from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
 TABLES = ("ks.orders", "ks.lines")
 LOST = "2026-01-01T00:00:00.000Z ERROR spark.supervisor: ks.orders stops: lane 1: the cursor lies before the window\n"
+REPLACED = (
+    "2026-01-01T00:00:00.000Z ERROR spark.supervisor: ks.orders stops: ks.orders lane 1 of 2: its progress is that "
+    "of another lane layout\n"
+)
 OTHERS = (
     "2026-01-01T00:00:00.000Z INFO spark.job: SIGTERM: stopping\n"
     "2026-01-01T00:00:00.000Z ERROR spark.supervisor: ks.orders has stopped: lane 1: the cursor lies before\n"
@@ -23,32 +29,45 @@ OTHERS = (
 )
 
 
-def replaced() -> str:
-    """What the product says of a layout that another job has replaced."""
-    layout, start = Layout(2, Cursor(UnixMillis(1), UnixMicros(10))), Cursor(UnixMillis(1), UnixMicros(20))
-    batch = PlannedBatch(start, Cursor(UnixMillis(1), UnixMicros(30)), layout)
-    with pytest.raises(LayoutError) as caught:
-        remainder(LaneTask("ks", "orders", 1, batch), LaneProgress(1, Layout(3, start), start), "progress")
-    return f"2026-01-01T00:00:00.000Z ERROR spark.supervisor: ks.orders stops: {caught.value}\n"
+def at(time_us: int) -> Cursor:
+    return Cursor(UnixMillis(1), UnixMicros(time_us))
 
 
-@pytest.mark.parametrize("kind", [None, *KINDS])
-def test_table_that_stops_is_told_once(tmp_path: Path, kind: str | None) -> None:
-    """Under no fault may progress be lost, whichever of the jobs says so, and however its lines come."""
+def test_table_that_stops_is_told_once(tmp_path: Path) -> None:
+    """Whichever of the jobs says so, for whatever reason, and however its lines come."""
     stops, logs = Stops(TABLES), [tmp_path / "one.log", tmp_path / "two.log"]
-    assert stops.unexpected(logs, kind) == []
+    assert stops.new(logs) == []
     logs[0].write_text(OTHERS)
     logs[1].write_text(LOST[:90])
-    assert stops.unexpected(logs, kind) == []
+    assert stops.new(logs) == []
     with logs[1].open("a") as log:
         log.write(LOST[90:])
-    assert stops.unexpected(logs, kind) == [LOST.rstrip()]
-    assert stops.unexpected(logs, kind) == []
+    assert stops.new(logs) == [LOST.rstrip()]
+    assert stops.new(logs) == []
+    with logs[0].open("a") as log:
+        log.write(REPLACED)
+    assert stops.new(logs) == [REPLACED.rstrip()]
 
 
-def test_whose_layout_is_replaced_may_stop(tmp_path: Path) -> None:
-    """Two jobs named alike, and nothing else, may end in that."""
-    log = tmp_path / "job.log"
-    log.write_text(replaced())
-    assert {kind for kind in KINDS if not Stops(TABLES).unexpected([log], kind)} == {"second job", "zombie job"}
-    assert MAY_STOP.keys() <= set(KINDS)
+@pytest.mark.parametrize("since_us", [10, 12, 20])
+def test_whose_layout_is_replaced_goes_on(since_us: int) -> None:
+    """It is told that the table has another owner, before anybody looks at lanes, and that is no reason to stop."""
+    broker, start = Broker(), at(10)
+    older, newer = Layout(2, start), Layout(3, at(since_us))
+
+    def publisher(owner: str) -> LanePublisher:
+        return LanePublisher(
+            lambda: Client(broker, "id"),
+            lambda: broker.markers.get(0),
+            progress_topic=PROGRESS,
+            owner=owner,
+            most_records=10,
+            most_bytes=10**9,
+        )
+
+    was = LaneProgress(0, older, start)
+    publisher("older").write_progress(was, instead_of=None)
+    publisher("newer").write_progress(LaneProgress(0, newer, newer.since), instead_of=replace(was, owner="older"))
+    with pytest.raises(FencedError) as caught:
+        publisher("older").start(LaneTask("ks", "t", 0, PlannedBatch(start, at(15), older)), fresh=True)
+    assert not is_hopeless(type(caught.value))
