@@ -76,7 +76,9 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
         "does: the server itself writes no CDC log. Makes the first generation of streams if there is none.",
     )
     cql.add_argument("statements", nargs="*", metavar="STATEMENT", help="one or more statements (default: those of -f)")
-    cql.add_argument("-f", "--file", type=Path, metavar="FILE", help="a file of statements (default: standard input)")
+    cql.add_argument(
+        "-f", "--file", type=Path, metavar="FILE", help="a file of statements (default: standard input, to its end)"
+    )
     of_streams = streams.add_parser(actions)
     for action in (up, down, status, cql, *of_streams):
         action.add_argument(

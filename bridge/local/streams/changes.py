@@ -266,7 +266,7 @@ class StreamChanges:
         now_us = self._clock()
         found = [f"{what} {_from(one, now_us)} published" for one in starts_ms]
         if not found:
-            raise LocalStackError(f"there is no {what} that is not published")
+            raise LocalStackError(f"{what}: all are published")
         for line in found:
             self._say(line)
 
