@@ -38,11 +38,6 @@ class LogTtl:
     spans: tuple[tuple[UnixMicros, int], ...] = ()
     log_id: UUID | None = None
 
-    @property
-    def present_s(self) -> int:
-        """The TTL that holds now; 0 where there is none, or none is known."""
-        return self.spans[-1][1] if self.spans else 0
-
     def seen(
         self, ttl_s: int, now_us: UnixMicros, log_id: UUID | None = None, *, looked_us: UnixMicros | None = None
     ) -> LogTtl:

@@ -8,7 +8,7 @@ takes over from another waits as long as the one before it would have, and a tas
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 LONGEST_PAUSE_S: Final = 10.0
@@ -43,6 +43,7 @@ class Pacer:
         self._planned_s = now_s if wait_s else float("-inf")
         self._load_s = wait_s
         self._active_s = now_s
+        self._most_s = float("inf")
 
     def came(self, now_s: float) -> None:
         """Note that a micro-batch had changes."""
@@ -54,10 +55,9 @@ class Pacer:
         self._load_s = load_interval_s(streams, self._limits.requests_per_s)
         return self._load_s
 
-    def never_pause_longer_than(self, seconds: float) -> None:
-        """Bound the pause of a silent table once more, for good."""
-        idle_interval_s = min(self._limits.idle_interval_s, seconds)
-        self._limits = replace(self._limits, idle_interval_s=idle_interval_s)
+    def pause_at_most(self, seconds: float) -> None:
+        """Bound the pause of a silent table once more; until the next such word."""
+        self._most_s = seconds
 
     def due_in_s(self, now_s: float, *, idle: bool) -> float:
         """How long the next micro-batch must wait; never negative.
@@ -75,7 +75,7 @@ class Pacer:
 
         Half that long at most, so a change that ends the silence is late by no more than a share of it.
         """
-        return min(self._limits.idle_interval_s, (now_s - self._active_s) / 2)
+        return min(self._limits.idle_interval_s, self._most_s, (now_s - self._active_s) / 2)
 
 
 def load_interval_s(streams: int, requests_per_s: float) -> float:

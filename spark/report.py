@@ -63,6 +63,7 @@ class ProgressReport:
         self._since_s = time.monotonic()
         self._changes = 0
         self._published = 0
+        self._is_new = False
         self._offset: StreamOffset | None = None
 
     def look(self, query: StreamingQuery, *, at_once: bool = False) -> None:
@@ -78,13 +79,13 @@ class ProgressReport:
         if self._offset is not None:
             self._changes += self._published
             behind_s = time.time() - self._offset.next.reached_us / 1e6
-            if self._published:
+            if self._is_new:
                 rate = self._published / (now_s - self._since_s)
                 _log.info("%s: %d changes, %.0f/s, %.1f s behind", self._name, self._changes, rate, behind_s)
             else:
                 # A silent table is looked at seldom: the same number would look like a stall.
                 _log.info("%s: nothing new; read to what was written %.1f s ago", self._name, behind_s)
-        self._since_s, self._published, self._offset = now_s, 0, None
+        self._since_s, self._published, self._offset, self._is_new = now_s, 0, None, False
 
     def _new(self, query: StreamingQuery) -> Sequence[Mapping[str, Any]]:
         """What Spark has reported since the last look, oldest first."""
@@ -142,7 +143,8 @@ class ProgressReport:
             return
         own = [figures for one in reports for table, _, figures in one.counted if table == self._name]
         self._published += sum(figures.changes for figures in own)
-        if any(figures.log_rows for figures in own):
+        if any(figures.log_rows or figures.changes for figures in own):
+            self._is_new = True
             self._changes_came()
         for one in reports:
             if one.poison is not None:

@@ -41,7 +41,7 @@ _GENERATIONS_EVERY_S = 2.0
 _OFTEN_ENOUGH_S = 10.0
 _AHEAD_US = 1_000_000
 _PAUSE_OF_TTL = 0.25
-"""The part of the log's TTL that a silent table is not looked at, at most."""
+"""The part of the log's TTL, less the confidence window, that a silent table is not looked at, at most."""
 _LONGEST_WAIT_S = 0.3
 """A stop that meets the planner waiting takes so much longer, and so does the news that changes came."""
 
@@ -273,9 +273,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         before, now_us = self._ttl, self._time.servers_us()
         self._ttl = before.seen(ttl_s, now_us, self._state.log_id, looked_us=self._saw_ttl_us)
         self._saw_ttl_us = now_us
-        if ttl_s:
-            # What nobody looks at while it expires would count as lost.
-            self._pacer.never_pause_longer_than(ttl_s * _PAUSE_OF_TTL)
+        # What nobody looks at while it expires would count as lost.
+        left_s = max(0.0, ttl_s - self._config.reading.confidence_ms / 1000)
+        self._pacer.pause_at_most(left_s * _PAUSE_OF_TTL if ttl_s else float("inf"))
         if self._known_ttl is not None and self._ttl is not before:
             self._known_ttl.note(self._ttl)
 

@@ -47,6 +47,8 @@ _RAISED: Final = re.compile(
 )
 _EXCEPTION_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*: ")
 _TRACEBACK: Final = "Traceback (most recent call last)"
+_TORN_PLAN: Final = "json.decoder.JSONDecodeError"
+_NO_WORKER: Final = re.compile(r"Python worker (?:failed to connect back|exited unexpectedly)")
 _HUNG_UP: Final = re.compile(r"^(?:Broken pipe|Connection reset(?: by peer)?|(?:java\.io\.)?EOFException)$")
 """All that Spark says when a process that plans was killed."""
 _REMIND_EVERY_S: Final = 60.0
@@ -304,6 +306,7 @@ class Job:
                     time.sleep(0.01)
                 query.stop()
             running.table.look(query, ended=True)
+            running.table.stopped()
 
         if busy:
             with ThreadPoolExecutor(len(busy)) as threads:
@@ -326,7 +329,12 @@ def _is_sparks(failure: Exception) -> bool:
     if isinstance(failure, BridgeError) or _ours(failure) is not None:
         return False
     text = str(failure)
-    return _TRACEBACK not in text and not any(_HUNG_UP.match(line.strip()) for line in text.splitlines())
+    if _TORN_PLAN in text:
+        # Python reads what the checkpoint holds of our own plan.
+        return True
+    if _TRACEBACK in text or _NO_WORKER.search(text):
+        return False
+    return not any(_HUNG_UP.match(line.strip()) for line in text.splitlines())
 
 
 def _is_hopeless(failure: Exception) -> bool:

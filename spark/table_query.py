@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -44,6 +43,8 @@ from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTIO
 _log = logging.getLogger(__name__)
 
 _KEEP_WITHIN_S: Final = 5.0
+_KEEP_AGAIN_AFTER_S: Final = 30.0
+_LOOK_WHETHER_KEPT_EVERY_S: Final = 0.02
 _DOUBTED_AFTER: Final = 2
 """So many failures of Spark's own in a row, none of them behind a micro-batch, are held against the checkpoint."""
 _PROGRESS_TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
@@ -108,7 +109,8 @@ class TableQuery:
         self._activity = ActivityFile()
         self._known_ttl = KnownTtl(self._activity.path)
         self._kept_ttl: LogTtl | None = None
-        self._keeping: Future[None] | None = None
+        self._keeping: tuple[LogTtl, Future[None]] | None = None
+        self._keep_at_s = 0.0
         self._report = ProgressReport(
             self.name,
             board,
@@ -127,11 +129,11 @@ class TableQuery:
             NoGenerationError: there is nothing to read yet; asking again soon costs little.
             BridgeError: Kafka or ScyllaDB fail, or the progress does not hold together.
         """
+        # The table may have been made anew with tablets, or without.
+        worker.drop_metadata(self._config.scylla, self._table.keyspace, self._table.table)
         if self._is_new:
             first_cursor(self._source)
             self._is_new = False
-        # The table may have been made anew with tablets, or without.
-        worker.drop_metadata(self._config.scylla, self._table.keyspace, self._table.table)
         # Another one each time: tasks of the query before may still be on their way.
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
         state = self._state()
@@ -173,7 +175,14 @@ class TableQuery:
     def look(self, query: StreamingQuery, *, ended: bool) -> None:
         """Take what its query has done; call often, and once more when it has ended."""
         self._report.look(query, at_once=ended)
-        self._keep_ttl(at_once=ended)
+        self._keep_ttl()
+
+    def stopped(self) -> None:
+        """Have the next job know what this one has seen, now that its JVM is to end; waits for some s at most."""
+        until_s = time.monotonic() + _KEEP_WITHIN_S
+        self._keep_at_s = 0.0
+        while self._keep_ttl() and time.monotonic() < until_s:
+            time.sleep(_LOOK_WHETHER_KEPT_EVERY_S)
 
     def failed(self, query: StreamingQuery | None, *, by_spark: bool) -> None:
         """Note a failure, before the table is started again.
@@ -182,6 +191,9 @@ class TableQuery:
             query: the one that failed; None where none could be started.
             by_spark: whether it is Spark's own: neither the bridge's, nor that of a Python process.
         """
+        if query is None and not by_spark:
+            # Nothing was asked of Spark.
+            return
         worked = query is not None and query.lastProgress is not None
         self._fruitless = self._fruitless + 1 if by_spark and not worked else 0
 
@@ -270,21 +282,30 @@ class TableQuery:
             return ttl
         return ttl.seen(state.options.ttl_s, worker.server_time(self._config.scylla).servers_us(), state.log_id)
 
-    def _keep_ttl(self, *, at_once: bool) -> None:
-        """Have the next job know what the planner has seen; beside the supervisor, for the file system may hang."""
-        if self._keeping is None:
-            known = self._known_ttl.known()
-            if known == self._kept_ttl:
-                return
-            self._kept_ttl = known
-            self._keeping = in_background(partial(self._checkpoint.keep_ttl, known), f"keeping the TTL of {self.name}")
-        if not at_once and not self._keeping.done():
-            return
-        keeping, self._keeping = self._keeping, None
-        try:
-            keeping.result(_KEEP_WITHIN_S)
-        except (BridgeError, Py4JError, ConnectionError, TimeoutError) as error:
-            _log.warning("%s: the log's TTL is not known to the next job (%s)", self.name, error)
+    def _keep_ttl(self) -> bool:
+        """Begin to keep what the planner has seen, or see whether it is kept; says whether something is to be done yet.
+
+        In the background, for the checkpoint's file system may hang; what failed is tried again after a while.
+        """
+        if self._keeping is not None:
+            ttl, writing = self._keeping
+            if not writing.done():
+                return True
+            self._keeping = None
+            error = writing.exception()
+            if error is None:
+                self._kept_ttl = ttl
+            else:
+                _log.warning("%s: the next job does not know the log's TTL yet (%r)", self.name, error)
+        known = self._known_ttl.known()
+        if known == self._kept_ttl:
+            return False
+        if time.monotonic() < self._keep_at_s:
+            return True
+        self._keep_at_s = time.monotonic() + _KEEP_AGAIN_AFTER_S
+        write = partial(self._checkpoint.keep_ttl, known)
+        self._keeping = known, in_background(write, f"keeping the TTL of {self.name}")
+        return True
 
     def _check_log(self, state: TableState, start: Cursor) -> None:
         # Said on evidence only: a log may be younger than what it holds, where changes have timestamps of their own.

@@ -68,11 +68,11 @@ _INT: Final = Struct(">i")
 _SHORT: Final = Struct(">H")
 _TWO_INTS: Final = Struct(">ii")
 
-_event_loop: Any = sys.modules.get("cassandra.io.libevreactor")
-if _event_loop is not None:
+_at_end: Any = getattr(sys.modules.get("cassandra.io.libevreactor"), "_atexit_cleanup", None)
+if _at_end is not None:
     # At its process's end the driver waits for its event loop, which sleeps until the timers of finished requests are
-    # due, and after 5 s warns of a session that is not closed. Whoever opens one here closes it.
-    atexit.unregister(_event_loop._atexit_cleanup)
+    # due, and after 5 s warns of an open session. Commands close theirs, and the job ends without such hooks.
+    atexit.unregister(_at_end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,6 +290,21 @@ def test_transaction_that_grows_old_between_two_parts_is_committed_with_the_firs
     assert [value for _, value in broker.committed["topic"]] == [b"0/30.0", b"1/11.0"]
 
 
+def test_attempt_after_a_transaction_inside_the_second_part_repeats_nothing() -> None:
+    """Where a run of it ended says the part, too."""
+    broker = Broker()
+    make(broker).write_progress(LaneProgress(0, LAYOUT, at(10)), instead_of=None)
+    run = EncodedRun([b"k", b"k"], [b"1/11.0", b"1/12.0"], [position(11, 0), position(12, 0)])
+    for finishes in (False, True):
+        publisher = make(broker, most_records=1)
+        publisher.start(LaneTask("ks", "t", 0, CLOSING), fresh=True)
+        publisher.publish("topic", b"k", b"0/30.0", position(30, 0), {})
+        publisher.enter(1)
+        publisher.publish_run("topic", (b"", b""), run, None, too_large=lambda _at, error: pytest.fail(str(error)))
+        publisher.finish() if finishes else publisher.close()
+    assert [value for _, value in broker.committed["topic"]] == [b"0/30.0", b"1/11.0", b"1/12.0"]
+
+
 def test_parts_come_in_their_order() -> None:
     """A part that comes again would be taken for published."""
     broker = Broker()

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from bridge import taking_over
 from bridge.errors import BridgeError, DataLossError, RetriableError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
@@ -43,16 +44,34 @@ IN_PUBLISHER = {
 HARM = [
     ("laid at once", "missing", 12),
     ("laid at once", "damaged", 4),
-    ("too few lanes", "doubled", 22),
+    ("too few lanes", "doubled", 247),
     ("too few lanes", "damaged", 4),
     ("unseen loss", "damaged", 549),
-    ("cursor before init", "doubled", 0),
+    ("cursor before init", "doubled", 4),
     ("marker outside", "doubled", 0),
-    ("ownerless", "damaged", 24),
-    ("ownerless", "doubled", 43),
-    ("random id", "doubled", 3),
+    ("ownerless", "damaged", 57),
+    ("ownerless", "doubled", 155),
+    ("random id", "doubled", 2),
 ]
-"""What each mistake brings about, and the first seed that shows it; a change of the protocol may move that."""
+"""What each mistake brings about, and the first seed that shows it; sought anew when the protocol has other steps."""
+
+
+class InTurn:
+    """Works lanes one after the other, up to the first that is refused: with threads a seed is not always replayed."""
+
+    def __init__(self, _most: int) -> None:
+        self.map = map
+
+    def __enter__(self) -> InTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taking_over, "ThreadPoolExecutor", InTurn)
 
 
 def at(time_us: int) -> Cursor:
@@ -242,10 +261,10 @@ def test_never_two_writers() -> None:
     assert {seed: problem for seed in sorted(seeds) if (problem := outcome(seed, None))} == {}
 
 
-@pytest.mark.parametrize(("variant", "harm", "first"), HARM)
-def test_two_writers_are_found(variant: str, harm: str, first: int) -> None:
+@pytest.mark.parametrize(("variant", "harm", "seed"), HARM)
+def test_two_writers_are_found(variant: str, harm: str, seed: int) -> None:
     """Each mistake that lets two jobs write leads to the harm of its kind in some order of their steps."""
-    assert any(harm in outcome(seed, variant) for seed in range(first, first + 100))
+    assert harm in outcome(seed, variant)
 
 
 def test_harm_of_every_mistake_is_named() -> None:

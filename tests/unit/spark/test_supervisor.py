@@ -208,6 +208,9 @@ def run_job(
         def failed(self, query: Query | None, *, by_spark: bool) -> None:
             failed.append((query, by_spark))
 
+        def stopped(self) -> None:
+            assert looked[-1][1]
+
         def changes(self) -> str:
             if self.name.endswith("asked"):
                 answer.wait(60)
@@ -502,6 +505,12 @@ def test_start_that_hangs_holds_up_no_other_tables_start(
         (RuntimeError("bridge.errors.RetriableError: Kafka is away"), False),
         (RetriableError("Kafka is away"), False),
         (RuntimeError("An error occurred while calling o1.x.\njava.io.EOFException"), False),
+        (
+            RuntimeError("planPartitions: Traceback (most recent call last):\njson.decoder.JSONDecodeError: Expecting"),
+            True,
+        ),
+        (RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back."), False),
+        (RuntimeError("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"), False),
         (RuntimeError("Job aborted\nTraceback (most recent call last):\n  File x\nKeyError: 'k'"), False),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bridge.activity import KnownTtl
 from bridge.config import BridgeConfig, validate
 from bridge.errors import DataLossError, RetriableError
 from bridge.gaps import Gap, LogTtl
@@ -58,6 +59,7 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
 
         def lay(self, laid: dict[int, LaneProgress], _taken: object) -> None:
             done.append({one.layout for one in laid.values()})
+            progress.update(laid)
 
     def query(_self: TableQuery, start: TableStart, *, once: bool) -> Any:
         done.append((start.layout, start.interrupted, once))
@@ -176,7 +178,9 @@ def test_checkpoint_of_which_nothing_comes_is_begun_anew(begins: Begins, caplog:
 
     assert not begun_anew_after((idle, True))
     assert not begun_anew_after((busy, True), (None, True))
-    assert not begun_anew_after((None, False), (idle, True))
+    assert not begun_anew_after((idle, False))
+    # A start that came to nothing says nothing of the checkpoint, for or against it.
+    assert not begun_anew_after((None, False), (idle, True), (None, False))
     assert not begun_anew_after((idle, False))
     assert "begun anew" not in caplog.text
     assert begun_anew_after((None, True), (idle, True))
@@ -200,9 +204,40 @@ def test_table_begins_anew_only_where_nothing_was_published(
         table.start(once=False, settled=False)
         assert done[1:] == [{Layout(3, at(9_000_000))}, (Layout(3, at(9_000_000)), None, False)]
         assert "nothing was published yet, so the table begins anew" in caplog.text
+        assert all(one.first for one in progress.values())
     else:
         with pytest.raises(DataLossError, match="the log's TTL has passed"):
             table.start(once=False, settled=False)
+
+
+def test_ttl_that_the_planner_has_seen_is_kept_for_the_next_job(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What could not be written is written later, and at the stop at the latest."""
+    table, progress, _ = begins
+    kept: list[LogTtl] = []
+    away = [RetriableError("no space left")]
+
+    def keep(ttl: LogTtl) -> None:
+        if away:
+            raise away.pop()
+        kept.append(ttl)
+
+    table._checkpoint.keep_ttl = keep  # type: ignore[method-assign]
+    progress.update(LEVEL)
+    table.start(once=False, settled=False)
+    table.stopped()
+    assert kept == []
+    short = LogTtl().seen(30, UnixMicros(5))
+    KnownTtl(table._activity.path).note(short)
+    monkeypatch.setattr(table_query, "_KEEP_AGAIN_AFTER_S", 0)
+    table.stopped()
+    assert kept == [short]
+    assert "the next job does not know the log's TTL yet" in caplog.text
+    longer = short.seen(90, UnixMicros(9))
+    KnownTtl(table._activity.path).note(longer)
+    table.stopped()
+    assert kept == [short, longer]
 
 
 def test_checkpoint_that_shows_lost_progress_is_kept(begins: Begins) -> None:
