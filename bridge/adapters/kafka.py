@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -44,6 +44,8 @@ _LEAST_S: Final = 0.1
 _OF_THE_GROUP: Final = "FindCoordinator response error"
 """How librdkafka begins what it says of a group's coordinator that can't be reached."""
 _BY_KEY: Final = -1
+
+_T = TypeVar("_T")
 
 
 class _Client:
@@ -510,23 +512,28 @@ class CommittedReader(_Client):
                 back *= 16
 
     def _bounds(self, place: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """The first offset of a partition and its last stable one.
+        """The first offset of a partition and its last stable one."""
 
-        librdkafka gives up at once where the partition's leader is only being chosen or has just moved.
+        def ask(left_s: float) -> tuple[int, int]:
+            low, end = self._consumer.get_watermark_offsets(place, timeout=left_s)
+            return int(low), int(end)
+
+        return self._led(place, timeout_s, ask)
+
+    def _led(self, place: TopicPartition, timeout_s: float, ask: Callable[[float], _T]) -> _T:
+        """What a partition's leader answers, given the time that is left in s.
+
+        librdkafka gives up at once where that leader is only being chosen or has just moved.
         """
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                low, end = self._consumer.get_watermark_offsets(
-                    place, timeout=max(_LEAST_S, deadline - time.monotonic())
-                )
+                return ask(max(_LEAST_S, deadline - time.monotonic()))
             except KafkaException as error:
                 if not kafka_errors.is_moving(error.args[0].name()) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
                 self._consumer.list_topics(place.topic, timeout=timeout_s)  # who leads it now
-            else:
-                return int(low), int(end)
 
     def _true_end(self, place: TopicPartition, timeout_s: float) -> int:
         """The partition's end, open transactions included."""
@@ -534,13 +541,18 @@ class CommittedReader(_Client):
             self._admin = AdminClient(self._properties)
             # Without, it takes 3 s in one of 100.
             _connect(self._admin, place.topic, timeout_s)
-        found = self._admin.list_offsets(
-            {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=timeout_s,
-        )
-        end: int = found[place].result(timeout_s).offset
-        return end
+        admin = self._admin
+
+        def ask(left_s: float) -> int:
+            found = admin.list_offsets(
+                {place: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=left_s,
+            )
+            end: int = found[place].result(left_s).offset
+            return end
+
+        return self._led(place, timeout_s, ask)
 
     def _last_between(self, place: TopicPartition, start: int, end: int, deadline: float) -> Record | None:
         self._consumer.assign([TopicPartition(place.topic, place.partition, start)])

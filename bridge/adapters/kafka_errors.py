@@ -30,7 +30,8 @@ _ACCESS: Final = frozenset(
 _FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
 _POISON: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG"})
 _UNKNOWN: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
-_MOVING: Final = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"})
+# The last one is how a question about offsets says that no leader is known.
+_MOVING: Final = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "_NOENT"})
 
 _OFFERED: Final = re.compile(r"broker's supported mechanisms: ?([\w,-]*)")
 """What a broker says when it does not take the mechanism."""

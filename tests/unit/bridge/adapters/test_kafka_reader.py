@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,6 +49,24 @@ def test_a_leader_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
     consumer = Moving(moving)
     assert reader(monkeypatch, consumer).end("t", 0) == 8
     assert consumer.asked_for_leaders == 2
+
+
+def test_the_true_end_waits_for_a_leader_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that was only just made has none that the client knows."""
+    consumer, place = Moving([]), TopicPartition("t", 0)
+    made = reader(monkeypatch, consumer)
+    answers: list[Any] = [KafkaException(KafkaError(KafkaError._NOENT)), SimpleNamespace(offset=7)]
+
+    def list_offsets(*_: object, **__: object) -> dict[TopicPartition, Any]:
+        answer: Future[Any] = Future()
+        found = answers.pop(0)
+        answer.set_exception(found) if isinstance(found, Exception) else answer.set_result(found)
+        return {place: answer}
+
+    stand_in: Any = SimpleNamespace(list_offsets=list_offsets)
+    made._admin = stand_in
+    assert made._true_end(place, 5.0) == 7
+    assert consumer.asked_for_leaders == 1
 
 
 def test_another_error_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
