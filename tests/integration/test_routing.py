@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -100,10 +101,24 @@ def requests_at(host: str, port: int) -> int:
 
 
 def asked(port: int, ask: Callable[[], None]) -> dict[str, int]:
-    """How many requests came to each node meanwhile."""
-    before = {host: requests_at(host, port) for host in HOSTS}
+    """How many requests came to each node meanwhile, once the driver is done with what it asks of new nodes."""
+
+    def counts() -> dict[str, int]:
+        return {host: requests_at(host, port) for host in HOSTS}
+
+    before = counts()
+    still_since_s = time.monotonic()
+
+    def stands_still() -> bool:
+        nonlocal before, still_since_s
+        now = counts()
+        if now != before:
+            before, still_since_s = now, time.monotonic()
+        return time.monotonic() - still_since_s > 1.0
+
+    wait_for("an idle driver", stands_still)
     ask()
-    return {host: requests_at(host, port) - before[host] for host in HOSTS}
+    return {host: count - before[host] for host, count in counts().items()}
 
 
 def test_each_stream_is_asked_of_its_owner(cluster: int, session: CqlSession, ring: list[tuple[int, str]]) -> None:
