@@ -63,12 +63,23 @@ def session(cluster: int) -> Iterator[CqlSession]:
     found = CqlSession.connect(ScyllaSettings(contact_points=(f"{HOSTS[0]}:{cluster}",), consistency="ONE"))
     # Each row on one node, so that there is one owner to be asked.
     found.execute("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+    # The node that has only just joined hears of it a little later, and may be asked for the table.
+    wait_for("both nodes know the keyspace", lambda: all(knows(host, cluster, "keyspaces") for host in HOSTS))
     found.execute(
         'CREATE TABLE ks.t_scylla_cdc_log ("cdc$stream_id" blob, "cdc$time" timeuuid, "cdc$batch_seq_no" int, '
         'PRIMARY KEY ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no"))'
     )
+    wait_for("both nodes know the table", lambda: all(knows(host, cluster, "tables") for host in HOSTS))
     yield found
     found.close()
+
+
+def knows(host: str, port: int, schema_table: str) -> bool:
+    """Whether a node itself has anything of our keyspace there."""
+    with CqlConnection(host, port, credentials=None, timeout_s=10) as connection:
+        body = connection.run(f"SELECT count(*) FROM system_schema.{schema_table} WHERE keyspace_name = 'ks'")
+    count: int = struct.unpack(">q", body[-8:])[0]
+    return count > 0
 
 
 def owner_of(token: int, ring: list[tuple[int, str]]) -> str:
