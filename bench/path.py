@@ -31,7 +31,7 @@ from bridge.captured import Schemas
 from bridge.config import BridgeConfig, validate
 from bridge.encoding import EncodedChange, EncodedRun, GroupEncoder, RecordForm
 from bridge.integrity import SAMPLE_EVERY, KeyCheck
-from bridge.lane_publisher import LanePublisher, Record
+from bridge.lane_publisher import LanePublisher
 from bridge.lane_reader import Entry, TakePage, as_rows, read_lane
 from bridge.local.simulator.nested_values import Draw
 from bridge.model.changes import Cells, LogLayout, Page
@@ -46,6 +46,7 @@ from bridge.schema_switch import runs
 from schemas.cql_types import is_multi_cell, parse
 from schemas.envelope import TableCodec
 from schemas.log_columns import deleted_elements, deleted_flag, value_type
+from schemas.run_code import PlainChange
 from schemas.subjects import Part
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from spark import worker
@@ -242,7 +243,7 @@ def _all(things: Iterable[Any]) -> list[Any]:
 
 def _switching(lane: Lane, changes: Callable[[], Changes]) -> Changes:
     handed_on: Any = lane
-    for _, run in runs(handed_on, lambda _: changes(), lambda: handed_on):
+    for _, run in runs(handed_on, lambda _: changes(), lambda: handed_on, streams=_STREAMS):
         yield from run
 
 
@@ -257,10 +258,13 @@ class Nowhere:
     def produce(self, *_: object, **__: object) -> None:
         """Nothing."""
 
-    def produce_all(self, topic: str, records: Iterable[Record]) -> None:
-        """Look at the records only."""
-        for _key, _value, _headers in records:
-            pass
+    def produce_run(
+        self, topic: str, frames: tuple[bytes, bytes], records: Iterable[PlainChange], position_header: str | None
+    ) -> None:
+        """Make what the client would be given, only."""
+        before_key, before_value = frames
+        for _, key, value, position in records:
+            _ = before_key + key, before_value + value, {position_header: position}
 
 
 class _Framed(LaneOutput):

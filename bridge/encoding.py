@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
-from operator import add
 from typing import Final, NamedTuple
 
 from bridge.dead_letters import dead_letter
@@ -18,6 +17,7 @@ from bridge.poison import likely_cause
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError
 from schemas.operations import OPERATION_SYMBOLS
+from schemas.run_code import PlainChange
 
 POSITION_HEADER: Final = "cdc.position"
 """Name of the record header that holds a change's position."""
@@ -55,30 +55,28 @@ class EncodedChange(NamedTuple):
 
 
 class EncodedRun(NamedTuple):
-    """Changes in lane order of which each is a group by itself, as columns of equal length.
+    """Changes in lane order of which each is a group by itself, as the table's loops have made them.
 
     What an `EncodedChange` has besides, they have as it is by default, but for `last_in_group`, which is true.
     """
 
-    keys: list[bytes]
-    values: list[bytes]
-    positions: list[bytes]
+    records: list[PlainChange]
 
     def changes(self) -> Iterator[EncodedChange]:
         """The same one by one."""
-        for key, value, position in zip(*self, strict=True):
+        for _, key, value, position in self.records:
             yield EncodedChange(key, value, position, last_in_group=True)
 
     def pieces(self, most: int, most_bytes: int) -> Iterator[EncodedRun]:
         """The same in runs of so many changes at most, and of about so many bytes of keys and values."""
-        at, end = 0, len(self.keys)
+        at, end = 0, len(self.records)
         while at < end:
             until = min(end, at + most)
-            sizes = list(map(add, map(len, self.keys[at:until]), map(len, self.values[at:until])))
+            sizes = [len(key) + len(value) for _, key, value, _ in self.records[at:until]]
             if sum(sizes) >= most_bytes:
                 # The one with which the limit is reached is still of the piece.
                 until = at + 1 + sum(1 for _ in takewhile(most_bytes.__gt__, accumulate(sizes)))
-            yield EncodedRun(self.keys[at:until], self.values[at:until], self.positions[at:until])
+            yield EncodedRun(self.records[at:until])
             at = until
 
 

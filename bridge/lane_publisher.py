@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
-from operator import add, length_hint
-from typing import Final, Protocol, TypeAlias
+from operator import itemgetter, length_hint
+from typing import Final, Protocol
 
 from bridge.encoding import EncodedRun
 from bridge.errors import BridgeError, FencedError, RetriableError, TooLargeError
 from bridge.model.cursors import GroupPosition, LanePosition, LaneProgress
 from bridge.monitoring.figures import LaneFigures
 from bridge.publishing import LaneTask, Remainder, remainder
+from schemas.run_code import PlainChange
 
 STREAM_ID_END: Final = 16
 TIMEUUID_END: Final = 32
@@ -26,9 +27,6 @@ _MOST_UNTIMED: Final = 256
 _MOST_UNTIMED_BYTES: Final = 1 << 18
 """After so many records of a run, or bytes of these, a transaction's age is looked at: what takes longer than some ms
 for this is a broker that holds us back."""
-
-Record: TypeAlias = tuple[bytes, bytes, dict[str, bytes]]
-"""Framed key, framed value, headers."""
 
 
 class Transactions(Protocol):
@@ -53,8 +51,10 @@ class Transactions(Protocol):
         """Queue a record of the open transaction."""
         ...
 
-    def produce_all(self, topic: str, records: Iterable[Record]) -> None:
-        """Queue records of the open transaction, of which the partition follows from the key.
+    def produce_run(
+        self, topic: str, frames: tuple[bytes, bytes], records: Iterator[PlainChange], position_header: str | None
+    ) -> None:
+        """Queue records of the open transaction, of which the partition follows from the key; see `publish_run`.
 
         They are taken one after the other; the last one taken is what an error is about.
         """
@@ -238,16 +238,13 @@ class LanePublisher:
                 queued; publishes another of the same position, or raises.
         """
         left, producer = self._working()
-        keys, values, positions = run
-        sizes = list(map(add, map(len, keys), map(len, values)))
+        records = run.records
         framing = len(frames[0]) + len(frames[1])
-        if framing:
-            sizes = [size + framing for size in sizes]
-        at, end = 0, len(sizes)
+        at, end = 0, len(records)
         if left.finished:
             return
         if left.done is not None:
-            at = bisect_right(positions, left.done, key=self._position)
+            at = bisect_right(records, left.done, key=self._position)
         while at < end:
             if self._open and self._full:
                 self._commit(left.midway(self._group()))
@@ -255,22 +252,23 @@ class LanePublisher:
                 self._begin()
             until = min(end, at + self._most_records - self._records, at + _MOST_UNTIMED)
             room = min(self._most_bytes - self._bytes, _MOST_UNTIMED_BYTES)
-            if sum(sizes[at:until]) >= room:
+            piece = records[at:until]
+            if _bytes_of(piece, framing) >= room:
                 # The record with which the limit is reached is the last one.
-                until = at + 1 + sum(1 for _ in takewhile(room.__gt__, accumulate(sizes[at:until])))
-            unsent = iter(keys[at:until])
-            records = _records(frames, unsent, values[at:until], positions[at:until], position_header)
+                sizes = (len(key) + len(value) + framing for _, key, value, _ in piece)
+                del piece[1 + sum(1 for _ in takewhile(room.__gt__, accumulate(sizes))) :]
+            unsent = iter(piece)
             refused: TooLargeError | None = None
             try:
-                producer.produce_all(topic, records)
+                producer.produce_run(topic, frames, unsent, position_header)
             except TooLargeError as error:
                 refused = error
-            reached = until - length_hint(unsent)
+            reached = at + len(piece) - length_hint(unsent)
             queued = reached if refused is None else reached - 1
             self._records += queued - at
             self._groups += reached - at
-            self._bytes += sum(sizes[at:queued])
-            self._place, self._place_part = positions[reached - 1][:TIMEUUID_END], self._part
+            self._bytes += _bytes_of(piece[: queued - at], framing)
+            self._place, self._place_part = records[reached - 1][3][:TIMEUUID_END], self._part
             self._wanted = True
             if refused is not None:
                 too_large(queued, refused)
@@ -335,8 +333,8 @@ class LanePublisher:
         """The one that came last."""
         return LanePosition(self._place_part, _group_at(self._place))
 
-    def _position(self, position: bytes) -> LanePosition:
-        return LanePosition(self._part, _group_at(position))
+    def _position(self, record: PlainChange) -> LanePosition:
+        return LanePosition(self._part, _group_at(record[3]))
 
     def _reopen(self) -> None:
         self.close()
@@ -376,16 +374,15 @@ class LanePublisher:
         self._groups = 0
 
 
+_key: Final = itemgetter(1)
+_value: Final = itemgetter(2)
+
+
+def _bytes_of(records: Sequence[PlainChange], framing: int) -> int:
+    """Bytes of keys and values with their frames."""
+    # Joined, because asking each for its length takes longer.
+    return len(b"".join(map(_key, records))) + len(b"".join(map(_value, records))) + framing * len(records)
+
+
 def _group_at(position: bytes) -> GroupPosition:
     return GroupPosition.of(position[:STREAM_ID_END], position[STREAM_ID_END:TIMEUUID_END])
-
-
-def _records(
-    frames: tuple[bytes, bytes],
-    keys: Iterator[bytes],
-    values: Sequence[bytes],
-    positions: Sequence[bytes],
-    position_header: str | None,
-) -> Iterable[Record]:
-    headers = [{} if position_header is None else {position_header: at} for at in positions]
-    return zip(map(frames[0].__add__, keys), map(frames[1].__add__, values), headers, strict=True)

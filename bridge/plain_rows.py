@@ -9,7 +9,6 @@ matter of cost alone, and may differ from one attempt at a micro-batch to the ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import itemgetter
 from struct import Struct
 from typing import Final
 
@@ -121,13 +120,10 @@ def encoded(
 
     while section is not None:
         if len(section[0]) == _PLAIN:
-            yield EncodedRun(*(list(map(part, section)) for part in _PARTS))
+            yield EncodedRun(section)  # type: ignore[arg-type]  # they are plain records' entries all
             section = next(sections, None)
         else:
             yield from general(rows())
-
-
-_PARTS: Final = tuple(map(itemgetter, (1, 2, 3)))
 
 
 def _sections(chunks: Iterable[list[Entry]]) -> Iterator[list[Entry]]:

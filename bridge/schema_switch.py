@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from operator import itemgetter
 from typing import Final
 
 from bridge.captured import AGREE_WITHIN_S, CapturedTable
@@ -30,6 +29,7 @@ def runs(
     changes: Callable[[CapturedTable], Changes],
     capture: Callable[[], CapturedTable],
     *,
+    streams: int,
     within_s: float = AGREE_WITHIN_S,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
@@ -40,6 +40,7 @@ def runs(
         table: as it was known at the task's beginning.
         changes: reads and encodes the task's changes from their beginning, for a table; those of one stream in order.
         capture: the table as it is now; see `bridge.captured.capture`.
+        streams: of how many streams these changes can be.
         within_s: for how long pages may have other columns than the table that was captured last, without a change
             handed on in between.
         clock: monotonic seconds.
@@ -55,7 +56,7 @@ def runs(
     while True:
         met: list[BridgeError] = []
         before = dict(reached)
-        yield table, _until_changed(changes(table), before, reached, met)
+        yield table, _until_changed(changes(table), before, reached, met, streams)
         if not met:
             return
         if until_s is None or reached != before:
@@ -68,15 +69,14 @@ def runs(
 
 
 def _until_changed(
-    changes: Changes, before: dict[bytes, bytes], reached: dict[bytes, bytes], met: list[BridgeError]
+    changes: Changes, before: dict[bytes, bytes], reached: dict[bytes, bytes], met: list[BridgeError], streams: int
 ) -> Changes:
     """What lies beyond `before` in its stream, noted in `reached`; ends early, with the reason in `met`."""
     try:
         for change in changes:
             if isinstance(change, EncodedRun):
                 run = _beyond(change, before) if before else change
-                # Of each stream the last one stays.
-                reached.update(zip(map(_stream_id, run.positions), run.positions, strict=True))
+                reached.update(_last_of_each(run, streams))
                 yield run
                 continue
             position = change.position
@@ -91,16 +91,27 @@ def _until_changed(
         met.append(error)
 
 
-_stream_id: Final = itemgetter(slice(_STREAM_ID_END))
+def _last_of_each(run: EncodedRun, streams: int) -> dict[bytes, bytes]:
+    """The last position of each stream; `streams` says how many there can be."""
+    last: dict[bytes, bytes] = {}
+    # From behind: the lane's streams take turns, so all of them are met long before the front.
+    for *_, position in reversed(run.records):
+        stream_id = position[:_STREAM_ID_END]
+        if stream_id not in last:
+            last[stream_id] = position
+            if len(last) == streams:
+                break
+    return last
 
 
 def _beyond(run: EncodedRun, before: dict[bytes, bytes]) -> EncodedRun:
-    left = [
-        (key, value, position)
-        for key, value, position in zip(*run, strict=True)
-        if (done := before.get(_stream_id(position))) is None or _order(position) > _order(done)
-    ]
-    return EncodedRun(*(list(map(itemgetter(part), left)) for part in range(3)))
+    return EncodedRun(
+        [
+            record
+            for record in run.records
+            if (done := before.get(record[3][:_STREAM_ID_END])) is None or _order(record[3]) > _order(done)
+        ]
+    )
 
 
 def _order(position: bytes) -> tuple[bytes, bytes]:

@@ -97,7 +97,7 @@ class LaneOutput:
             frames,
             run,
             POSITION_HEADER if self._has_position else None,
-            lambda at, error: self._bury_too_large(run.keys[at], run.values[at], run.positions[at], error),
+            lambda at, error: self._bury_too_large(*run.records[at][1:], error),
         )
 
     def _bury_refused(self, change: EncodedChange) -> None:

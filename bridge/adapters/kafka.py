@@ -37,6 +37,7 @@ from bridge.adapters.kafka_properties import client_properties, producer_propert
 from bridge.adapters.kafka_records import Record
 from bridge.config import KafkaSettings
 from bridge.errors import BridgeError, PoisonError, RetriableError, StartupError, TooLargeError
+from schemas.run_code import PlainChange
 
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5
@@ -160,7 +161,7 @@ class TransactionalProducer(_Client):
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: dict[str, bytes] | None = None,
+        headers: Any = None,
         partition: int | None = None,
     ) -> None:
         """Queue a record of the open transaction; waits while the queue is full.
@@ -171,28 +172,39 @@ class TransactionalProducer(_Client):
             FencedError: a newer owner of the id exists.
             RetriableError: the queue did not drain within the transaction's timeout.
         """
-        self.produce_all(topic, ((key, value, headers),), _BY_KEY if partition is None else partition)
+        self._topics.add(topic)
+        at = _BY_KEY if partition is None else partition
+        try:
+            self._producer.produce(topic, value, key, at, None, None, 0, headers)
+        except BufferError:
+            self._produce_late(topic, value, key, at, headers)
+        except KafkaException as error:
+            raise self._not_taken(error, topic, key, value) from error
 
-    def produce_all(
-        self,
-        topic: str,
-        records: Iterable[tuple[bytes | None, bytes | None, Any]],
-        partition: int = _BY_KEY,
+    def produce_run(
+        self, topic: str, frames: tuple[bytes, bytes], records: Iterable[PlainChange], position_header: str | None
     ) -> None:
-        """Queue records (key, value, headers), all into one partition or each by its key; else as `produce`.
+        """Queue records, each into the partition that follows from its key; else as `produce`.
 
         They are taken one after the other: when an error is raised, the last one taken is what it is about.
+
+        Args:
+            topic: where they go.
+            frames: what stands before each key and before each value.
+            records: as the table's loops have made them.
+            position_header: name of the header that holds their positions; None for no headers.
         """
         self._topics.add(topic)
-        produce = self._producer.produce
-        for key, value, headers in records:
+        produce, (before_key, before_value) = self._producer.produce, frames
+        for _, key, value, position in records:
+            headers: Any = None if position_header is None else {position_header: position}
             try:
                 # By position: naming the arguments takes as long again.
-                produce(topic, value, key, partition, None, None, 0, headers)
+                produce(topic, before_value + value, before_key + key, _BY_KEY, None, None, 0, headers)
             except BufferError:
-                self._produce_late(topic, value, key, partition, headers)
+                self._produce_late(topic, before_value + value, before_key + key, _BY_KEY, headers)
             except KafkaException as error:
-                raise self._not_taken(error, topic, key, value) from error
+                raise self._not_taken(error, topic, before_key + key, before_value + value) from error
 
     def _produce_late(
         self,

@@ -244,12 +244,19 @@ class Watched:
         if self._produced == _PRODUCED:
             self._reach("mid-produce")
 
-    def produce_all(self, topic: str, records: Iterable[tuple[bytes, bytes, dict[str, bytes]]]) -> None:
+    def produce_run(
+        self,
+        topic: str,
+        frames: tuple[bytes, bytes],
+        records: Iterable[tuple[bytes, bytes, bytes, bytes]],
+        position_header: str | None,
+    ) -> None:
         left = iter(records)
-        for record in itertools.islice(left, max(0, _PRODUCED - self._produced)):
-            self.produce(topic, *record)
+        for _, key, value, position in itertools.islice(left, max(0, _PRODUCED - self._produced)):
+            headers = {} if position_header is None else {position_header: position}
+            self.produce(topic, frames[0] + key, frames[1] + value, headers)
         # All at once, as without faults: whoever is killed from outside dies in the very code that is at work then.
-        self._producer.produce_all(topic, left)
+        self._producer.produce_run(topic, frames, left, position_header)
 
     def commit(self) -> None:
         self._reach("before commit")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bridge.errors import FencedError, TooLargeError
-from bridge.lane_publisher import Record
+from schemas.run_code import PlainChange
 from tests.chaos.fault_points import FaultError, Point
 
 PROGRESS = "progress"
@@ -65,9 +65,12 @@ class Client:
             raise TooLargeError(f"{len(value or b'')} bytes for topic {topic}")
         self._pending.append((topic, key, value, partition))
 
-    def produce_all(self, topic: str, records: Iterable[Record]) -> None:
-        for record in records:
-            self.produce(topic, *record)
+    def produce_run(
+        self, topic: str, frames: tuple[bytes, bytes], records: Iterable[PlainChange], position_header: str | None
+    ) -> None:
+        for _, key, value, position in records:
+            headers = {} if position_header is None else {position_header: position}
+            self.produce(topic, frames[0] + key, frames[1] + value, headers)
 
     def commit(self) -> None:
         self._check()

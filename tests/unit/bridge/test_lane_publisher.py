@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.encoding import EncodedRun
 from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError, TooLargeError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
@@ -21,6 +20,7 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.figures import LaneFigures
 from bridge.publishing import LaneTask, decide_start
 from tests.chaos.fault_points import IN_PRODUCER, FaultError, Point, Watched
+from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
 G = UnixMillis(1000)
@@ -97,7 +97,7 @@ def work_in_runs(publisher: LanePublisher, task: LaneTask, sizes: Iterator[int])
                 *(
                     "topic",
                     (b"k", b"v"),
-                    EncodedRun([b"ey"] * len(run), [one[1:] for one in values], positions),
+                    run_of([b"ey"] * len(run), [one[1:] for one in values], positions),
                     "header",
                 ),
                 too_large=lambda at, error, positions=positions: bury(positions[at], error),  # type: ignore[misc]
@@ -282,7 +282,7 @@ def test_transaction_that_grows_old_between_two_parts_is_committed_with_the_firs
     publisher.enter(1)
     clock = 15.1
     if in_runs:
-        run = EncodedRun([b"k"], [b"1/11.0"], [position(11, 0)])
+        run = run_of([b"k"], [b"1/11.0"], [position(11, 0)])
         publisher.publish_run("topic", (b"", b""), run, None, too_large=lambda _at, error: pytest.fail(str(error)))
     else:
         publisher.publish("topic", b"k", b"1/11.0", position(11, 0), {})
@@ -294,7 +294,7 @@ def test_attempt_after_a_transaction_inside_the_second_part_repeats_nothing() ->
     """Where a run of it ended says the part, too."""
     broker = Broker()
     make(broker).write_progress(LaneProgress(0, LAYOUT, at(10)), instead_of=None)
-    run = EncodedRun([b"k", b"k"], [b"1/11.0", b"1/12.0"], [position(11, 0), position(12, 0)])
+    run = run_of([b"k", b"k"], [b"1/11.0", b"1/12.0"], [position(11, 0), position(12, 0)])
     for finishes in (False, True):
         publisher = make(broker, most_records=1)
         publisher.start(LaneTask("ks", "t", 0, CLOSING), fresh=True)
@@ -465,7 +465,7 @@ def test_long_run_is_cut_where_its_transaction_is_open_for_long(size: int) -> No
     publisher.start(batch(0, 2000), fresh=False)
     broker.sizes.clear()
     places = [position(time_us, 0) for time_us in range(2000)]
-    run = EncodedRun([b"key"] * 2000, [bytes(size)] * 2000, places)
+    run = run_of([b"key"] * 2000, [bytes(size)] * 2000, places)
     publisher.publish_run("topic", (b"", b""), run, None, too_large=unexpected)
     publisher.finish()
     in_limit = 5.0 / max(0.01, size / 1e6)

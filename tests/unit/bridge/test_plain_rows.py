@@ -186,7 +186,7 @@ def test_a_cell_that_a_loop_declines_takes_its_row_to_the_general_path(bad: str)
     for page_rows in (300, 10, 3):
         slowly, fast = both_ways(codec, layout, rows, page_rows)
         assert one_by_one(fast) == slowly
-        assert sum(len(each.keys) for each in fast if isinstance(each, EncodedRun)) >= (90 - 4) * 2 // 3 - 4
+        assert sum(len(each.records) for each in fast if isinstance(each, EncodedRun)) >= (90 - 4) * 2 // 3 - 4
 
 
 def test_a_group_that_goes_on_behind_its_end_is_one_group() -> None:

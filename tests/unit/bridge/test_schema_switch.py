@@ -21,6 +21,7 @@ from bridge.schema_switch import Changes, runs
 from schemas.cql_types import CqlType, NativeType, parse
 from schemas.table_changes import log_type
 from schemas.table_schema import TableSchema
+from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.schemas.example_tables import log_columns, table
 
 Reading = Callable[[CapturedTable], Changes]
@@ -142,14 +143,14 @@ def in_runs(captured: CapturedTable) -> Iterator[EncodedRun]:
     for change in changes(captured):
         held.append(change)
         if len(held) == 3:
-            yield run_of(held)
+            yield as_run(held)
             held = []
     if held:
-        yield run_of(held)
+        yield as_run(held)
 
 
-def run_of(held: list[EncodedChange]) -> EncodedRun:
-    return EncodedRun([one.key for one in held], [one.value or b"" for one in held], [one.position for one in held])
+def as_run(held: list[EncodedChange]) -> EncodedRun:
+    return run_of([one.key for one in held], [one.value or b"" for one in held], [one.position for one in held])
 
 
 def read(cluster: Cluster, clock: Clock, reading: Reading = changes) -> list[tuple[TableSchema, EncodedChange]]:
@@ -158,7 +159,7 @@ def read(cluster: Cluster, clock: Clock, reading: Reading = changes) -> list[tup
 
     return [
         (captured.schema, change)
-        for captured, run in runs(again(), reading, again, clock=clock, sleep=clock.sleep)
+        for captured, run in runs(again(), reading, again, streams=len(STREAMS), clock=clock, sleep=clock.sleep)
         for some in run
         for change in (some.changes() if isinstance(some, EncodedRun) else [some])
     ]
@@ -228,7 +229,11 @@ def test_a_change_inside_a_group_goes_on_behind_what_was_handed_on() -> None:
         if len(part) < len(everything):
             raise ColumnsChangedError("columns changed")
 
-    found = [change for _, run in runs(table_of, some, lambda: table_of, clock=Clock()) for change in run]
+    found = [
+        change
+        for _, run in runs(table_of, some, lambda: table_of, streams=len(STREAMS), clock=Clock())
+        for change in run
+    ]
     assert found == everything
 
 
@@ -292,7 +297,7 @@ def test_pages_that_never_agree_end_in_an_error() -> None:
         return table_of
 
     with pytest.raises(ColumnsChangedError, match="from v int to v text"):
-        drain(runs(table_of, stubborn, again, within_s=5, clock=clock, sleep=clock.sleep))
+        drain(runs(table_of, stubborn, again, streams=1, within_s=5, clock=clock, sleep=clock.sleep))
     assert captures[-1] == pytest.approx(5, abs=0.5)
 
 
@@ -307,7 +312,7 @@ def test_read_that_is_refused_asks_for_the_table_anew() -> None:
         yield
 
     with pytest.raises(TableMissingError):
-        drain(runs(table_of, dropped, lambda: capture(cluster, "ks", "t")))
+        drain(runs(table_of, dropped, lambda: capture(cluster, "ks", "t"), streams=1))
 
 
 def test_types_that_a_result_says_fit_the_tables() -> None:

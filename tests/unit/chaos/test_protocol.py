@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from bridge import planning
-from bridge.encoding import EncodedRun
 from bridge.errors import BridgeError, DataLossError, TooLargeError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
@@ -23,6 +22,7 @@ from bridge.server_time import ServerTime
 from tests.chaos import broken
 from tests.chaos.fault_points import IN_LANE, FaultError, Point, clock_asked, set_clock, shifted, watched
 from tests.unit.bridge import test_switching as switching
+from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
 SINCE = Cursor(UnixMillis(1000), UnixMicros(0))
@@ -86,7 +86,7 @@ class Lane:
         places = list(self._records())
         for run in (places[:7], places[7:]):
             values, positions = [b"%d.%d" % place for place in run], [position(*place) for place in run]
-            records = EncodedRun([b"key"] * len(run), values, positions)
+            records = run_of([b"key"] * len(run), values, positions)
             publisher.publish_run("topic", (b"", b""), records, None, unexpected)
 
     def _records(self) -> Iterator[tuple[int, int]]:

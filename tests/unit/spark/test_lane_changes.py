@@ -67,6 +67,7 @@ def test_columns_may_change_inside_a_later_part(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(worker, "captured_table", captured)
     monkeypatch.setattr(worker, "recaptured_table", captured)
     monkeypatch.setattr(LaneChanges, "_changes", changes)
+    monkeypatch.setattr(worker, "lane_streams", lambda *_: {})
     batch = PlannedBatch(at(G1, 10), Cursor(G2, UnixMicros(G2 * 1000 + 5)), LAYOUT)
     assert [part.selection.role for part in batch.parts] == [Role.CLOSED, Role.KEPT]
     lane = LaneChanges(config(), LaneTask("ks", "t", 0, batch), "")
@@ -130,6 +131,7 @@ def test_a_failing_cluster_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch, fa
 
     monkeypatch.setattr(worker, "captured_table", captured)
     monkeypatch.setattr(LaneChanges, "_changes", changes)
+    monkeypatch.setattr(worker, "lane_streams", lambda *_: {})
     lane = LaneChanges(config(), LaneTask("ks", "t", 0, PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)), "")
     for forgotten in (1, 1):
         with pytest.raises(type(errors[0])):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.captured import Schemas
-from bridge.encoding import POSITION_HEADER, EncodedChange, EncodedRun
+from bridge.encoding import POSITION_HEADER, EncodedChange
 from bridge.errors import PoisonError, StartupError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
@@ -18,6 +18,7 @@ from bridge.publishing import LaneTask
 from schemas.errors import IncompatibleSchemaError
 from spark import worker
 from spark.lane_output import LaneOutput
+from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 from tests.unit.spark.test_supervisor import config_of
 
@@ -104,7 +105,7 @@ def test_changes_of_a_refused_schema_are_dead_letters_on_request(
     monkeypatch.setattr(LaneOutput, "_header", header)
     position = bytes(16) + bytes(range(16)) + bytes(4)
     change = EncodedChange(b"k", b"v", position, True)
-    refused: list[Any] = [EncodedRun([b"k"] * 2, [b"v"] * 2, [position] * 2)] if in_runs else [change, change]
+    refused: list[Any] = [run_of([b"k"] * 2, [b"v"] * 2, [position] * 2)] if in_runs else [change, change]
 
     def work(made: LaneOutput) -> None:
         for value, changes in (("v1:", [change]), ("v2:", refused), ("v3:", [change])):
@@ -161,7 +162,7 @@ def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.
     sizes = (1, 597, 1, 5_000, 1)
     first_us = 1_700_000_000_000_000
     positions = [bytes(16) + timeuuid_of(UnixMicros(first_us + at), bytes(8)) + bytes(4) for at in range(len(sizes))]
-    run = EncodedRun([b"k%d" % at for at in range(len(sizes))], [b"v" * size for size in sizes], positions)
+    run = run_of([b"k%d" % at for at in range(len(sizes))], [b"v" * size for size in sizes], positions)
 
     def work(broker: Broker, **sections: Any) -> None:
         of = publisher(broker)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.captured import Schemas
-from bridge.encoding import EncodedChange, EncodedRun
+from bridge.encoding import EncodedChange
 from bridge.errors import BridgeError, FencedError, RetriableError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, canonical_json
@@ -22,6 +22,7 @@ from spark import lane_publishing, worker
 from spark.lane_output import LaneOutput
 from spark.lane_publishing import Publishing, publish_lane
 from spark.stream_reader import LanePartition, ScyllaCdcStreamReader
+from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 from tests.unit.spark.test_stream_reader import config as source_config
 from tests.unit.spark.test_stream_reader import offset
@@ -44,7 +45,7 @@ class Lane:
 
     def runs(self) -> Iterator[tuple[int, Schemas, Changes]]:
         self.reads += 1
-        run = EncodedRun([b"a", b"b"], [b"1", b"2"], [position(1), position(2)])
+        run = run_of([b"a", b"b"], [b"1", b"2"], [position(1), position(2)])
         yield 0, Schemas("k:", "v:"), iter([run])
         letter = EncodedChange(b"", b'{"error": "torn"}', position(1), True, is_dead_letter=True)
         yield 1, Schemas("k:", "w:"), self._changes([EncodedChange(b"c", b"3", position(0), True), letter])

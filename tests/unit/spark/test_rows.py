@@ -7,7 +7,7 @@ import json
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from bridge.encoding import EncodedChange, EncodedRun
+from bridge.encoding import EncodedChange
 from bridge.errors import ConfigError
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
@@ -17,6 +17,7 @@ from spark import rows
 from spark.lane_publishing import Publishing
 from spark.source import ScyllaCdcSource, SourceOptions
 from spark.stream_reader import LanePartition
+from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.schemas.example_tables import table
 from tests.unit.spark.test_supervisor import config_of
 
@@ -48,12 +49,12 @@ def test_changes_become_batches_of_bounded_size() -> None:
 
 def test_runs_become_pieces_of_bounded_size() -> None:
     """The record with which a piece is large enough is its last one."""
-    run = EncodedRun([b"k"] * 9_500, [b"%d" % n for n in range(9_500)], [b"p" * 36] * 9_500)
-    large = EncodedRun([b"k"] * 7, [bytes(3 << 20)] * 7, [b"p" * 36] * 7)
+    run = run_of([b"k"] * 9_500, [b"%d" % n for n in range(9_500)], [b"p" * 36] * 9_500)
+    large = run_of([b"k"] * 7, [bytes(3 << 20)] * 7, [b"p" * 36] * 7)
     one = EncodedChange(b"k", None, b"p" * 36, False, '{"a": "b"}', 3)
     found = [batch.to_pylist() for batch in rows.change_batches([run, one, one, large])]
     assert [len(piece) for piece in found] == [4000, 4000, 1500, 2, 3, 3, 1]
-    assert [row["value"] for piece in found[:3] for row in piece] == run.values
+    assert [row["value"] for piece in found[:3] for row in piece] == [value for _, _, value, _ in run.records]
     shown = {"kind": rows.CHANGE, "key": b"k", "value": None, "position": b"p" * 36, "last_in_group": False}
     assert found[3] == [shown | {"text": '{"a": "b"}', "placement": 3}] * 2
 

@@ -13,6 +13,7 @@ from bridge.adapters.kafka import TransactionalProducer
 from bridge.adapters.kafka_heard import Refused
 from bridge.config import KafkaSettings
 from bridge.errors import TooLargeError
+from tests.unit.bridge.encoded_runs import run_of
 
 SETTINGS = KafkaSettings.model_validate(
     {"bootstrap_servers": "127.0.0.1:1", "properties": {"test.mock.num.brokers": 1}}
@@ -55,13 +56,13 @@ def test_settings_have_the_last_word_on_the_limit() -> None:
 def test_last_record_taken_is_the_one_over_the_limit() -> None:
     """Of many that are queued with one call those before it are part of the transaction; the call tells how many."""
     producer = TransactionalProducer(SETTINGS, "id", known_topic="t", topics_limit=20_000)
-    records = iter([(b"key", b"before", {}), (b"key", os.urandom(20_000), {}), (b"key", b"behind", {})])
+    records = iter(run_of([b"ey"] * 3, [b"before", os.urandom(20_000), b"behind"], [bytes(36)] * 3).records)
     try:
         producer.init()
         producer.begin()
-        with pytest.raises(TooLargeError, match="a record of 20003 bytes for topic topic"):
-            producer.produce_all("topic", records, 0)
-        assert [value for _, value, _ in records] == [b"behind"]
+        with pytest.raises(TooLargeError, match="a record of 20005 bytes for topic topic"):
+            producer.produce_run("topic", (b"k", b"v:"), records, "position")
+        assert [value for _, _, value, _ in records] == [b"behind"]
         producer.commit()
     finally:
         producer.close()
