@@ -14,7 +14,7 @@ from bench.figures import Figures, memory_figures
 from bench.tables import KEYSPACE
 from bench.watch import Watch
 
-_READ_BACK_S: Final = 900.0
+_READ_BACK_S: Final = 60.0
 _MILLION: Final = 1_000_000
 
 

@@ -89,14 +89,17 @@ def read_all(kafka: str, topic: str, *, timeout_s: float) -> Iterator[Seen]:
     """Every committed record of a topic that nobody writes to any more.
 
     Raises:
-        BenchError: the broker failed, or the ends were not reached in time.
+        BenchError: the broker failed, or nothing came for so long though the ends were not reached.
     """
     deadline_s = time.monotonic() + timeout_s
     with Follower(kafka, topic) as follower:
         while not follower.at_end:
             if time.monotonic() > deadline_s:
-                raise BenchError(f"{topic} could not be read to its end within {timeout_s:.0f} s")
-            yield from follower.poll(0.2)
+                raise BenchError(f"{topic} could not be read to its end: nothing came for {timeout_s:.0f} s")
+            found = follower.poll(0.2)
+            yield from found
+            if found:
+                deadline_s = time.monotonic() + timeout_s
 
 
 def written_us(position: bytes) -> UnixMicros:

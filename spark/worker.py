@@ -7,6 +7,7 @@ state unknown: `drop_*` is called and the next task opens anew.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import time
 from collections.abc import Iterator, Mapping
@@ -44,6 +45,8 @@ _READER_LIFE_S: Final = 60.0
 _TIMES_IN_TIMEOUT: Final = 4
 """Into this many parts a transaction's timeout is cut: it is committed after one, the others are for what is queued."""
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
+_M_MXFAST: Final = 1
+"""Of glibc's `mallopt`: the largest piece that is kept in such a list, in bytes."""
 _IDS_FOLDER: Final = ".scylla-cdc-bridge-schema-ids"
 
 _logs: dict[str, ChangeLog] = {}
@@ -73,15 +76,20 @@ class _Known:
 
 @cache
 def settle_memory() -> None:
-    """Take what is loaded out of the garbage collector's sight, once a process.
+    """Fit this process's memory to its work, once.
 
-    PySpark collects garbage after every task; with the libraries' objects in it that was nearly all of a small
-    micro-batch's CPU time.
+    What is loaded leaves the garbage collector's sight: PySpark collects garbage after every task, and with the
+    libraries' objects in it that was nearly all of a small micro-batch's CPU time.
     """
     gc.collect()
     gc.freeze()
     # Nothing that is made for each change is part of a cycle: looking for some after each 700 objects is 5 % of all.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    # The Kafka client takes a few small pieces for each record, and lets go of tens of thousands at a commit. glibc
+    # keeps those in lists that it walks through piece by piece later on: up to half of all that the client takes.
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none, nor such lists
+    if mallopt is not None:
+        mallopt(_M_MXFAST, 0)
 
 
 def is_retry() -> bool:
