@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from unittest.mock import Mock
+
 import pytest
 from pyspark import TaskContext
 
@@ -35,3 +38,13 @@ def test_lanes_that_were_worked_longest_ago_are_let_go(monkeypatch: pytest.Monke
     assert closed == made[1:3]
     assert worker.publisher(CONFIG, "ks", "t", 0, "owner") is made[0]
     assert worker.publisher(CONFIG, "ks", "t", 1, "owner") is not made[1]
+
+
+def test_freed_pieces_are_not_kept_in_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """glibc is told so; a C library that knows no such option is left alone."""
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(worker, "gc", Mock())
+    for library in (SimpleNamespace(mallopt=lambda *option: told.append(option)), SimpleNamespace()):
+        monkeypatch.setattr(worker, "ctypes", SimpleNamespace(CDLL=lambda _name, library=library: library))
+        worker.settle_memory.__wrapped__()
+    assert told == [(1, 0)]
