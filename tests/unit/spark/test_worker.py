@@ -41,7 +41,7 @@ def test_lanes_that_were_worked_longest_ago_are_let_go(monkeypatch: pytest.Monke
 
 
 def test_freed_pieces_are_not_kept_in_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """glibc is told so; a C library that knows no such option is left alone."""
+    """The C library is told so; one that knows no such option is left alone."""
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(worker, "gc", Mock())
     for library in (SimpleNamespace(mallopt=lambda *option: told.append(option)), SimpleNamespace()):
