@@ -396,10 +396,18 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "the change topic is deleted",
             "shop.orders: there was no change topic shop.orders although the progress topic ... says that the table "
             "was carried before. It was made anew and goes on from there: what a deleted one held does not come again. "
-            "To publish all that the log still holds, stop the job, delete the progress topic and the checkpoint ..., "
-            "and start it again",
+            "To publish all that the log still holds, stop the job, delete the change topic, the progress topic ... and "
+            "the checkpoint ..., and start it again",
             "goes on",
             "test_change_topic_that_is_gone_is_told",
+        ),
+        _one(
+            "the change topic is deleted and made anew by somebody else, or by a broker",
+            "shop.orders: the change topic shop.orders is another one than at 2026-01-01T12:00:00.000000Z (its id was "
+            "..., and is ...). It was deleted since, made anew with 1 of 12 partitions (kafka.partitions), and the "
+            "table goes on in it: what the deleted one held does not come again. To publish all ...",
+            "goes on",
+            "test_topic_that_is_made_anew_under_a_running_table_is_told_once",
         ),
         _one(
             "a second job of the same name",
@@ -434,7 +442,8 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         _one(
             "the progress topic was deleted",
             "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... says "
-            "that changes were published. Was the topic deleted? If so, delete the checkpoint too: ...",
+            "that changes were published. Was the topic deleted? If so, stop the job and delete the checkpoint, too, and the "
+            "change topic unless what it holds may come again: ...",
             "stops the table: 1",
             "test_progress_that_is_gone_is_told",
         ),
