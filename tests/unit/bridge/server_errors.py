@@ -294,7 +294,8 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "`https` where there is no TLS",
-            "schema registry https://a:8081/: list schema types: no TLS connection: wrong version number",
+            "schema registry https://a:8081/: list schema types: no TLS connection: wrong version number; see "
+            "registry.url",
             test=_STRANGE,
         ),
         _one(
@@ -304,12 +305,14 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "a wrong password",
-            "schema registry http://a:8081/: list schema types: refuses the credentials (HTTP 401, ...)",
+            "schema registry http://a:8081/: list schema types: refuses the credentials (HTTP 401, ...): ...; see "
+            "registry.username and registry.password",
             test=_REFUSED,
         ),
         _one(
             "another authority's certificate",
-            "schema registry https://a:8081/: list schema types: its certificate is not accepted: ...",
+            "schema registry https://a:8081/: list schema types: its certificate is not accepted: unable to "
+            "get local issuer certificate; see registry.ca_file",
             test=_REFUSED,
         ),
         _one(
@@ -396,8 +399,8 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "the change topic is deleted",
             "shop.orders: there was no change topic shop.orders although the progress topic ... says that the table "
             "was carried before. It was made anew and goes on from there: what a deleted one held does not come again. "
-            "To publish all that the log still holds, stop the job, delete the change topic, the progress topic ... and "
-            "the checkpoint ..., and start it again",
+            "To publish all that the log still holds, stop the job, delete the change topic, the progress topic ... "
+            "and the checkpoint ..., and start it again",
             "goes on",
             "test_change_topic_that_is_gone_is_told",
         ),
@@ -442,8 +445,8 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         _one(
             "the progress topic was deleted",
             "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... says "
-            "that changes were published. Was the topic deleted? If so, stop the job and delete the checkpoint, too, and the "
-            "change topic unless what it holds may come again: ...",
+            "that changes were published. Was the topic deleted? If so, stop the job and delete the checkpoint, too, "
+            "and the change topic unless what it holds may come again: ...",
             "stops the table: 1",
             "test_progress_that_is_gone_is_told",
         ),

@@ -150,8 +150,8 @@ def test_change_topic_that_is_gone_is_told(
     words = (
         "ks.t: there was no change topic ks.t although the progress topic job.progress.ks.t says that the table was "
         "carried before. It was made anew and goes on from there: what a deleted one held does not come again. "
-        "To publish all that the log still holds, stop the job, delete the change topic, the progress topic job.progress.ks.t and "
-        "the checkpoint c, and start it again"
+        "To publish all that the log still holds, stop the job, delete the change topic, the progress topic "
+        "job.progress.ks.t and the checkpoint c, and start it again"
     )
     assert caplog.messages.count(words) == 1
 
