@@ -175,6 +175,11 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test="test_mechanism_that_is_not_offered",
         ),
         _one(
+            "another authority's certificate at the `token_endpoint_url`",
+            "Kafka at a:9092 gets no token: TLS failed; see kafka.sasl.token_endpoint_ca_file (...)",
+            test="test_token_that_is_not_given",
+        ),
+        _one(
             "no `sasl` at a listener that wants a login; ScyllaDB's port, or the registry's",
             f"Kafka at a:9092 {_GONE}: something takes connections there, but does not answer as Kafka does; is it the "
             "port of another server, or does it want a login (kafka.sasl)?",
@@ -370,6 +375,13 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "Kafka at a:9092 refused a batch of records for topic shop.orders (MSG_SIZE_TOO_LARGE; ...",
             "stops the table: 1",
             "test_limit_that_nobody_told_us_stops_with_what_to_do",
+        ),
+        _one(
+            "a token that is about to expire",
+            "... Kafka at a:9092 refused a login again, as it does within a second of the one before, where a token is "
+            "about to expire; it passes with the next connection (...)",
+            "goes on",
+            "test_a_login_that_is_refused_again_passes",
         ),
         _one(
             "a quota of Kafka's",
