@@ -14,7 +14,7 @@ from bridge.errors import RetriableError, StartupError
 from bridge.patience import interruptible, with_patience
 from schemas.errors import RegistryAccessError, RegistryError, UnregisteredSchemaError
 from schemas.registry import Registry, SchemaIds
-from schemas.registry_access import BearerToken, Credentials, Identity, Tls
+from schemas.registry_access import BearerToken, Credentials, Hints, Identity, Tls
 
 T = TypeVar("T")
 Report = Callable[[str], None]
@@ -88,7 +88,19 @@ def make_registry(settings: RegistrySettings, known: SchemaIds | None = None) ->
         key_password=None if key_password is None else partial(key_password.reveal, "registry.client_key_password"),
     )
     timeout_s = settings.request_timeout_ms / 1000
-    return Registry(str(settings.url), auth=_auth(settings), tls=tls, timeout_s=timeout_s, known=known)
+    return Registry(
+        str(settings.url), auth=_auth(settings), tls=tls, timeout_s=timeout_s, known=known, hints=_hints(settings)
+    )
+
+
+def _hints(settings: RegistrySettings) -> Hints:
+    if settings.token is not None:
+        credentials = "registry.token"
+    elif settings.username is not None:
+        credentials = "registry.username and registry.password"
+    else:
+        credentials = "registry.username and registry.password, or registry.token"
+    return Hints(credentials, "registry.ca_file", "registry.client_certificate_file", "registry.url")
 
 
 def _auth(settings: RegistrySettings) -> Callable[[], Identity] | None:

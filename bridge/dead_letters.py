@@ -9,14 +9,14 @@ A dead letter is a JSON document::
 Cells are hex of CQL's serialized values, as the log has them; null cells are left out. `batch_seq_no` is null where the
 whole group is at fault. A change whose schema the registry refuses, or whose record is too large for Kafka, has Avro
 bodies in hex and their schemas instead of `generation_ms` and `rows`: `key`, `value` (null in a tombstone),
-`key_schema`, `value_schema`. A letter that would be too large itself has none of its cells or bodies, but
-`omitted_bytes`, the size that it would have.
+`key_schema`, `value_schema`. A letter that would be too large itself has none of its cells, nor the value and its
+schema, but `omitted_bytes`, the size that it would have; where even its key is too large, it goes without that, too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -24,7 +24,8 @@ from bridge.model.changes import Cells, LogLayout
 from bridge.model.times import UnixMillis
 
 FORMAT_VERSION: Final = 1
-_BODIES: Final = frozenset({"rows", "key", "value", "key_schema", "value_schema"})
+_ROWS_AND_VALUE: Final = frozenset({"rows", "value", "value_schema"})
+_KEY: Final = frozenset({"key", "key_schema"})
 
 
 def dead_letter(
@@ -98,11 +99,15 @@ def refused_change(
     ).encode()
 
 
-def without_bodies(letter: bytes) -> bytes:
-    """A dead letter that says why and where alone: what it is about lies in the log for as long as that keeps it."""
-    document = json.loads(letter)
-    left = {name: value for name, value in document.items() if name not in _BODIES}
-    return json.dumps(left | {"omitted_bytes": len(letter)}, ensure_ascii=False).encode()
+def shortened(letter: bytes) -> Iterator[bytes]:
+    """The same dead letter, smaller and smaller, down to one that says why and where alone.
+
+    What is left out lies in the log for as long as that keeps it.
+    """
+    document = json.loads(letter) | {"omitted_bytes": len(letter)}
+    for left_out in (_ROWS_AND_VALUE, _ROWS_AND_VALUE | _KEY) if "key" in document else (_ROWS_AND_VALUE,):
+        left = {name: value for name, value in document.items() if name not in left_out}
+        yield json.dumps(left, ensure_ascii=False).encode()
 
 
 def _cells(row: Cells, layout: LogLayout) -> dict[str, str]:

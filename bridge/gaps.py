@@ -124,7 +124,10 @@ class Gap:
     def advice(self) -> str:
         """How to go on."""
         if self.go_on_at is None:
-            return "To begin anew, as reading.start says, delete the progress topic and the checkpoint"
+            return (
+                "To begin anew, as reading.start says, stop the job and delete the progress topic and the checkpoint, "
+                "and the change topic unless what it holds may come again"
+            )
         where = iso_of_micros(self.go_on_at.reached_us)
         return f"To go on all the same, from {where}, set reading.accept_data_loss"
 

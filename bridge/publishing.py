@@ -84,7 +84,8 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
         raise DataLossError(
             f"{task}: partition {task.lane} of the progress topic {progress_topic} holds no cursor, but the plan "
             f"says that everything before {batch.start} was published. Was the topic deleted? If so, "
-            "delete the checkpoint too: the table then begins anew, as reading.start says"
+            "stop the job and delete the checkpoint, too, and the change topic unless what it holds may come again: "
+            "the table then begins anew, as reading.start says"
         )
     if progress.cursor >= batch.next:
         return Remainder(task, None, finished=True)

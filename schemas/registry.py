@@ -14,6 +14,7 @@ credentials, wherever they were given.
 
 from __future__ import annotations
 
+import re
 import ssl
 import threading
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from schemas.errors import IncompatibleSchemaError, RegistryAccessError, RegistryError, UnregisteredSchemaError
-from schemas.registry_access import Auth, Tls, identity_properties, split_credentials
+from schemas.registry_access import Auth, Hints, Tls, identity_properties, split_credentials
 
 T = TypeVar("T")
 
@@ -51,6 +52,8 @@ _NO_REASON: Final = (
     "the registry gives no reason; if output.shape or another form of the output was changed, the topic needs a new "
     "name, for schemas of different shapes don't fit each other"
 )
+_OTHER_HOST: Final = re.compile(r"mismatch|doesn't match", re.IGNORECASE)
+_OTHERS: Final = re.compile(r"issuer|self[- ]signed|unable to verify", re.IGNORECASE)
 _WITHOUT_CAUSE: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """TLS errors that only say that the other side went away."""
 
@@ -82,6 +85,7 @@ class Registry:
         tls: Tls | None = None,
         timeout_s: float = 10.0,
         known: SchemaIds | None = None,
+        hints: Hints | None = None,
     ) -> None:
         """Prepare a client; nothing is sent yet.
 
@@ -92,6 +96,7 @@ class Registry:
             tls: whom to trust and what certificate to show, for https.
             timeout_s: for connecting and for each read, in seconds, per address.
             known: ids that were learned before, and where to keep new ones.
+            hints: what to look at after a refusal.
 
         Raises:
             RegistryError: the url, the credentials or the TLS files are unusable.
@@ -103,6 +108,7 @@ class Registry:
         self._tls = tls or Tls()
         self._timeout_s = timeout_s
         self._known = known
+        self._hints = hints or Hints()
         self.calls = 0
         self._lock = threading.Lock()
         self._schema_ids: dict[tuple[str, str], int] = {}
@@ -223,9 +229,9 @@ class Registry:
             code: object = error.error_code
             if error.http_status_code == _NOT_FOUND and _is_its_own(code):
                 return None, code != _UNKNOWN_SUBJECT
-            raise _registry_error(error, self.address, what) from None
+            raise _registry_error(error, self.address, what, self._hints) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, *_STRANGE_ANSWERS) as error:
-            raise _registry_error(error, self.address, what) from None
+            raise _registry_error(error, self.address, what, self._hints) from None
         if not isinstance(answer, int):
             raise self._strange(what, answer)
         return self._remember(subject, schema_text, answer), True
@@ -237,14 +243,14 @@ class Registry:
             answer = self._try(lambda client: client.register_schema(subject, schema))
         except SchemaRegistryError as error:
             if error.http_status_code != _CONFLICT:
-                raise _registry_error(error, self.address, what) from None
+                raise _registry_error(error, self.address, what, self._hints) from None
             # Another process may have registered the same schema at the same moment.
             found, _ = self._look_up(subject, schema_text)
             if found is not None:
                 return found
             raise self._incompatible(subject, str(error.error_message)) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, *_STRANGE_ANSWERS) as error:
-            raise _registry_error(error, self.address, what) from None
+            raise _registry_error(error, self.address, what, self._hints) from None
         if not isinstance(answer, int):
             raise self._strange(what, answer)
         return self._remember(subject, schema_text, answer)
@@ -297,7 +303,7 @@ class Registry:
             return self._try(request)
         except (SchemaRegistryError, httpx2.HTTPError, httpx2.InvalidURL, *_STRANGE_ANSWERS) as error:
             # "from None": the library's message may quote the url, with what was in it.
-            raise _registry_error(error, self.address, what) from None
+            raise _registry_error(error, self.address, what, self._hints) from None
 
     def _if_answered(self, what: str, request: Callable[[SchemaRegistryClient], object]) -> object:
         """What the registry answers; None when it does not offer that, or not to us."""
@@ -348,21 +354,22 @@ def _get(client: SchemaRegistryClient, path: str) -> object:
     return client._rest_client.get(path)  # noqa: SLF001
 
 
-def _registry_error(error: Exception, address: str, what: str) -> RegistryError:
+def _registry_error(error: Exception, address: str, what: str, hints: Hints) -> RegistryError:
     """Return our error for one of the library's: the table of what may be tried again."""
     at = f"schema registry {address}: {what}"
     if isinstance(error, SchemaRegistryError):
         status = error.http_status_code
         said = f"(HTTP {status}, code {error.error_code}): {error.error_message}"
         if status in _REFUSALS:
-            return RegistryAccessError(f"{at}: {_REFUSALS[status]} {said}")
+            hint = _see(hints.credentials) if status == _UNAUTHORIZED else ""
+            return RegistryAccessError(f"{at}: {_REFUSALS[status]} {said}{hint}")
         foreign = "" if _is_its_own(error.error_code) or status in _RETRIABLE_STATUS else f"; {_IS_IT_ONE}"
         meaning = _MEANINGS.get(status, "failed")
         return RegistryError(f"{at}: {meaning} {said}{foreign}", retriable=status in _RETRIABLE_STATUS)
     if isinstance(error, httpx2.TimeoutException):
         return RegistryError(f"{at}: no answer in time", retriable=True)
     if isinstance(error, httpx2.TransportError):
-        problem = _tls_problem(error)
+        problem = _tls_problem(error, hints)
         if problem is not None:
             return RegistryAccessError(f"{at}: {problem}")
         if isinstance(error, httpx2.ProtocolError):
@@ -376,12 +383,22 @@ def _is_its_own(code: object) -> bool:
     return isinstance(code, int) and code > 0
 
 
-def _tls_problem(error: BaseException) -> str | None:
+def _see(hint: str) -> str:
+    return f"; see {hint}" if hint else ""
+
+
+def _tls_problem(error: BaseException, hints: Hints) -> str | None:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its certificate is not accepted: {cause.verify_message}"
+            words = cause.verify_message
+            # One that has expired is mended by nothing here.
+            hint = hints.address if _OTHER_HOST.search(words) else hints.authorities if _OTHERS.search(words) else ""
+            return f"its certificate is not accepted: {words.removesuffix('.')}{_see(hint)}"
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, _WITHOUT_CAUSE):
-            return f"no TLS connection: {(cause.reason or 'unknown reason').replace('_', ' ').lower()}"
+            words = (cause.reason or "unknown reason").replace("_", " ").lower()
+            # Servers speak of the client's certificate in alerts.
+            hint = hints.certificate if "alert" in words or "certificate" in words else hints.address
+            return f"no TLS connection: {words}{_see(hint)}"
         cause = cause.__cause__ or cause.__context__
     return None

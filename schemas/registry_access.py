@@ -45,6 +45,23 @@ Auth: TypeAlias = Identity | Callable[[], Identity]
 
 
 @dataclass(frozen=True, slots=True)
+class Hints:
+    """What to look at when the registry is refused or refuses us, in the words of whoever gave it; "" for nothing.
+
+    Attributes:
+        credentials: where user and password, or the token, come from.
+        authorities: where it is said whom we trust.
+        certificate: where our certificate comes from.
+        address: where the url comes from.
+    """
+
+    credentials: str = ""
+    authorities: str = ""
+    certificate: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tls:
     """Whom we trust, and the certificate that we show; host names are always verified.
 

@@ -1,8 +1,8 @@
-"""A table's checkpoint: where Spark keeps its plan, and beside that of which log table, and which TTLs that has had.
+"""A table's checkpoint: Spark's plan; beside it which log was read, which TTLs that had, and the change topic's id.
 
 Through Hadoop, because it may lie in any file system that Spark knows. Kafka has the truth of what was published, so
-that a checkpoint may be lost; with it goes the evidence that a log is another one than that which was read before, and
-that it kept changes for a shorter time once.
+that a checkpoint may be lost; with it goes the evidence that a log or a change topic is another one than before, and
+that the log kept changes for a shorter time once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from uuid import UUID
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from bridge.change_topic import TopicBefore
 from bridge.errors import BridgeError, RetriableError
 from bridge.gaps import LogTtl
 
 _COMMITS: Final = "commits"
 _LOG_ID: Final = "scylla-cdc-log-id"
 _TTL: Final = "scylla-cdc-ttl"
+_CHANGE_TOPIC: Final = "scylla-cdc-change-topic"
 _SPARKS: Final = ("metadata", "offsets", _COMMITS, "sources", "state")
 _HOPELESS: Final = ("UnsupportedFileSystemException", "ClassNotFoundException", "IllegalArgumentException")
 """Java's words for a path that is none, or of a file system that nobody has brought."""
@@ -64,6 +66,14 @@ class Checkpoint:
     def keep_ttl(self, ttl: LogTtl) -> None:
         """Note it for the next start."""
         self._keep(_TTL, ttl.to_text())
+
+    def change_topic(self) -> TopicBefore | None:
+        """The topic that the job published to; None when that is not known."""
+        return TopicBefore.from_text(self._kept(_CHANGE_TOPIC))
+
+    def keep_change_topic(self, topic: TopicBefore) -> None:
+        """Note it for the next start."""
+        self._keep(_CHANGE_TOPIC, topic.to_text())
 
     def _kept(self, name: str) -> str:
         """What was kept there; empty where nothing was."""

@@ -9,7 +9,7 @@ from bridge import registration
 from bridge.captured import Schemas
 from bridge.config import BridgeConfig
 from bridge.connections import asking_registry_midway
-from bridge.dead_letters import refused_change, without_bodies
+from bridge.dead_letters import refused_change, shortened
 from bridge.encoding import POSITION_HEADER, EncodedChange, EncodedRun
 from bridge.errors import PoisonError, StartupError, TooLargeError
 from bridge.lane_publisher import LanePublisher
@@ -120,10 +120,16 @@ class LaneOutput:
         if self.poison is None:
             self.poison = json.loads(letter)["error"]
         headers = {POSITION_HEADER: position}
-        try:
-            self._publisher.publish(self._dead_letters, None, letter, position, headers, None)
-        except TooLargeError:
-            self._publisher.publish(self._dead_letters, None, without_bodies(letter), position, headers, None)
+        shorter = shortened(letter)
+        while True:
+            try:
+                self._publisher.publish(self._dead_letters, None, letter, position, headers, None)
+            except TooLargeError:
+                if (less := next(shorter, None)) is None:
+                    raise
+                letter = less
+            else:
+                return
 
     def _look_up(self) -> tuple[bytes, bytes] | None:
         """What stands before keys and values; None where the registry refuses the schemas."""

@@ -26,6 +26,7 @@ from bridge.monitoring.monitor import Monitor
 from bridge.patience import in_background
 from spark.session import ComingSession
 from spark.table_query import Begun, TableQuery
+from spark.topic_watch import TopicWatch
 
 _log = logging.getLogger(__name__)
 
@@ -140,6 +141,7 @@ class Job:
         self._stop = stop
         self._board = board
         self._tables = [_Running(TableQuery(session, config, table, board)) for table in config.tables]
+        self._topic_watch = TopicWatch(config.kafka)
 
     def run(self) -> int:
         """Start the queries and look after them; gives the exit status."""
@@ -149,6 +151,9 @@ class Job:
                 self._board.count(tally.take())
                 for running in self._tables:
                     self._look_after(running)
+                self._topic_watch.look(
+                    lambda: [one.table.change_topic for one in self._tables if one.query is not None]
+                )
                 if all(running.given_up for running in self._tables) and not self._outlive_tables:
                     break
                 if self._once and all(running.done for running in self._tables):

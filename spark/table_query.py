@@ -21,6 +21,7 @@ from bridge import activity
 from bridge.activity import ActivityFile, Asked, KnownTtl
 from bridge.adapters.kafka import KafkaAdmin
 from bridge.captured import missing_in_words
+from bridge.change_topic import ChangeTopicWords, TopicNow
 from bridge.config import BridgeConfig, SourceConfig, TableSettings
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
 from bridge.gaps import LogTtl, find_gap
@@ -39,6 +40,7 @@ from spark.checkpoint import Checkpoint
 from spark.report import ProgressReport, observed
 from spark.session import activate, cores_of
 from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, START_OPTION
+from spark.topic_watch import ChangeTopic
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +92,14 @@ class TableQuery:
         self.name = f"{table.keyspace}.{table.table}"
         self.lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
+        words = ChangeTopicWords(
+            table=self.name,
+            topic=config.topic_of(table),
+            partitions=config.kafka.partitions,
+            progress_topic=self._progress_topic,
+            checkpoint=self._checkpoint.folder,
+        )
+        self.change_topic = ChangeTopic(words, self._checkpoint)
         self._is_new = False
         self._had_progress = False
         self._fruitless = 0
@@ -137,11 +147,10 @@ class TableQuery:
         # Another one each time: tasks of the query before may still be on their way.
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
         state = self._state()
-        made_anew = self._make_topics()
+        made_anew, topic = self._make_topics()
         lanes = Lanes(self._lane, self._owner)
         progress = lanes.take_over(self._progress_partitions)
-        if made_anew and progress:
-            self._say_what_is_lost()
+        self.change_topic.begin(topic, made=made_anew, carried=bool(progress))
         start = self._decide(progress)
         if progress:
             self._mend_checkpoint()
@@ -215,25 +224,22 @@ class TableQuery:
         """Leave nothing behind; the query has ended."""
         self._activity.close()
 
-    def _make_topics(self) -> bool:
-        """Have topics and their partitions; gives whether there was no change topic."""
+    def _make_topics(self) -> tuple[bool, TopicNow | None]:
+        """Have topics and their partitions; gives whether there was no change topic, and which one there is now."""
         admin = KafkaAdmin(self._config.kafka)
-        is_new = admin.ensure_topic(self._config.topic_of(self._table), self._config.kafka.partitions, {})
+        change_topic = self._config.topic_of(self._table)
+        is_new = admin.ensure_topic(change_topic, self._config.kafka.partitions, {})
         dead_letters = self._config.dead_letter_topic_of(self._table)
         if dead_letters is not None:
             admin.ensure_topic(dead_letters, 1, {})
         admin.ensure_topic(self._progress_topic, self.lanes, _PROGRESS_TOPIC_CONFIG, grow=True)
         # Brokers learn of a topic's growth one after the other, and any of them answers.
         self._progress_partitions = max(self.lanes, admin.partitions(self._progress_topic))
-        return is_new
-
-    def _say_what_is_lost(self) -> None:
-        _log.warning(
-            "%s: there was no change topic %s although the progress topic %s says that the table was carried before. "
-            "It was made anew and goes on from there: what a deleted one held does not come again. To publish all that "
-            "the log still holds, stop the job, delete the progress topic and the checkpoint %s, and start it again",
-            *(self.name, self._config.topic_of(self._table), self._progress_topic, self._checkpoint.folder),
-        )
+        try:
+            return is_new, admin.topics_now([change_topic]).get(change_topic)
+        except BridgeError as error:
+            _log.debug("%s: its change topic was not looked at: %s", self.name, error)
+            return is_new, None
 
     @property
     def _progress_topic(self) -> str:
@@ -247,8 +253,9 @@ class TableQuery:
             # Before the first micro-batch is done only this job knows.
             raise DataLossError(
                 f"{self.name}: the progress topic {self._progress_topic} holds no cursor, but the checkpoint "
-                f"{self._checkpoint.folder} says that changes were published. Was the topic deleted? If so, delete the "
-                "checkpoint too: the table then begins anew, as reading.start says"
+                f"{self._checkpoint.folder} says that changes were published. Was the topic deleted? If so, stop the "
+                "job and delete the checkpoint, too, and the change topic unless what it holds may come again: the "
+                "table then begins anew, as reading.start says"
             )
         self._is_new = True
         return decide_start({}, self.lanes, first_cursor(self._source))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar, cast
 
@@ -20,6 +21,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported explicitly
@@ -35,6 +37,7 @@ from bridge.adapters import kafka_errors
 from bridge.adapters.kafka_heard import Heard, Refused, Throttled, look_at_tls, look_who_is_there
 from bridge.adapters.kafka_properties import client_properties, producer_properties
 from bridge.adapters.kafka_records import Record
+from bridge.change_topic import TopicNow
 from bridge.config import KafkaSettings
 from bridge.errors import BridgeError, PoisonError, RetriableError, StartupError, TooLargeError
 from schemas.run_code import PlainChange
@@ -42,6 +45,10 @@ from schemas.run_code import PlainChange
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5
 _LEAST_S: Final = 0.1
+_TURN_S: Final = 0.1
+_IN_URLS: Final = str.maketrans("+/", "-_")
+_NO_TOPIC_ID: Final = "A" * 22
+"""Sixteen bytes of zeros."""
 _OF_THE_GROUP: Final = "FindCoordinator response error"
 """How librdkafka begins what it says of a group's coordinator that can't be reached."""
 _BY_KEY: Final = -1
@@ -76,6 +83,8 @@ class _Client:
     def _translated(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
         cause = error.args[0]
         if kafka_errors.is_access(cause.name()):
+            if self._heard.is_again(cause.str()):
+                return RetriableError(kafka_errors.again(self._settings, cause.str()))
             return kafka_errors.access_error(self._settings, cause.name(), cause.str())
         message = f"Kafka at {self._address}: {what} failed: {_text(error)}"
         meant = kafka_errors.meant(cause.name(), message, needs)
@@ -139,6 +148,7 @@ class TransactionalProducer(_Client):
         with self._meaning(f"init_transactions of {self.transactional_id}", f"Write on {self._id_resource}"):
             deadline = time.monotonic() + self._timeout_s
             _connect(self._producer, self._known_topic, self._timeout_s)
+            self._heard.let_in()
             self._producer.init_transactions(max(_LEAST_S, deadline - time.monotonic()))
 
     def begin(self) -> None:
@@ -276,12 +286,18 @@ class TransactionalProducer(_Client):
 
 
 class KafkaAdmin(_Client):
-    """Topics: their making, and whether the brokers answer."""
+    """Topics: their making, and whether the brokers answer.
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    Args:
+        settings: how to reach Kafka.
+        quiet: whether the client logs nothing of brokers that it can't reach.
+    """
+
+    def __init__(self, settings: KafkaSettings, *, quiet: bool = False) -> None:
         super().__init__(settings)
         with self._meaning("making a client (see kafka.properties)"):
-            self._client = AdminClient(client_properties(settings) | {"error_cb": self._heard})
+            own = {"error_cb": self._heard} | ({"logger": _quiet_logger()} if quiet else {})
+            self._client = AdminClient(client_properties(settings) | own)
 
     def _serve(self) -> None:
         self._client.poll(0)
@@ -294,31 +310,62 @@ class KafkaAdmin(_Client):
             StartupError: the brokers refuse us.
         """
         with self._meaning("reading the cluster's metadata"):
-            deadline = time.monotonic() + timeout_s
-            # In turns, because between them the client tells that it is refused; longer ones, because the metadata of
-            # large clusters takes its time.
-            turn_s = _FIRST_TURN_S
-            while True:
-                left_s = deadline - time.monotonic()
-                try:
-                    self._client.list_topics(timeout=max(0.1, min(turn_s, left_s)))
-                except KafkaException:
-                    self._serve()
-                    if turn_s == _FIRST_TURN_S:
-                        look_at_tls(self._settings)
-                    if left_s <= turn_s or self._heard.access is not None:
-                        if self._heard.access is None and self._heard.last is None:
-                            look_who_is_there(self._settings)
-                        raise
-                    turn_s *= 2
-                else:
-                    return
+            self._all_topics(timeout_s, looks=True)
+
+    def _all_topics(self, timeout_s: float, *, looks: bool = False) -> Mapping[str, Any]:
+        """Of all topics: asking for one by name makes it, on brokers that create topics by themselves.
+
+        Args:
+            timeout_s: for how long to ask.
+            looks: whether to find out what the client does not tell.
+        """
+        deadline = time.monotonic() + timeout_s
+        # In turns, because between them the client tells that it is refused; longer ones, because the metadata of
+        # large clusters takes its time.
+        turn_s = _FIRST_TURN_S
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                found = self._client.list_topics(timeout=max(_LEAST_S, min(turn_s, left_s))).topics
+            except KafkaException:
+                self._serve()
+                if looks and turn_s == _FIRST_TURN_S:
+                    look_at_tls(self._settings)
+                if left_s <= turn_s or self._heard.access is not None:
+                    if looks and self._heard.access is None and self._heard.last is None:
+                        look_who_is_there(self._settings)
+                    raise
+                turn_s *= 2
+            else:
+                self._heard.let_in()
+                return found
+
+    def _answer(self, future: Future[_T], timeout_s: float) -> _T:
+        """What a future gives; awaited no longer once the client tells that it is refused.
+
+        Raises:
+            AccessError: it is.
+            RetriableError: it gave nothing in time.
+            KafkaException: as the future.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                found = future.result(_TURN_S)
+            except TimeoutError:
+                self._serve()
+                if self._heard.access is not None:
+                    raise self._heard.access from None
+                if time.monotonic() > deadline:
+                    raise RetriableError(f"Kafka at {self._address} gave no answer in {timeout_s:.0f} s") from None
+            else:
+                self._heard.let_in()
+                return found
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 when it does not exist."""
         with self._meaning(f"looking for topic {topic}"):
-            # Of all topics: asking for one by name makes it, on brokers that create topics by themselves.
-            found = self._client.list_topics(timeout=10).topics.get(topic)
+            found = self._all_topics(10).get(topic)
             if found is None:
                 return 0
             if found.error is not None:
@@ -341,12 +388,36 @@ class KafkaAdmin(_Client):
         for resource, answer in self._client.describe_configs(asked, request_timeout=10).items():
             with self._meaning("describing topics"):
                 try:
-                    entries = answer.result(15).values()
+                    entries = self._answer(answer, 15).values()
                 except KafkaException as error:
                     if not kafka_errors.is_unknown_or_hidden(error.args[0].name()):
                         raise
                 else:
                     found[resource.name] = {entry.name: entry.value for entry in entries if entry.value is not None}
+        return found
+
+    def topics_now(self, topics: Sequence[str]) -> dict[str, TopicNow]:
+        """Which topics these are; without those that do not exist, that we may not know of, or that have no id.
+
+        Brokers older than Kafka 2.8 give topics no ids, as do some that only speak its protocol.
+
+        Raises:
+            RetriableError: no broker answers.
+        """
+        found = {}
+        # This does not make topics.
+        for name, answer in self._client.describe_topics(TopicCollection(list(topics)), request_timeout=10).items():
+            with self._meaning("describing topics"):
+                try:
+                    topic = self._answer(answer, 15)
+                except KafkaException as error:
+                    if not kafka_errors.is_unknown_or_hidden(error.args[0].name()):
+                        raise
+                else:
+                    # As Kafka's own tools print it.
+                    topic_id = str(topic.topic_id).translate(_IN_URLS)
+                    if topic_id != _NO_TOPIC_ID:
+                        found[name] = TopicNow(topic_id, len(topic.partitions))
         return found
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str], *, grow: bool = False) -> bool:
@@ -361,7 +432,7 @@ class KafkaAdmin(_Client):
             existing = self._make_topic(topic, partitions, config)
         if existing < partitions and grow:
             with self._meaning(f"adding partitions to topic {topic}", f"Alter on topic {topic}"):
-                self._client.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+                self._answer(self._client.create_partitions([NewPartitions(topic, partitions)])[topic], 30)
             self._await_partitions(topic, partitions)
         return is_new
 
@@ -375,7 +446,7 @@ class KafkaAdmin(_Client):
         )
         with self._meaning(f"making topic {topic}", f"Create on topic {topic}"):
             try:
-                self._client.create_topics([new], operation_timeout=30)[topic].result(30)
+                self._answer(self._client.create_topics([new], operation_timeout=30)[topic], 30)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
@@ -540,12 +611,15 @@ class CommittedReader(_Client):
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                return ask(max(_LEAST_S, deadline - time.monotonic()))
+                found = ask(max(_LEAST_S, deadline - time.monotonic()))
             except KafkaException as error:
                 if not kafka_errors.is_moving(error.args[0].name()) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
                 self._consumer.list_topics(place.topic, timeout=timeout_s)  # who leads it now
+            else:
+                self._heard.let_in()
+                return found
 
     def _true_end(self, place: TopicPartition, timeout_s: float) -> int:
         """The partition's end, open transactions included."""
@@ -587,6 +661,13 @@ class CommittedReader(_Client):
                 found = _record(message)
         finally:
             self._consumer.unassign()
+
+
+def _quiet_logger() -> logging.Logger:
+    logger = logging.getLogger("librdkafka.quiet")
+    if _log.getEffectiveLevel() > logging.DEBUG:
+        logger.setLevel(logging.CRITICAL + 1)
+    return logger
 
 
 def _connect(client: Producer | AdminClient, topic: str, timeout_s: float) -> None:

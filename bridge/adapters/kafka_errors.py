@@ -35,6 +35,10 @@ _MOVING: Final = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", 
 
 _OFFERED: Final = re.compile(r"broker's supported mechanisms: ?([\w,-]*)")
 """What a broker says when it does not take the mechanism."""
+_TOKENLESS: Final = "Failed to acquire SASL OAUTHBEARER token"
+_BY_TLS: Final = re.compile(r"\bSSL\b|certificate", re.IGNORECASE)
+_AUTHORITY: Final = re.compile(r"\bissuer\b|self[- ]signed|unable to verify|CAfile|CA cert", re.IGNORECASE)
+"""What libcurl says of a certificate whose authority it does not know."""
 
 
 def is_moving(name: str) -> bool:
@@ -68,6 +72,9 @@ def access_error(settings: KafkaSettings, name: str, reason: str) -> AccessError
     if name == "_SSL":
         words = tls.explained(flat, settings.tls, "kafka.tls") or f"TLS failed; see kafka.tls ({flat})"
         return AccessError(f"Kafka at {address}: {words}")
+    if _TOKENLESS in flat and settings.sasl.token_endpoint_url is not None and _BY_TLS.search(flat):
+        setting = "token_endpoint_ca_file" if _AUTHORITY.search(flat) else "token_endpoint_url"
+        return AccessError(f"Kafka at {address} gets no token: TLS failed; see kafka.sasl.{setting} ({flat})")
     if (offered := _OFFERED.search(flat)) is not None:
         if offered[1]:
             words = f"does not take {settings.sasl.mechanism} there, only {offered[1]}; see kafka.sasl.mechanism"
@@ -75,6 +82,23 @@ def access_error(settings: KafkaSettings, name: str, reason: str) -> AccessError
             words = "takes no login there; leave kafka.sasl out, or name the port of a listener that takes one"
         return AccessError(f"Kafka at {address} {words}")
     return AccessError(f"Kafka at {address} refuses the login; see {settings.sasl.credentials} ({flat})")
+
+
+def says_no_logins(reason: str) -> bool:
+    """Whether these are the words about a listener that takes no logins.
+
+    Kafka has no others where a connection logs in again within a second of its login, as with a token about to expire.
+    """
+    offered = _OFFERED.search(" ".join(reason.split()))
+    return offered is not None and not offered[1]
+
+
+def again(settings: KafkaSettings, reason: str) -> str:
+    """What they mean where this process has logged in before."""
+    return (
+        f"Kafka at {', '.join(settings.bootstrap_servers)} refused a login again, as it does within a second of the "
+        f"one before, where a token is about to expire; it passes with the next connection ({' '.join(reason.split())})"
+    )
 
 
 def is_over(name: str) -> bool:

@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from bridge.adapters.kafka_errors import access_error, is_access, is_poison, is_unknown
+from bridge.adapters.kafka_errors import access_error, again, is_access, is_poison, is_unknown, says_no_logins
 from bridge.config import KafkaSettings
 from bridge.errors import AccessError, RetriableError
 from bridge.tls_probe import is_open, speaks_kafka_plainly, what_is_wrong
 
 _log = logging.getLogger(__name__)
 _THROTTLED_EVERY_S: Final = 60.0
+
+_let_in: set[tuple[tuple[str, ...], str | None]] = set()
+"""Where this process has logged in, and how: clients come and go, what the brokers' listeners take does not."""
 
 
 class Error(Protocol):
@@ -57,9 +60,24 @@ class Heard:
     def __call__(self, error: Error) -> None:
         """The client's `error_cb`."""
         if is_access(error.name()):
-            self.access = access_error(self._settings, error.name(), error.str())
+            if self.is_again(error.str()):
+                self.last = again(self._settings, error.str())
+            else:
+                self.access = access_error(self._settings, error.name(), error.str())
         elif error.name() in ("_TRANSPORT", "_RESOLVE"):
             self.last = error.str()
+
+    def let_in(self) -> None:
+        """A broker has answered: its listener takes our logins."""
+        _let_in.add(self._place)
+
+    def is_again(self, reason: str) -> bool:
+        """Whether a refusal with these words came of a login too soon after another one."""
+        return self._place in _let_in and says_no_logins(reason)
+
+    @property
+    def _place(self) -> tuple[tuple[str, ...], str | None]:
+        return tuple(self._settings.bootstrap_servers), self._settings.sasl.mechanism
 
     def forget(self) -> None:
         """A call has succeeded: what was heard before explains nothing that comes."""

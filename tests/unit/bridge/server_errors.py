@@ -175,6 +175,11 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test="test_mechanism_that_is_not_offered",
         ),
         _one(
+            "another authority's certificate at the `token_endpoint_url`",
+            "Kafka at a:9092 gets no token: TLS failed; see kafka.sasl.token_endpoint_ca_file (...)",
+            test="test_token_that_is_not_given",
+        ),
+        _one(
             "no `sasl` at a listener that wants a login; ScyllaDB's port, or the registry's",
             f"Kafka at a:9092 {_GONE}: something takes connections there, but does not answer as Kafka does; is it the "
             "port of another server, or does it want a login (kafka.sasl)?",
@@ -294,7 +299,8 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "`https` where there is no TLS",
-            "schema registry https://a:8081/: list schema types: no TLS connection: wrong version number",
+            "schema registry https://a:8081/: list schema types: no TLS connection: wrong version number; see "
+            "registry.url",
             test=_STRANGE,
         ),
         _one(
@@ -304,12 +310,14 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "a wrong password",
-            "schema registry http://a:8081/: list schema types: refuses the credentials (HTTP 401, ...)",
+            "schema registry http://a:8081/: list schema types: refuses the credentials (HTTP 401, ...): ...; see "
+            "registry.username and registry.password",
             test=_REFUSED,
         ),
         _one(
             "another authority's certificate",
-            "schema registry https://a:8081/: list schema types: its certificate is not accepted: ...",
+            "schema registry https://a:8081/: list schema types: its certificate is not accepted: unable to "
+            "get local issuer certificate; see registry.ca_file",
             test=_REFUSED,
         ),
         _one(
@@ -369,6 +377,13 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "test_limit_that_nobody_told_us_stops_with_what_to_do",
         ),
         _one(
+            "a token that is about to expire",
+            "... Kafka at a:9092 refused a login again, as it does within a second of the one before, where a token is "
+            "about to expire; it passes with the next connection (...)",
+            "goes on",
+            "test_a_login_that_is_refused_again_passes",
+        ),
+        _one(
             "a quota of Kafka's",
             "orders.shop.orders.0: Kafka's broker 1 has it wait 3.4 s, for a quota; nothing is lost, it takes longer",
             "goes on",
@@ -396,10 +411,18 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "the change topic is deleted",
             "shop.orders: there was no change topic shop.orders although the progress topic ... says that the table "
             "was carried before. It was made anew and goes on from there: what a deleted one held does not come again. "
-            "To publish all that the log still holds, stop the job, delete the progress topic and the checkpoint ..., "
-            "and start it again",
+            "To publish all that the log still holds, stop the job, delete the change topic, the progress topic ... "
+            "and the checkpoint ..., and start it again",
             "goes on",
             "test_change_topic_that_is_gone_is_told",
+        ),
+        _one(
+            "the change topic is deleted and made anew by somebody else, or by a broker",
+            "shop.orders: the change topic shop.orders is another one than at 2026-01-01T12:00:00.000000Z (its id was "
+            "..., and is ...). It was deleted since, made anew with 1 of 12 partitions (kafka.partitions), and the "
+            "table goes on in it: what the deleted one held does not come again. To publish all ...",
+            "goes on",
+            "test_topic_that_is_made_anew_under_a_running_table_is_told_once",
         ),
         _one(
             "a second job of the same name",
@@ -434,7 +457,8 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         _one(
             "the progress topic was deleted",
             "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... says "
-            "that changes were published. Was the topic deleted? If so, delete the checkpoint too: ...",
+            "that changes were published. Was the topic deleted? If so, stop the job and delete the checkpoint, too, "
+            "and the change topic unless what it holds may come again: ...",
             "stops the table: 1",
             "test_progress_that_is_gone_is_told",
         ),

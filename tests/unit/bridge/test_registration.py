@@ -111,6 +111,25 @@ class TestMidway:
             assert registry.register("t-key", SCHEMA) == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "registry.username and registry.password, or registry.token"),
+        ({"username": "u", "password": {"env": "PW"}}, "registry.username and registry.password"),
+        ({"token": {"env": "PW"}}, "registry.token"),
+    ],
+)
+def test_settings_are_named(monkeypatch: pytest.MonkeyPatch, given: dict[str, object], named: str) -> None:
+    """Those that are there, or that there might be."""
+    monkeypatch.setenv("PW", "wrong")
+    with serving(FakeRegistry(authorization="Bearer right")) as address:
+        registry = make_registry(RegistrySettings.model_validate({"url": f"http://{address}"} | given))
+        with pytest.raises(RegistryAccessError) as caught:
+            registry.ping()
+    assert "refuses the credentials (HTTP 401" in str(caught.value)
+    assert str(caught.value).endswith(f"; see {named}")
+
+
 class TestSharedIds:
     def test_kept_for_others(self, tmp_path: Path) -> None:
         """What one process learns another knows; another registry, subject or schema is another question."""

@@ -12,7 +12,7 @@ import pytest
 
 from schemas.errors import RegistryAccessError
 from schemas.registry import Registry
-from schemas.registry_access import Credentials, Tls
+from schemas.registry_access import Credentials, Hints, Tls
 from tests.unit.schemas.certificates import Authority, Issued
 from tests.unit.schemas.fake_registry import FakeRegistry, serving
 
@@ -107,6 +107,30 @@ def test_both_ways(certificates: Certificates) -> None:
     with registry_of(certificates.server, clients_of=certificates.ours) as url:
         for tls in shown:
             client(url, ca_file=certificates.ours.file, **tls).ping()
+
+
+def test_where_to_look(certificates: Certificates) -> None:
+    """What a refusal is about is told in the caller's words; a certificate that has expired is not for it to mend."""
+    hints = Hints("the password", "the authorities", "our certificate", "the address")
+    tls = Tls(ca_file=certificates.ours.file)
+
+    def told(url: str, tls: Tls = tls, password: str = "pw") -> str:
+        with pytest.raises(RegistryAccessError) as caught:
+            Registry(url, auth=Credentials("u", password), tls=tls, hints=hints).ping()
+        return str(caught.value)
+
+    with registry_of(certificates.server) as url:
+        words = told(url, Tls(ca_file=certificates.other.file))
+        assert words.endswith("unable to get local issuer certificate; see the authorities")
+        assert told(url, password="wrong").endswith("; see the password")
+    with registry_of(certificates.elsewhere) as url:
+        assert told(url).endswith("certificate is not valid for '127.0.0.1'; see the address")
+    with registry_of(certificates.expired) as url:
+        assert told(url).endswith("certificate has expired")
+    with registry_of(certificates.server, clients_of=certificates.ours) as url:
+        assert told(url).endswith("; see our certificate")
+    with serving(FakeRegistry()) as address:
+        assert told(f"https://{address}").endswith("; see the address")
 
 
 @pytest.mark.parametrize("shown", ["nothing", "stranger"])

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bridge.captured import Schemas
+from bridge.dead_letters import refused_change
 from bridge.encoding import POSITION_HEADER, EncodedChange
-from bridge.errors import PoisonError, StartupError
+from bridge.errors import PoisonError, StartupError, TooLargeError
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
@@ -185,6 +186,43 @@ def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.
         f"{places[1]}: 603 bytes for topic ks.t",
         f"{places[3]}: 5006 bytes for topic ks.t",
     )
-    for letter in (first, second):
-        assert "value" not in letter
+    for letter, key in ((first, b"k1"), (second, b"k3")):
+        assert not {"value", "value_schema"} & letter.keys()
+        assert (letter["key"], letter["key_schema"]) == (key.hex(), "k:")
         assert letter["omitted_bytes"] > 600
+
+
+def test_letters_lose_as_little_as_they_must() -> None:
+    """First the value, or the log's rows; then the key. A letter that is too large even then stops the table."""
+    error = "it is refused"
+    position = bytes(16) + bytes(range(16)) + bytes(4)
+    letter = refused_change(("ks", "t"), position, b"key" * 10, b"value" * 100, ("k:", "v:"), error)
+    rows = json.dumps({"v": 1, "error": error, "rows": [{"pk": "00" * 500}]}).encode()
+    taken: list[bytes] = []
+
+    def publishing(limit: int) -> Any:
+        def publish(_topic: str, _key: object, value: bytes, *_: object) -> None:
+            if len(value) > limit:
+                raise TooLargeError(f"{len(value)} bytes")
+            taken.append(value)
+
+        return SimpleNamespace(publish=publish)
+
+    for limit in (10_000, len(letter) - 1, 290):
+        made = output(publishing(limit), publishing={"dead_letter_topic": "dead"})
+        made.take([EncodedChange(b"", letter, position, True, is_dead_letter=True)])
+    whole, keyed, bare = map(json.loads, taken)
+    where = {"v", "keyspace", "table", "stream_id", "time", "batch_seq_no", "error"}
+    assert whole == json.loads(letter)
+    assert keyed.keys() == where | {"key", "key_schema", "omitted_bytes"}
+    assert bare.keys() == where | {"omitted_bytes"}
+    assert {keyed["omitted_bytes"], bare["omitted_bytes"]} == {len(letter)}
+    for limit, what in ((500, rows), (100, letter)):
+        made = output(publishing(limit), publishing={"dead_letter_topic": "dead"})
+        change = EncodedChange(b"", what, position, True, is_dead_letter=True)
+        if what is rows:
+            made.take([change])
+            assert json.loads(taken[-1]) == {"v": 1, "error": error, "omitted_bytes": len(rows)}
+        else:
+            with pytest.raises(PoisonError):
+                made.take([change])

@@ -179,6 +179,7 @@ def run_job(
     warm: bool = False,
     starts: list[tuple[str, bool]] | None = None,
     answer: threading.Event | None = None,
+    watched: list[list[str]] | None = None,
     failed: list[tuple[Query | None, bool]] | None = None,
     **sections: Any,
 ) -> int:
@@ -189,6 +190,7 @@ def run_job(
     class Table:
         def __init__(self, _session: object, _config: object, table: Any, *_: object) -> None:
             self.name = f"{table.keyspace}.{table.table}"
+            self.change_topic = f"topic of {self.name}"
 
         def start(self, *, once: bool, settled: bool) -> Begun:
             del once
@@ -223,7 +225,16 @@ def run_job(
         def close(self) -> None:
             closed.append(self.name)
 
+    class Watch:
+        def __init__(self, _settings: object) -> None:
+            pass
+
+        def look(self, topics: Any) -> None:
+            if watched is not None:
+                watched.append(topics())
+
     monkeypatch.setattr(supervisor, "TableQuery", Table)
+    monkeypatch.setattr(supervisor, "TopicWatch", Watch)
     monkeypatch.setattr(supervisor, "_LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(supervisor, "_LOOK_AT_STARTS_EVERY_S", 0.001)
     session: Any = None
@@ -280,6 +291,17 @@ def test_other_tables_go_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     assert run_job(monkeypatch, queries, once=True) == 1
     assert good.looks < 0, "the good table's query was not awaited"
     assert "a.bad stops: column v" in caplog.text
+
+
+def test_change_topics_of_tables_that_run_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of no others: a table that has stopped publishes nothing."""
+    watched: list[list[str]] = []
+    queries = {
+        "a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))],
+        "a.good": [Query(50, None)],
+    }
+    assert run_job(monkeypatch, queries, once=True, watched=watched) == 1
+    assert watched[-1] == ["topic of a.good"]
 
 
 def test_what_was_changed_in_a_table_is_told_with_its_end(

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bridge.activity import KnownTtl
+from bridge.change_topic import TopicBefore, TopicNow
 from bridge.config import BridgeConfig, validate
-from bridge.errors import DataLossError, RetriableError
+from bridge.errors import DataLossError, RetriableError, StartupError
 from bridge.gaps import Gap, LogTtl
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
@@ -66,9 +67,11 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
 
     state = SimpleNamespace(exists=True, log_id=None, schema=None, log_made_us=None, options=None)
     metadata = SimpleNamespace(generations=list, may_lag=False)
-    admin = SimpleNamespace(ensure_topic=lambda *_, **__: False, partitions=lambda _topic: 3)
+    admin = SimpleNamespace(ensure_topic=lambda *_, **__: False, partitions=lambda _topic: 3, topics_now=lambda _: {})
     checkpoint = SimpleNamespace(
         log_id=lambda: None,
+        change_topic=lambda: None,
+        keep_change_topic=lambda _topic: None,
         ttl=LogTtl,
         has_commits=True,
         folder="c",
@@ -124,7 +127,8 @@ def test_progress_that_is_gone_is_told(begins: Begins) -> None:
     with pytest.raises(
         DataLossError,
         match=r"^ks\.t: the progress topic job\.progress\.ks\.t holds no cursor, but the checkpoint c says that "
-        r"changes were published\. Was the topic deleted\? If so, delete the checkpoint too: ",
+        r"changes were published\. Was the topic deleted\? If so, stop the job and delete the checkpoint, too, and the "
+        r"change topic unless what it holds may come again: the table then begins anew, as reading\.start says$",
     ):
         table.start(once=False, settled=False)
     assert len(done) == 1
@@ -136,6 +140,7 @@ def test_change_topic_that_is_gone_is_told(
     """It is made anew, and what it held does not come again: said wherever there is progress, and only there."""
     table, progress, _ = begins
     admin = SimpleNamespace(ensure_topic=lambda topic, *_, **__: topic == "ks.t", partitions=lambda _topic: 3)
+    admin.topics_now = lambda _topics: {}
     monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
     with pytest.raises(DataLossError):
         table.start(once=False, settled=False)
@@ -145,8 +150,36 @@ def test_change_topic_that_is_gone_is_told(
     words = (
         "ks.t: there was no change topic ks.t although the progress topic job.progress.ks.t says that the table was "
         "carried before. It was made anew and goes on from there: what a deleted one held does not come again. "
+        "To publish all that the log still holds, stop the job, delete the change topic, the progress topic "
+        "job.progress.ks.t and the checkpoint c, and start it again"
     )
-    assert [message for message in caplog.messages if message.startswith(words)] != []
+    assert caplog.messages.count(words) == 1
+
+
+def test_change_topic_that_is_another_one_is_told(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the checkpoint knows of it is held against what Kafka says, before the table starts; Kafka may refuse."""
+    table, progress, _ = begins
+    kept: list[TopicBefore] = []
+
+    def refuse(_topics: object) -> Any:
+        raise StartupError("no right Describe")
+
+    admin = SimpleNamespace(ensure_topic=lambda *_, **__: False, partitions=lambda _topic: 3, topics_now=refuse)
+    monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
+    table._checkpoint.change_topic = lambda: TopicBefore("ks.t", "old", UnixMicros(0))  # type: ignore[method-assign]
+    table._checkpoint.keep_change_topic = kept.append  # type: ignore[method-assign]
+    progress.update(LEVEL)
+    table.start(once=False, settled=False)
+    assert caplog.messages == []
+    admin.topics_now = lambda topics: {topic: TopicNow("new", 12) for topic in topics}
+    table.start(once=False, settled=False)
+    table.start(once=False, settled=False)
+    assert [message.partition(" (")[0] for message in caplog.messages] == [
+        "ks.t: the change topic ks.t is another one than at 1970-01-01T00:00:00.000000Z"
+    ]
+    assert [topic.id for topic in kept[-2:]] == ["new", "new"]
 
 
 def test_progress_that_is_gone_before_the_first_micro_batch_is_told(begins: Begins) -> None:

@@ -38,6 +38,34 @@ def test_a_refused_login_is_remembered_until_a_call_succeeds() -> None:
     assert (heard.access, heard.last) == (None, None)
 
 
+def test_a_login_that_is_refused_again_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka has no other words for a listener without logins; but that one has let this process in before."""
+    monkeypatch.setattr(kafka_heard, "_let_in", set())
+    sasl = {"mechanism": "OAUTHBEARER", "token": {"env": "T"}}
+    settings = KafkaSettings.model_validate({"bootstrap_servers": ["a:1"], "sasl": sasl})
+    words = (
+        "sasl_ssl://a:1/1: SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL "
+        "state: broker's supported mechanisms:  (after 1ms in state AUTH_HANDSHAKE)"
+    )
+    refused = Code("_AUTHENTICATION", words)
+    heard = Heard(settings)
+    heard(refused)
+    assert "takes no login there" in str(heard.access)
+    heard.let_in()
+    later = Heard(settings)
+    later(refused)
+    assert later.access is None
+    assert later.last == (
+        "Kafka at a:1 refused a login again, as it does within a second of the one before, where a token is about to "
+        f"expire; it passes with the next connection ({' '.join(words.split())})"
+    )
+    later(Code("_AUTHENTICATION", "wrong token"))
+    assert "wrong token" in str(later.access)
+    elsewhere = Heard(KafkaSettings.model_validate({"bootstrap_servers": ["b:1"], "sasl": sasl}))
+    elsewhere(refused)
+    assert "takes no login there" in str(elsewhere.access)
+
+
 def test_the_first_record_that_was_refused_is_told() -> None:
     """What is told of those behind it follows from it, and other failures are not the record's."""
 

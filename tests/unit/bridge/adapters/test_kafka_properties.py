@@ -131,6 +131,37 @@ def test_meaning_of_errors() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "SSL certificate OpenSSL verify result: unable to get local issuer certificate (20)",
+            "gets no token: TLS failed; see kafka.sasl.token_endpoint_ca_file (",
+        ),
+        (
+            "SSL: no alternative certificate subject name matches target host name 'a'",
+            "gets no token: TLS failed; see kafka.sasl.token_endpoint_url (",
+        ),
+        (
+            '{"error": "invalid_client"}',
+            "refuses the login; see kafka.sasl.token_endpoint_url, client_id and client_secret (",
+        ),
+    ],
+)
+def test_token_that_is_not_given(said: str, words: str) -> None:
+    """Of what the identity provider refuses, and of its certificate, each names its settings."""
+    asked = settings(
+        sasl={
+            "mechanism": "OAUTHBEARER",
+            "token_endpoint_url": "https://a/token",
+            "client_id": "c",
+            "client_secret": {"env": "PW"},
+        }
+    )
+    found = kafka_errors.access_error(asked, "_AUTHENTICATION", f"Failed to acquire SASL OAUTHBEARER token: {said}")
+    assert str(found).startswith(f"Kafka at {', '.join(asked.bootstrap_servers)} {words}")
+
+
+@pytest.mark.parametrize(
     ("offered", "words"),
     [
         (
