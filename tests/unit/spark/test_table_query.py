@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -172,14 +173,18 @@ def test_change_topic_that_is_another_one_is_told(
     table._checkpoint.keep_change_topic = kept.append  # type: ignore[method-assign]
     progress.update(LEVEL)
     table.start(once=False, settled=False)
-    assert caplog.messages == []
+    assert warnings_of(caplog) == []
     admin.topics_now = lambda topics: {topic: TopicNow("new", 12) for topic in topics}
     table.start(once=False, settled=False)
     table.start(once=False, settled=False)
-    assert [message.partition(" (")[0] for message in caplog.messages] == [
+    assert [message.partition(" (")[0] for message in warnings_of(caplog)] == [
         "ks.t: the change topic ks.t is another one than at 1970-01-01T00:00:00.000000Z"
     ]
     assert [topic.id for topic in kept[-2:]] == ["new", "new"]
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_progress_that_is_gone_before_the_first_micro_batch_is_told(begins: Begins) -> None:
