@@ -494,6 +494,16 @@ def test_kafka_right_is_needed(world: World, right: Right) -> None:
     assert f"{kind} {resource.removesuffix('*')}" in named[1]
 
 
+def test_rights_to_topics_that_are_there_are_not_needed(world: World) -> None:
+    """Whoever has made the topics, with enough partitions, need not allow Create and Alter."""
+    without_topics(world)
+    admin = KafkaAdmin(KafkaSettings.model_validate({"bootstrap_servers": world.broker}))
+    admin.ensure_topic("sec.t", 1, {})
+    admin.ensure_topic("made.progress.sec.t", 2, {"cleanup.policy": "compact"})
+    world.allow_kafka([one for one in ACLS if one.words[0] not in ("Create", "Alter")], "made", "sec")
+    assert around_trip(world.mapping("made", "sec")["kafka"], "made") == b"cursor"
+
+
 @pytest.mark.parametrize("keyspace", ["sec", "sec_tablets"])
 def test_grants_suffice_and_each_is_needed(
     world: World,
@@ -557,6 +567,11 @@ def test_registry_requests_suffice_and_each_is_needed(
         request = " ".join(right.filled("", ""))
         for line in lines:
             assert re.search(rf"^scylla-cdc-bridge: error: .*\(HTTP 403, .*{request} is not allowed", line), line
+    # What is there needs no right to register.
+    world.allow_registry([one for one in REQUESTS if not one.words[1].endswith("/versions")])
+    mapping["tables"] = [{"name": "sec.t", "topic": "first"}]
+    mapping["registry"]["auto_register"] = False
+    assert validate(mapping, tmp_path, capsys) == (0, [])
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "token"])
