@@ -80,6 +80,8 @@ class SparkSettings(Model):
     def _no_login(cls, value: str) -> str:
         if _WITH_LOGIN.match(value) and not value.startswith(("abfs", "wasb")):
             raise ValueError("a login can't stand in the path: give it by the environment or the pod's identity")
+        if holds_secret(value):
+            raise ValueError("a secret can't stand in the path: give it by the environment or the pod's identity")
         return value
 
     @field_validator("properties")

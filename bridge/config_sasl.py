@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import AnyHttpUrl, Field, field_validator, model_validator
 
-from bridge.config_values import HTTP_ADDRESS, Model, SecretSetting
+from bridge.config_values import HTTP_ADDRESS, Model, SecretSetting, refuse_names
+from bridge.plain_secrets import holds_secret, names_secret
 
 _SPLITTING = frozenset(",=")
+_IN_PLAIN_SIGHT: Final = (
+    "a secret can't stand in the file; `token` and `client_secret` take where one lies, {env: NAME} or {file: PATH}"
+)
 
 
 class SaslSettings(Model):
@@ -61,6 +65,8 @@ class SaslSettings(Model):
     def _plain(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
         if any(_SPLITTING & set(f"{name}{text}") for name, text in value.items()):
             raise ValueError("names and values of extensions may hold neither `,` nor `=`")
+        secret = [name for name, text in value.items() if names_secret(name) or holds_secret(str(text))]
+        refuse_names((name, _IN_PLAIN_SIGHT) for name in secret)
         return value
 
     @field_validator("token_endpoint_url")
@@ -68,6 +74,8 @@ class SaslSettings(Model):
     def _no_credentials(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
         if value is not None and (value.username or value.password):
             raise ValueError("no user or password in the address: use `client_id` and `client_secret`")
+        if value is not None and holds_secret(str(value)):
+            raise ValueError("a secret can't stand in the address: use `client_secret`")
         return value
 
     @model_validator(mode="after")

@@ -29,6 +29,9 @@ from schemas.table_schema import TableSchema
 
 T = TypeVar("T")
 _IN_PODS: Final = "k8s://"
+_STANDALONE: Final = "spark://"
+_CLOSING: Final = ("spark.authenticate", "spark.network.crypto.enabled")
+"""What has Spark's processes know each other, and encrypt what they send."""
 _Off = tuple[TableSettings, str]
 """A table on which CDC is off, and that in words."""
 
@@ -62,7 +65,8 @@ def check(
     Args:
         config: the job's configuration.
         report: gets a line for each try that failed and for each server that answers.
-        warn: gets a line for each secret that is sent readable; None, `report` does.
+        warn: gets a line for each secret that is sent readable, and one for a network of Spark's that is open; None,
+            `report` does.
         resuming: whether a table on which CDC is off will do if changes of it were published before: what its log
             still holds is to be read then.
         clock: monotonic seconds.
@@ -71,7 +75,7 @@ def check(
         StartupError: one or more problems, a line each.
     """
     deadline_s = clock() + config.startup.patience_s
-    for words in _readable_secrets(config):
+    for words in (*_readable_secrets(config), *_open_network(config)):
         (warn or report)(words)
     for words in _starts_to_come(config, datetime.now(UTC)):
         report(words)
@@ -113,6 +117,24 @@ def _readable_secrets(config: BridgeConfig) -> Iterator[str]:
     has_identity = config.registry.username is not None or config.registry.token is not None
     if has_identity and config.registry.url.scheme != "https":
         yield "registry: credentials are sent readable; an https address would encrypt them"
+
+
+def _open_network(config: BridgeConfig) -> Iterator[str]:
+    """What is missing for Spark's processes to trust nobody else, where they are on several machines."""
+    master, properties = config.spark.master, config.spark.properties
+    if master.startswith("local") or all(str(properties.get(name)).lower() == "true" for name in _CLOSING):
+        return
+    # On Kubernetes and YARN Spark makes a secret of its own.
+    secret = (
+        ", and spark.authenticate.secret in the spark-defaults.conf of the folder SPARK_CONF_DIR, here and on the "
+        "cluster's machines"
+        if master.startswith(_STANDALONE)
+        else ""
+    )
+    yield (
+        "driver and executors take orders from whoever reaches their ports, and send each other changes readable; set "
+        f"{' and '.join(_CLOSING)} to true under spark.properties{secret} (docs/security.md)"
+    )
 
 
 def _starts_to_come(config: BridgeConfig, now: datetime) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 `--seed 1-30` makes one run after the other on the same stack, each with topics, tables and a job of its own.
 Each run ends with one line of counts. Exit statuses: 0 all is right; 1 something is not, or
-no fault was met; 2 there is no such fault or variant, or it can't be done here.
+a fault that was planned was not met; 2 there is no such fault or variant, or it can't be done here.
 """
 
 from __future__ import annotations

@@ -50,6 +50,18 @@ def marker_outside(publisher: type[Any]) -> None:
     publisher._commit = _commit
 
 
+def mid_group(publisher: type[Any]) -> None:
+    """A transaction ends with the record that fills it, be it in the midst of a group."""
+    publish = publisher.publish
+
+    def _publish(self: Any, *record: Any, **settings: Any) -> None:
+        publish(self, *record, **settings)
+        if self._open and self._full:
+            self._commit(self._left.midway(self._group()))
+
+    publisher.publish = _publish
+
+
 def ownerless(publisher: type[Any]) -> None:
     """A task carries its own plan out, whoever has taken the table over."""
     start = publisher.start
@@ -160,6 +172,7 @@ def _in_function(name: str, breaking: Callable[[Any], Any]) -> Callable[[ModuleT
 IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "cursor before init": ("bridge.lane_publisher", _in_class(cursor_before_init)),
     "marker outside": ("bridge.lane_publisher", _in_class(marker_outside)),
+    "mid group": ("bridge.lane_publisher", _in_class(mid_group)),
     "ownerless": ("bridge.lane_publisher", _in_class(ownerless)),
     "laid at once": ("bridge.taking_over", _in_class(laid_at_once, "Lanes")),
     "too few lanes": ("bridge.taking_over", _in_class(too_few_lanes, "Lanes")),

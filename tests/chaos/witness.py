@@ -267,6 +267,10 @@ class Witness:
         operation = _OPERATIONS.get(change["o"])
         cells = [*zip(columns.partition, change["p"], strict=True), *zip(columns.clustering, change["c"], strict=True)]
         wanted = {name: _value(kind, cell) for (name, kind), cell in cells}
+        source = {"keyspace": change["k"], "table": change["t"], "timestamp_us": change["w"], "operation": change["o"]}
+        told_of = {name: value["source"][name] for name in source}
+        if told_of != source:
+            return f"source {told_of}, not {source}"
         if operation is not None and value["op"].replace("static_", "") != operation:
             return f"op {value['op']}, not {operation}"
         if dict(value["key"]) != wanted:

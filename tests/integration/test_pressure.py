@@ -1,4 +1,4 @@
-"""What Kafka does not take, or takes slowly: records over a limit, topics with limits of their own, quotas."""
+"""What Kafka does not take, takes slowly, or hides: records over a limit, quotas, transactions that are still open."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from bridge.adapters.kafka import CommittedReader, KafkaAdmin, TransactionalProducer
 from bridge.config import KafkaSettings
-from bridge.errors import PoisonError, TooLargeError
+from bridge.errors import PoisonError, RetriableError, TooLargeError
 from bridge.local.stack import LocalStack
+from tests.integration.running import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -147,3 +150,39 @@ def alter_quota(server: str, bytes_per_s: float, *, remove: bool) -> None:
             (size,) = struct.unpack(">i", answer.read(4))
             _, _, entries, error = struct.unpack(">iiih", answer.read(size)[:14])
     assert (entries, error) == (1, 0)
+
+
+def seeing_all(settings: KafkaSettings) -> Consumer:
+    """A consumer that sees what is not committed, too."""
+    servers = ",".join(settings.bootstrap_servers)
+    return Consumer({"bootstrap.servers": servers, "group.id": "none", "isolation.level": "read_uncommitted"})
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+def test_last_record_is_not_looked_for_before_an_open_transaction(settings: KafkaSettings, outcome: str) -> None:
+    """Behind the last stable offset may lie a later cursor: it is waited for, and an older one never taken for it."""
+    progress = f"progress-{uuid.uuid4().hex[:8]}"
+    KafkaAdmin(settings).ensure_topic(progress, 1, {"cleanup.policy": "compact"})
+    place = TopicPartition(progress, 0)
+    with (
+        opened(settings, progress, None) as older,
+        opened(settings, progress, None) as newer,
+        closing(seeing_all(settings)) as other,
+        CommittedReader(settings) as reader,
+    ):
+        older.produce(progress, b"key", b"older", partition=0)
+        older.commit()
+        committed = reader.last_record(progress, 0, 20)
+        assert committed is not None
+        assert committed.value == b"older"
+        newer.produce(progress, b"key", b"newer", partition=0)
+        # A record and the marker of its commit, and one more record.
+        wait_for("the open transaction's record", lambda: other.get_watermark_offsets(place, timeout=5)[1] == 3, 30)
+        with pytest.raises(RetriableError, match="stays hidden by an open transaction"):
+            reader.last_record(progress, 0, 5)
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(reader.last_record, progress, 0, 30)
+            getattr(newer, outcome)()
+            record = found.result(60)
+    assert record is not None
+    assert record.value == (b"newer" if outcome == "commit" else b"older")

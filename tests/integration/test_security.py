@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import secrets
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from confluent_kafka.admin import (
@@ -490,6 +494,16 @@ def test_kafka_right_is_needed(world: World, right: Right) -> None:
     assert f"{kind} {resource.removesuffix('*')}" in named[1]
 
 
+def test_rights_to_topics_that_are_there_are_not_needed(world: World) -> None:
+    """Whoever has made the topics, with enough partitions, need not allow Create and Alter."""
+    without_topics(world)
+    admin = KafkaAdmin(KafkaSettings.model_validate({"bootstrap_servers": world.broker}))
+    admin.ensure_topic("sec.t", 1, {})
+    admin.ensure_topic("made.progress.sec.t", 2, {"cleanup.policy": "compact"})
+    world.allow_kafka([one for one in ACLS if one.words[0] not in ("Create", "Alter")], "made", "sec")
+    assert around_trip(world.mapping("made", "sec")["kafka"], "made") == b"cursor"
+
+
 @pytest.mark.parametrize("keyspace", ["sec", "sec_tablets"])
 def test_grants_suffice_and_each_is_needed(
     world: World,
@@ -553,6 +567,11 @@ def test_registry_requests_suffice_and_each_is_needed(
         request = " ".join(right.filled("", ""))
         for line in lines:
             assert re.search(rf"^scylla-cdc-bridge: error: .*\(HTTP 403, .*{request} is not allowed", line), line
+    # What is there needs no right to register.
+    world.allow_registry([one for one in REQUESTS if not one.words[1].endswith("/versions")])
+    mapping["tables"] = [{"name": "sec.t", "topic": "first"}]
+    mapping["registry"]["auto_register"] = False
+    assert validate(mapping, tmp_path, capsys) == (0, [])
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "token"])
@@ -651,6 +670,8 @@ def test_job_through_all_of_it(world: World, written: list[ExpectedChange], tmp_
                 "spark.local.dir": str(tmp_path / "scratch"),
                 "spark.eventLog.enabled": True,
                 "spark.eventLog.dir": str(tmp_path),
+                # Whose bytes would tell nothing.
+                "spark.eventLog.compress": False,
             },
         },
     }
@@ -688,6 +709,8 @@ def test_job_through_all_of_it(world: World, written: list[ExpectedChange], tmp_
             .read()
             for path in ("/", "/metrics", "/healthz", "/readyz")
         ]
+        assert job.process is not None
+        shown = shown_of(psutil.Process(job.process.pid))
         assert job.stop() == 0, job.log_tail()
         with CommittedReader(reader) as consumer:
             for record in consumer.read_to_end("sec.t", range(2), 60):
@@ -696,10 +719,30 @@ def test_job_through_all_of_it(world: World, written: list[ExpectedChange], tmp_
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
 
     (tmp_path / "pages").write_bytes(b"".join(pages))
+    (tmp_path / "processes").write_bytes(shown)
+    assert b"org.apache.spark" in shown
     searched = [path for path in tmp_path.rglob("*") if path.is_file()]
     kinds = {path.relative_to(tmp_path).parts[0] for path in searched}
-    assert {"job.log", "checkpoint", "pages"} <= kinds
-    assert any(name.startswith(("eventlog", "local-", "app-")) for name in kinds), kinds
+    assert {"job.log", "checkpoint", "pages", "processes"} <= kinds
+    events = [line for path in searched if path.name.startswith("events_") for line in path.read_bytes().splitlines()]
+    assert {"SparkListenerEnvironmentUpdate", "SparkListenerTaskEnd"} <= {json.loads(line)["Event"] for line in events}
     for name, secret in world.passwords.items():
-        leaks = [str(path) for path in searched if secret.encode() in path.read_bytes()]
-        assert leaks == [], name
+        for form in written_forms(secret):
+            leaks = [str(path) for path in searched if form in path.read_bytes()]
+            assert leaks == [], name
+
+
+def shown_of(first: psutil.Process) -> bytes:
+    """The command lines and environments of a process and of all that it has started."""
+    found = b""
+    for process in (first, *first.children(recursive=True)):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            for told in ("cmdline", "environ"):
+                found += Path(f"/proc/{process.pid}/{told}").read_bytes() + b"\n"
+    return found
+
+
+def written_forms(secret: str) -> list[bytes]:
+    """A password in plain, and as HTTP's Basic and SASL's PLAIN send it."""
+    logins = (secret, f"{USER}:{secret}", f"\0{USER}\0{secret}")
+    return [secret.encode(), *(base64.b64encode(login.encode()).rstrip(b"=") for login in logins)]

@@ -1,12 +1,16 @@
-"""Runs of plain changes, as a table's loops would have made them."""
+"""Runs of plain changes as a table's loops make them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from bridge.encoding import EncodedRun
+from bridge.model.times import sort_key
+
+_TIME = slice(16, 32)
 
 
-def run_of(keys: Sequence[bytes], values: Sequence[bytes], positions: Sequence[bytes]) -> EncodedRun:
-    """A run of these bodies at these positions (36 bytes each); whoever publishes it does not look at sort keys."""
-    return EncodedRun([(b"", *one) for one in zip(keys, values, positions, strict=True)])
+def run_of(keys: Iterable[bytes], values: Iterable[bytes], positions: Iterable[bytes]) -> EncodedRun:
+    """A run of these key bodies, value bodies and positions, as many of each."""
+    records = zip(keys, values, positions, strict=True)
+    return EncodedRun([(sort_key(position[_TIME]), key, value, position) for key, value, position in records])

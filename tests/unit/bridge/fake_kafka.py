@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bridge.errors import FencedError, TooLargeError
@@ -17,7 +18,9 @@ class Broker:
     """Committed records by topic, and the epoch of each transactional id.
 
     `crash_at` names the point at which a process dies that tells `reach` where it is; `limit` is that of a record's
-    value, in bytes; `sizes` holds how many records each transaction had, its marker left out.
+    value, in bytes; `sizes` holds how many records each transaction had, its marker left out. `group_of` says which
+    group a record's value belongs to: then `torn` holds, for each commit behind which a group was visible in part, that
+    group.
     """
 
     committed: dict[str, list[tuple[bytes | None, bytes | None]]] = field(default_factory=dict)
@@ -27,6 +30,15 @@ class Broker:
     transactions: int = 0
     limit: int | None = None
     sizes: list[int] = field(default_factory=list)
+    group_of: Mapping[bytes, bytes] = field(default_factory=dict)
+    torn: list[bytes] = field(default_factory=list)
+
+    def look(self) -> None:
+        """Note groups of which a reader sees some records and others not."""
+        seen = {value for records in self.committed.values() for _, value in records if value is not None}
+        whole = Counter(self.group_of.values())
+        visible = Counter(self.group_of[value] for value in seen & self.group_of.keys())
+        self.torn += [group for group, count in visible.items() if count < whole[group]]
 
     def reach(self, point: Point) -> None:
         if self.crash_at == point:
@@ -85,6 +97,7 @@ class Client:
         self._broker.sizes.append(sum(topic != PROGRESS for topic, *_ in self._pending))
         self._pending = None
         self._broker.transactions += 1
+        self._broker.look()
 
     def abort(self) -> None:
         self._pending = None

@@ -1,4 +1,4 @@
-"""What is said at a start: which secrets are sent readable, and what logs do not hold that the output is made of."""
+"""What is said at a start: what is sent readable, and what logs do not hold that the output is made of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.config import validate
-from bridge.preflight import _readable_secrets, shortcomings
+from bridge.preflight import _open_network, _readable_secrets, shortcomings
 from bridge.table_watch import CdcOptions
 from schemas.output import OutputOptions, ShapeName
 
@@ -51,6 +51,40 @@ def test_readable_secrets_are_told(
     told = list(_readable_secrets(config))
     assert [words.partition(".")[0].partition(":")[0] for words in told] == settings
     assert all("would encrypt" in words for words in told)
+
+
+CLOSED = {"spark.authenticate": True, "spark.network.crypto.enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("master", "properties", "secret"),
+    [
+        ("local[*]", {}, None),
+        ("local-cluster[2,1,1024]", {}, None),
+        ("spark://a:7077", {}, True),
+        ("spark://a:7077", {"spark.authenticate": True}, True),
+        ("spark://a:7077", CLOSED | {"spark.network.crypto.enabled": False}, True),
+        ("spark://a:7077", CLOSED, None),
+        ("yarn", {}, False),
+        ("k8s://https://a", {}, False),
+        ("k8s://https://a", CLOSED, None),
+    ],
+)
+def test_open_network_of_sparks_is_told(master: str, properties: dict[str, Any], secret: bool | None) -> None:
+    """Whoever has Spark on several machines hears which properties close its ports, and where a secret is needed."""
+    settings = {
+        "name": "j",
+        "scylla": {"contact_points": "a:1"},
+        "kafka": {"bootstrap_servers": "b:2"},
+        "registry": {"url": "http://r"},
+        "tables": ["k.t"],
+        "spark": {"master": master, "properties": properties},
+    }
+    told = list(_open_network(validate(settings)))
+    assert len(told) == (secret is not None)
+    for words in told:
+        assert all(name in words for name in CLOSED)
+        assert ("spark.authenticate.secret in the spark-defaults.conf" in words) == secret
 
 
 @pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count, product
+from itertools import count, groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,10 @@ class Lane:
     """One lane's broker, and processes that work it."""
 
     def __init__(self, *, most_records: int, variant: str | None = None, in_runs: bool = False) -> None:
-        self.broker = Broker()
+        self._in_runs = in_runs
+        self.broker = Broker(group_of={b"%d.%d" % place: position(*place)[:32] for place in self._records()})
         self._most_records = most_records
         self._variant = variant
-        self._in_runs = in_runs
         self._processes = count()
         self._process(lambda _: None).write_progress(LaneProgress(0, LAYOUT, SINCE), instead_of=None)
 
@@ -53,6 +53,8 @@ class Lane:
             broken.cursor_before_init(Own)
         elif self._variant == "marker outside":
             broken.marker_outside(Own)
+        elif self._variant == "mid group":
+            broken.mid_group(Own)
         watched(Own, reach)
         return Own(
             lambda: Client(self.broker, f"id{own}"),
@@ -68,30 +70,38 @@ class Lane:
         publisher = self._process(reach)
         try:
             publisher.start(LaneTask("ks", "t", 0, PlannedBatch(SINCE, at(END), LAYOUT)), fresh=True)
-            if self._in_runs:
-                self._publish_runs(publisher)
-            else:
-                for place in self._records():
-                    publisher.publish("topic", b"key", b"%d.%d" % place, position(*place), {})
+            for alone, places in groupby(self._records(), key=self._is_alone):
+                if alone and self._in_runs:
+                    self._publish_runs(publisher, list(places))
+                else:
+                    for place in places:
+                        publisher.publish("topic", b"key", b"%d.%d" % place, position(*place), {})
             publisher.finish()
         except Exception:
             if closes:
                 publisher.close()
             raise
 
-    def _publish_runs(self, publisher: LanePublisher) -> None:
+    def _publish_runs(self, publisher: LanePublisher, places: list[tuple[int, int]]) -> None:
         def unexpected(_at: int, error: TooLargeError) -> None:
             raise error
 
-        places = list(self._records())
-        for run in (places[:7], places[7:]):
+        for run in (places[:4], places[4:]):
             values, positions = [b"%d.%d" % place for place in run], [position(*place) for place in run]
             records = run_of([b"key"] * len(run), values, positions)
             publisher.publish_run("topic", (b"", b""), records, None, unexpected)
 
     def _records(self) -> Iterator[tuple[int, int]]:
-        """Groups of one to four records; in runs all of one."""
-        return ((time_us, seq) for time_us in range(END) for seq in range(1 if self._in_runs else 1 + time_us % 4))
+        """Groups of one to four records; for runs, behind seven of one each a group of four."""
+        return ((time_us, seq) for time_us in range(END) for seq in range(self._size(time_us)))
+
+    def _size(self, time_us: int) -> int:
+        if self._in_runs:
+            return 1 if time_us % 8 < 7 else 4
+        return 1 + time_us % 4
+
+    def _is_alone(self, place: tuple[int, int]) -> bool:
+        return self._size(place[0]) == 1
 
     def problem(self) -> str:
         """What is wrong with what a reader sees; empty when nothing is."""
@@ -100,6 +110,8 @@ class Lane:
         progress = LaneProgress.from_bytes(self.broker.markers[0])
         if found != wanted:
             return f"{len(found) - len(set(found))} doubled, {len(set(wanted) - set(found))} missing"
+        if self.broker.torn:
+            return f"{len(self.broker.torn)} times a group was visible in part"
         return "" if progress.cursor == at(END) else f"progress {progress}"
 
 
@@ -216,6 +228,15 @@ def test_broken_protocol_is_found(variant: str) -> None:
         zombie(Lane(most_records=5, variant=variant), stands, wakes) for stands, wakes in product(IN_LANE, IN_LANE)
     ]
     assert any("doubled" in problem for problem in found)
+
+
+@pytest.mark.parametrize("in_runs", [False, True])
+@pytest.mark.parametrize("most_records", [1, 2, 5])
+def test_group_that_becomes_visible_in_part_is_found(most_records: int, *, in_runs: bool) -> None:
+    """Where transactions end within groups, a reader sees parts of them for a while, though nothing is amiss then."""
+    lane = Lane(most_records=most_records, variant="mid group", in_runs=in_runs)
+    lane.attempt()
+    assert "visible in part" in lane.problem()
 
 
 @pytest.mark.parametrize("ownerless", [False, True])

@@ -17,6 +17,8 @@ from tests.chaos.witness import Columns, Counts, Topics, Witness
 
 TABLE = Columns((("pk", "int"),), (("ck", "int"),), (("v", "text"),))
 TOPIC = "topic.ks.t"
+SOURCE = {"k": "keyspace", "t": "table", "w": "timestamp_us", "o": "operation"}
+"""What the oracle's line and the record both say."""
 Record = tuple[int, bytes, dict[str, Any]]
 
 
@@ -34,6 +36,7 @@ def record(of: dict[str, Any], **told: Any) -> Record:
         "stream_id": bytes.fromhex(of["s"]),
         "time": bytes.fromhex(of["u"]),
         "batch_seq_no": of["b"],
+        **{name: of[letter] for letter, name in SOURCE.items()},
     }
     value = {"op": "insert", "key": {"pk": pk, "ck": 7}, "columns": {"v": {"value": "text"}}, "ttl": None}
     return 0, str(pk).encode(), value | told | {"source": source}
@@ -84,6 +87,15 @@ def test_flaws_are_counted(places: list[int], flaw: str) -> None:
 def test_wrong_records_are_counted(told: dict[str, Any]) -> None:
     """A record that tells another change than was written is wrong."""
     counts = judged([record(WRITTEN[0], **told), *(record(one) for one in WRITTEN[1:])])
+    assert (counts.wrong, counts.clean) == (1, False)
+
+
+@pytest.mark.parametrize("name", SOURCE.values())
+def test_wrong_sources_are_counted(name: str) -> None:
+    """The same of what it says of where the change comes from."""
+    place, key, value = record(WRITTEN[0])
+    value["source"][name] = "other"
+    counts = judged([(place, key, value), *(record(one) for one in WRITTEN[1:])])
     assert (counts.wrong, counts.clean) == (1, False)
 
 
