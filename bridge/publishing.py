@@ -51,12 +51,14 @@ class Remainder:
         done: the group up to which it is committed; None when that is nothing, or everything.
         finished: whether everything is committed already, so that not even the progress has to move.
         entered_from_ms: as the lane's progress has it.
+        edge: whether it is of the table's very first micro-batch.
     """
 
     task: LaneTask
     done: LanePosition | None
     finished: bool
     entered_from_ms: UnixMillis | None = None
+    edge: bool = False
 
     def wants(self, position: LanePosition) -> bool:
         """Whether a group is still to be published."""
@@ -64,11 +66,11 @@ class Remainder:
 
     def midway(self, position: LanePosition) -> LaneProgress:
         """The progress to commit after a group inside the micro-batch."""
-        return LaneProgress.inside(self.task.lane, self.task.batch, position, self.entered_from_ms)
+        return LaneProgress.inside(self.task.lane, self.task.batch, position, self.entered_from_ms, edge=self.edge)
 
     def completed(self) -> LaneProgress:
         """The progress to commit with the last of the micro-batch."""
-        return LaneProgress.completed(self.task.lane, self.task.batch, self.entered_from_ms)
+        return LaneProgress.completed(self.task.lane, self.task.batch, self.entered_from_ms, edge=self.edge)
 
 
 def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str) -> Remainder:
@@ -101,10 +103,11 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
             "changes between them would be left out. Was the topic deleted, or restored from an older state? Delete "
             "the checkpoint: the job then goes on from what the progress topic says"
         )
+    left = partial(Remainder, task, finished=False, entered_from_ms=progress.entered_from_ms)
     if progress.batch == batch:
-        return Remainder(task, progress.done, finished=False, entered_from_ms=progress.entered_from_ms)
+        return left(progress.done, edge=progress.edge)
     if progress.cursor == batch.start and progress.done is None:
-        return Remainder(task, None, finished=False, entered_from_ms=progress.entered_from_ms)
+        return left(None, edge=progress.first)
     raise RetriableError(
         f"{task}: the progress topic {progress_topic} says that the lane is at {progress.cursor}, inside another "
         "micro-batch; it is finished first when the table starts again"
@@ -124,8 +127,8 @@ class TableStart:
             decision is to be made again.
         entered_from_ms: the generation that was read before that of `goes_on_in_ms`; None when that is not known.
         first: whether nothing of the table was published yet.
-        at_edge: whether the cursor may lie where changes are just expiring: then what expires before the reading has
-            left that place is no gap.
+        at_edge: whether the cursor may lie where changes are just expiring, at the table's first micro-batch or right
+            behind it: then what expires before the reading has left that place is no gap.
     """
 
     layout: Layout
@@ -228,7 +231,8 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
         )
     before_ms = furthest.entered_from_ms
     nothing_yet = all(at.first for at in found.values())
-    begun = partial(TableStart, entered_from_ms=before_ms, first=nothing_yet, at_edge=nothing_yet)
+    at_edge = nothing_yet or furthest.edge
+    begun = partial(TableStart, entered_from_ms=before_ms, first=nothing_yet, at_edge=at_edge)
     if missing:
         # The job died while it wrote this layout; no lane has worked under it, nor under another one since.
         for lane, at in sorted(found.items()):
@@ -252,7 +256,8 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
             )
     if batch.next.generation_ms != batch.start.generation_ms:
         before_ms = batch.start.generation_ms
-    return TableStart(layout, batch.start, batch, settle=layout.lanes != lanes, entered_from_ms=before_ms)
+    settle = layout.lanes != lanes
+    return TableStart(layout, batch.start, batch, settle=settle, entered_from_ms=before_ms, at_edge=at_edge)
 
 
 class Plans:

@@ -380,6 +380,8 @@ class LaneProgress:
         entered_from_ms: the generation that was read before the cursor's; None when the reading began in that one.
         first: whether nothing of the table was published yet, under this layout or an earlier one; then there is
             `"first":true`, too.
+        edge: whether `batch` is the table's very first, which may have begun where changes are just expiring; then
+            there is `"edge":true`, too.
     """
 
     lane: int
@@ -390,6 +392,7 @@ class LaneProgress:
     owner: str = ""
     entered_from_ms: UnixMillis | None = None
     first: bool = False
+    edge: bool = False
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -401,18 +404,26 @@ class LaneProgress:
             raise ValueError(f"lane {self.lane}: {self.cursor} is not where its micro-batch has got it")
 
     @classmethod
-    def completed(cls, lane: int, batch: PlannedBatch, entered_from_ms: UnixMillis | None = None) -> Self:
+    def completed(
+        cls, lane: int, batch: PlannedBatch, entered_from_ms: UnixMillis | None = None, *, edge: bool = False
+    ) -> Self:
         """Of a lane that has committed the whole of a micro-batch; `entered_from_ms` as it was before."""
         before_ms = batch.start.generation_ms
         entered = entered_from_ms if batch.next.generation_ms == before_ms else before_ms
-        return cls(lane, batch.layout, batch.next, batch, entered_from_ms=entered)
+        return cls(lane, batch.layout, batch.next, batch, entered_from_ms=entered, edge=edge)
 
     @classmethod
     def inside(
-        cls, lane: int, batch: PlannedBatch, done: LanePosition, entered_from_ms: UnixMillis | None = None
+        cls,
+        lane: int,
+        batch: PlannedBatch,
+        done: LanePosition,
+        entered_from_ms: UnixMillis | None = None,
+        *,
+        edge: bool = False,
     ) -> Self:
         """Of a lane that has committed a micro-batch up to a group; `entered_from_ms` as it was before."""
-        return cls(lane, batch.layout, batch.start, batch, done, entered_from_ms=entered_from_ms)
+        return cls(lane, batch.layout, batch.start, batch, done, entered_from_ms=entered_from_ms, edge=edge)
 
     def to_bytes(self) -> bytes:
         """The record's value."""
@@ -427,6 +438,7 @@ class LaneProgress:
                 "owner": self.owner,
                 "from": self.entered_from_ms,
                 **({"first": True} if self.first else {}),
+                **({"edge": True} if self.edge else {}),
             }
         ).encode()
 
@@ -461,9 +473,10 @@ class LaneProgress:
                     is_first = others.get("first") is True
                     return cls(lane, laid, last, owner=owner, entered_from_ms=entered_from_ms, first=is_first)
                 batch = PlannedBatch(first, last, laid)
-                if done is None:
-                    return cls(lane, laid, last, batch, owner=owner, entered_from_ms=entered_from_ms)
-                return cls(lane, laid, first, batch, LanePosition.from_json(done), owner, entered_from_ms)
+                at = last if done is None else first
+                position = None if done is None else LanePosition.from_json(done)
+                edge = others.get("edge") is True
+                return cls(lane, laid, at, batch, position, owner, entered_from_ms, edge=edge)
         raise BridgeError(f"a progress record is not of version {PROGRESS_VERSION}: {str(value)[:200]}")
 
 

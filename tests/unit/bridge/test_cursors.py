@@ -99,6 +99,14 @@ def test_progress_inside_a_window_round_trips() -> None:
     assert LaneProgress.from_bytes(laid.to_bytes()) == laid
 
 
+def test_progress_says_that_its_micro_batch_is_the_first() -> None:
+    """By a field of its own, which other records lack."""
+    done = LanePosition(0, GroupPosition.of(bytes(16), timeuuid_of(NEXT.time_us, bytes(8))))
+    for progress in (LaneProgress.completed(0, BATCH, edge=True), LaneProgress.inside(0, BATCH, done, edge=True)):
+        assert '"edge":true,"from":null,' in progress.to_bytes().decode()
+        assert LaneProgress.from_bytes(progress.to_bytes()) == progress
+
+
 def test_progress_keeps_which_generation_was_left() -> None:
     """From the micro-batch that enters the next one on, and whatever comes in it."""
     before = UnixMillis(1_699_990_000_000)

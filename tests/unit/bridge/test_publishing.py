@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -185,6 +186,29 @@ def test_lanes_that_were_only_laid_are_told_from_those_that_have_published(lanes
     assert not decide_start({0: done(EARLIER, lane=0), 1: laid[1]}, 2, None).first
 
 
+def test_first_micro_batch_stays_at_the_edge() -> None:
+    """A crash inside of it, or behind it, leaves a table that may stand where changes expire; the next ends it."""
+    laid = {lane: standing(2_000_000, lane=lane, first=True) for lane in (0, 1)}
+    left = remainder(TASK, laid[1], TOPIC)
+    midway = LaneProgress.from_bytes(left.midway(group(2_500_000)).to_bytes())
+    again = remainder(TASK, midway, TOPIC)
+    finished = LaneProgress.from_bytes(again.completed().to_bytes())
+    for found, lanes in (
+        ({0: laid[0], 1: midway}, 2),
+        ({0: laid[0], 1: finished}, 2),
+        ({0: laid[0], 1: finished}, 3),
+        ({0: replace(finished, lane=0), 1: finished}, 2),
+        ({0: replace(finished, lane=0), 1: finished}, 3),
+    ):
+        start = decide_start(found, lanes, None)
+        assert (start.first, start.at_edge) == (False, True)
+        assert TableStart.from_json(start.to_json()) == start
+    following = PlannedBatch(BATCH.next, at(4_000_000), LAYOUT)
+    second = remainder(LaneTask("ks", "t", 1, following), finished, TOPIC)
+    for further in (second.midway(group(3_500_000)), second.completed()):
+        assert not decide_start({0: replace(finished, lane=0), 1: further}, 2, None).at_edge
+
+
 def test_interrupted_layout_change_is_finished() -> None:
     """A crash while the new layout was being written leaves lanes of both; all stand level, so it is written again."""
     new = Layout(3, at(2_000_000))
@@ -225,6 +249,14 @@ def test_start_knows_which_generation_was_left() -> None:
     assert todo.completed().entered_from_ms == 1000
     assert decide_start({0: lagging[0], 1: lagging[0]}, 2, None).entered_from_ms == 500
     assert start.moved_to(Cursor.at_start_of(UnixMillis(9_000)), 2).entered_from_ms is None
+
+
+def test_start_inside_a_closing_micro_batch_knows_which_generation_it_leaves() -> None:
+    """No lane has committed all of it, so each still names the generation that was left before."""
+    entering = PlannedBatch(at(3_000_000), Cursor.at_start_of(UnixMillis(4_000)), LAYOUT)
+    midway = LaneProgress.inside(1, entering, group(3_500_000), UnixMillis(500))
+    start = decide_start({0: LaneProgress.completed(0, BATCH, UnixMillis(500)), 1: midway}, 2, None)
+    assert (start.interrupted, start.entered_from_ms, start.goes_on_in_ms) == (entering, 1000, 4000)
 
 
 def test_start_behind_a_gap() -> None:
