@@ -7,6 +7,7 @@ that the log kept changes for a shorter time once.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -24,6 +25,9 @@ _LOG_ID: Final = "scylla-cdc-log-id"
 _TTL: Final = "scylla-cdc-ttl"
 _CHANGE_TOPIC: Final = "scylla-cdc-change-topic"
 _SPARKS: Final = ("metadata", "offsets", _COMMITS, "sources", "state")
+_SECOND: Final = "-2"
+_UNREADABLE: Final = "ChecksumException"
+"""What Hadoop says of a file that was being written when its job was killed, where it keeps checksums itself."""
 _HOPELESS: Final = ("UnsupportedFileSystemException", "ClassNotFoundException", "IllegalArgumentException")
 """Java's words for a path that is none, or of a file system that nobody has brought."""
 
@@ -76,25 +80,42 @@ class Checkpoint:
         self._keep(_CHANGE_TOPIC, topic.to_text())
 
     def _kept(self, name: str) -> str:
-        """What was kept there; empty where nothing was."""
+        """What was kept there last; empty where nothing was."""
+        found = [self._content(name + _SECOND), self._content(name)]
+        whole = (text for text, _, crc in (one.rpartition("\n") for one in found) if crc == _crc(text))
+        # Jobs of before kept one file, and no checksum.
+        return next(whole, found[-1])
+
+    def _keep(self, name: str, text: str) -> None:
+        """Keep it in two files, one after the other: whenever the job is killed, one of them is whole."""
+        for file in (name + _SECOND, name):
+            self._write(file, f"{text}\n{_crc(text)}")
+
+    def _content(self, name: str) -> str:
+        """Of a file; empty where there is none, or none that can be read."""
         with self._meaning("read"):
             path = self._path(name)
             files = self._files(path)
             if not files.exists(path):
                 return ""
-            file = files.open(path)
             try:
-                return bytes(file.readAllBytes()).decode("ascii", "replace")
-            finally:
-                file.close()
+                file = files.open(path)
+                try:
+                    return bytes(file.readAllBytes()).decode("ascii", "replace")
+                finally:
+                    file.close()
+            except Py4JJavaError as error:
+                if _UNREADABLE not in str(error.java_exception.toString()):
+                    raise
+                return ""
 
-    def _keep(self, name: str, text: str) -> None:
+    def _write(self, name: str, content: str) -> None:
         with self._meaning("written"):
             path = self._path(name)
             overwrite = True
             file = self._files(path).create(path, overwrite)
             try:
-                file.write(bytearray(text.encode("ascii")))
+                file.write(bytearray(content.encode("ascii")))
             finally:
                 file.close()
 
@@ -127,3 +148,7 @@ class Checkpoint:
     def _files(self, path: Any) -> Any:
         # By the session's settings, as the query itself.
         return path.getFileSystem(self._session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+
+
+def _crc(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
