@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from bridge import planning
 from bridge.config import SourceConfig
 from bridge.errors import NoGenerationError, StartupError
+from bridge.gaps import Gap
 from bridge.instants import iso_of_micros
 from bridge.model.cursors import Cursor
 from bridge.model.times import UnixMicros
+from bridge.planning import GenerationStart
+from bridge.table_watch import TableState
 from spark import worker
 
 _log = logging.getLogger(__name__)
@@ -42,12 +46,58 @@ def wait_for_first_cursor(config: SourceConfig) -> Cursor:
     said = False
     while True:
         try:
-            return first_cursor(config)
+            cursor = first_cursor(config)
         except NoGenerationError as error:
             if not said:
                 _log.warning("%s: %s. Waiting for it", config.table.name, error)
             said = True
+        else:
+            table = config.table
+            say_what_has_expired(config, worker.change_log(config.scylla).table_state(table.keyspace, table.table))
+            return cursor
         time.sleep(_FIRST_GENERATION_EVERY_S)
+
+
+def say_what_has_expired(config: SourceConfig, state: TableState) -> None:
+    """Warn of what is asked for and gone: where a table begins, nobody looks for a gap.
+
+    Args:
+        config: of the source.
+        state: of the table, which has no progress.
+    """
+    start_us = _instant_us(config)
+    expired_us = None if start_us is None else oldest_us(config)
+    if start_us is None or expired_us is None:
+        return
+    # Of an older log there is nothing.
+    since_us = max(start_us, state.log_made_us or start_us)
+    if since_us < expired_us:
+        _log.warning(
+            "%s: its start (its own or reading.start) is %s, but the log's TTL has passed: what was written between %s "
+            "and %s may have expired; what is still there of it is read",
+            *(config.table.name, *map(iso_of_micros, (start_us, since_us, expired_us))),
+        )
+
+
+def cursor_behind(
+    gap: Gap, config: SourceConfig, generations: Sequence[GenerationStart], expired_us: UnixMicros | None
+) -> Cursor | None:
+    """Where a table goes on of which nothing was published yet, when a gap has come before that: all that can be read.
+
+    Args:
+        gap: between where it was to begin and the log.
+        config: of the source.
+        generations: the known ones, ascending.
+        expired_us: before which write time changes may have expired; None when they do not.
+
+    Returns:
+        None where it can't go on.
+    """
+    if gap.go_on_at is None or _instant_us(config) is not None:
+        # What was written under a longer TTL may still be there, and an instant is how to ask for that.
+        return gap.go_on_at
+    first = planning.first_cursor(generations, expired_us, config.reading.leeway_ms * 1000)
+    return gap.go_on_at if first is None else max(gap.go_on_at, first)
 
 
 def oldest_us(config: SourceConfig) -> UnixMicros | None:
@@ -60,9 +110,8 @@ def oldest_us(config: SourceConfig) -> UnixMicros | None:
 
 
 def _start_us(config: SourceConfig) -> UnixMicros | None:
-    start = config.table.start or config.reading.start
-    if not isinstance(start, str):
-        start_us = UnixMicros(round(start.timestamp() * 1_000_000))
+    start_us = _instant_us(config)
+    if start_us is not None:
         servers_us = worker.server_time(config.scylla).servers_us()
         if start_us > servers_us:
             raise StartupError(
@@ -71,7 +120,12 @@ def _start_us(config: SourceConfig) -> UnixMicros | None:
                 "(is its UTC offset right?), or `latest`"
             )
         return start_us
-    if start == "latest":
+    if (config.table.start or config.reading.start) == "latest":
         return UnixMicros(worker.server_time(config.scylla).earlier_us() - config.reading.confidence_ms * 1000)
     # Generations are kept for ever, changes are not: nothing older than this is left.
     return oldest_us(config)
+
+
+def _instant_us(config: SourceConfig) -> UnixMicros | None:
+    start = config.table.start or config.reading.start
+    return None if isinstance(start, str) else UnixMicros(round(start.timestamp() * 1_000_000))

@@ -21,6 +21,7 @@ from bridge.activity import Arrivals, Asked, KnownTtl
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.config import SourceConfig
 from bridge.errors import DataLossError, RetriableError
+from bridge.expiry import Expiry
 from bridge.gaps import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.instants import iso_of_micros
 from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
@@ -97,8 +98,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._known_ttl = None if activity is None else KnownTtl(activity)
         self._ttl = LogTtl() if self._known_ttl is None else self._known_ttl.known()
         self._saw_ttl_us: UnixMicros | None = None
-        self._gap_said = False
-        self._begins_at_edge = start is not None and start.at_edge
+        self._expiry = Expiry() if start is None else Expiry(at_edge=start.at_edge, in_silence=start.first)
         self._seen: set[UnixMillis] = set()
         self._passed_said = self._ahead_said = False
         self._arrivals = None if activity is None else Arrivals(activity)
@@ -120,10 +120,11 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> dict[str, Any]:
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
         logs.ensure()
+        if self._start is not None:
+            return _plain(StreamOffset(self._start.cursor, None))
         # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
-        self._begins_at_edge = self._start is None or self._start.at_edge
-        cursor = wait_for_first_cursor(self._config) if self._start is None else self._start.cursor
-        return _plain(StreamOffset(cursor, None))
+        self._expiry = Expiry(at_edge=True, in_silence=True)
+        return _plain(StreamOffset(wait_for_first_cursor(self._config), None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next micro-batch's offset, or `start` itself when nothing may be read yet."""
@@ -135,6 +136,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._windows.planned(_clock_s(), None)
             return start
         self._windows.done(_clock_s(), lambda done: self._interval_s(done.start.generation_ms))
+        self._warn(self._expiry.done(self._oldest_us()))
         batch = at if isinstance(at, PlannedBatch) else self._plan_in_turn(at)
         self._windows.planned(_clock_s(), batch)
         if batch is None:
@@ -143,10 +145,11 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return _plain(self._plans.planned(batch, offset))
 
     def _count_requests(self, batch: PlannedBatch) -> None:
-        """Have a micro-batch's requests count; one of a checkpoint comes without having been planned here."""
+        """Note what is worked: its requests count. One of a checkpoint comes without having been planned here."""
         if batch == self._counted:
             return
         self._counted = batch
+        self._expiry.works(batch)
         if batch.next.generation_ms != batch.start.generation_ms:
             _log.info(
                 "%s: reads generation %d to its end and goes over to generation %d",
@@ -290,9 +293,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _look_for_gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
         gap = self._gap(cursor, generations)
         if gap is None:
-            self._gap_said = self._begins_at_edge = False
+            self._warn(self._expiry.ahead())
             return
-        if (self._begins_at_edge or self._gap_said) and gap.go_on_at == cursor:
+        if self._expiry.goes_on and gap.go_on_at == cursor:
             return
         # What was seen last of the table may be older than what has torn the gap: its end, or a new beginning.
         self._looked_s = float("-inf")
@@ -306,17 +309,25 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if gap.go_on_at != cursor:
             # Where the lanes go on is written to their progress, which only a table's start does.
             raise RetriableError(f"{words}. The table starts anew and goes on, as reading.accept_data_loss says")
-        _log.warning("%s; going on, as reading.accept_data_loss says", words)
-        self._gap_said = True
+        self._warn(f"{gap}; going on, as reading.accept_data_loss says")
+        self._expiry.accepted(gap)
 
     def _gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> Gap | None:
         return find_gap(
             cursor,
             generations,
-            self._ttl.oldest_us(self._time.servers_us()),
+            self._oldest_us(),
             may_lag=self._metadata.may_lag,
             log_made_us=self._state.log_made_us,
         )
+
+    def _oldest_us(self) -> UnixMicros | None:
+        """The write time before which changes may have expired; None when they do not."""
+        return self._ttl.oldest_us(self._time.servers_us())
+
+    def _warn(self, words: str) -> None:
+        if words:
+            _log.warning("%s: %s", self._config.table.name, words)
 
     def _look_for_overtaken(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
         start = self._start

@@ -35,7 +35,7 @@ from bridge.taking_over import Lanes
 from schemas.table_changes import changes_between
 from schemas.table_schema import TableSchema
 from spark import worker
-from spark.beginning import first_cursor
+from spark.beginning import cursor_behind, first_cursor, say_what_has_expired
 from spark.checkpoint import Checkpoint
 from spark.report import ProgressReport, observed
 from spark.session import activate, cores_of
@@ -156,6 +156,8 @@ class TableQuery:
             self._mend_checkpoint()
             self._check_log(state, start.cursor)
             start = self._beyond_gap(state, start)
+        else:
+            say_what_has_expired(self._source, state)
         self._board.laid(self.name, start.layout, progress)
         if start.settle:
             if settled:
@@ -330,20 +332,21 @@ class TableQuery:
         """The same start, or one behind what is lost if that is accepted or nothing was promised yet."""
         table = self._table
         metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
-        gap = find_gap(
-            start.cursor,
-            metadata.generations(),
-            self._see_ttl(state).oldest_us(worker.server_time(self._config.scylla).servers_us()),
-            may_lag=metadata.may_lag,
-            log_made_us=state.log_made_us,
-        )
+        generations = metadata.generations()
+        expired_us = self._see_ttl(state).oldest_us(worker.server_time(self._config.scylla).servers_us())
+        gap = find_gap(start.cursor, generations, expired_us, may_lag=metadata.may_lag, log_made_us=state.log_made_us)
         if gap is None:
             return start
-        if start.first and gap.go_on_at == start.cursor:
-            # `earliest` lies at the very edge of what is left: a start that came to nothing has fallen behind it.
-            _log.warning("%s: nothing was published yet, so the table begins anew", self.name)
-            later = start.moved_to(max(start.cursor, first_cursor(self._source)), self.lanes)
-            return replace(later, initialise=True, first=True)
+        # `earliest` lies at the very edge of what is left: a start that came to nothing has fallen behind it.
+        anew = cursor_behind(gap, self._source, generations, expired_us) if start.first else None
+        if anew is not None and anew > start.cursor:
+            assert gap.until_us is not None
+            wider = replace(gap, until_us=max(gap.until_us, anew.reached_us))
+            _log.warning("%s: %s; nothing was published yet, so the table begins anew, behind them", self.name, wider)
+            return replace(start.moved_to(anew, self.lanes), first=True)
+        if start.at_edge and gap.go_on_at == start.cursor:
+            _log.warning("%s: %s; the table is only just beginning there, and goes on", self.name, gap)
+            return start
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:
             raise gap.error(self.name)
         _log.warning("%s: %s; going on, as reading.accept_data_loss says", self.name, gap)

@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from bridge.activity import ActivityFile, Asked
 from bridge.config import ScyllaSettings, SourceConfig
 from bridge.errors import DataLossError, NoGenerationError, RetriableError, StartupError
-from bridge.model.cursors import Cursor, Layout, PlannedBatch, StreamOffset
+from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, StreamOffset
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning import GenerationStart
-from bridge.publishing import TableStart
+from bridge.publishing import LaneTask, TableStart, decide_start, remainder
 from bridge.server_time import ServerTime
 from bridge.table_watch import CdcOptions, TableState
 from spark import stream_reader, worker
@@ -149,6 +149,131 @@ def test_falling_behind_the_ttl_stops_the_table(cluster: Cluster) -> None:
     cluster.now_us += 60 * SECOND
     with pytest.raises(DataLossError, match="TTL has passed"):
         begun.latestOffset(end, LIMIT)
+
+
+def drain(planner: ScyllaCdcStreamReader, cluster: Cluster, end: dict[str, Any], took_s: list[float]) -> dict[str, Any]:
+    """Have so many micro-batches worked, each for so long."""
+    for seconds in took_s:
+        following = planner.latestOffset(end, LIMIT)
+        assert following != end
+        end = following
+        cluster.now_us += int(seconds * SECOND)
+    return end
+
+
+def test_drain_that_is_slower_than_the_log_expires_says_what_it_passes_over(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the second micro-batch on; it goes on, and when it has left that place it says how much it was."""
+    cluster.starts, cluster.ttl_s = [G1], 3600
+    cluster.now_us = at(G1, 10_000).time_us
+    begun = decide_start({}, 2, first_cursor(config()))
+    planner = reader(begun, max_window_ms=10_000)
+    cluster.now_us += 3 * SECOND
+    end = drain(planner, cluster, planner.initialOffset(), [13])
+    assert caplog.messages == []  # [6400, 6410) of the log, while the edge went from 6403 to 6416
+    end = drain(planner, cluster, end, [13] * 4)
+    words = "the reading is behind the log's TTL: what was written between 1970-01-01T02:0"
+    assert [message[len("ks.t: ") :].startswith(words) for message in caplog.messages] == [True, True]
+    assert "between 1970-01-01T02:03:30.000000Z and 1970-01-01T02:03:36" in caplog.text  # 6410 to 6416
+    assert "between 1970-01-01T02:03:36.000000Z and 1970-01-01T02:04:15" in caplog.text  # to 6455
+    caplog.clear()
+    end = drain(planner, cluster, end, [1] * 10)
+    *_, last = caplog.messages
+    # From 6470 on when the edge was there.
+    assert "the reading is ahead of the log's TTL now; of what was written between 1970-01-01T02:03:30.0" in last
+    assert last.endswith("1970-01-01T02:04:30.000000Z, 60.0 s may have expired unread")
+    end = drain(planner, cluster, end, [1] * 50)
+    caplog.clear()
+    end = drain(planner, cluster, end, [1] * 50)
+    assert caplog.messages == []
+    cluster.now_us += 1000 * SECOND
+    with pytest.raises(DataLossError, match="TTL has passed"):
+        planner.latestOffset(end, LIMIT)
+
+
+def test_restart_in_the_first_micro_batch_at_the_edge_goes_on(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What has expired by then is said."""
+    cluster.starts, cluster.ttl_s = [G1], 3600
+    cluster.now_us = at(G1, 10_000).time_us
+    begun = decide_start({}, 2, first_cursor(config()))
+    planner = reader(begun)
+    batch = StreamOffset.from_json(planner.latestOffset(planner.initialOffset(), LIMIT)).batch
+    assert batch is not None
+    laid = {lane: LaneProgress(lane, begun.layout, begun.cursor, first=True) for lane in (0, 1)}
+    finished = remainder(LaneTask("ks", "t", 1, batch), laid[1], "progress").completed()
+    cluster.now_us += 70 * SECOND
+    again = reader(decide_start({0: laid[0], 1: finished}, 2, None))
+    end = drain(again, cluster, again.initialOffset(), [0, 0])
+    assert "between 1970-01-01T02:03:20.000000Z and 1970-01-01T02:04:30.000000Z may have expired" in caplog.text
+    assert StreamOffset.from_json(end).next > batch.next
+
+
+def test_what_expires_while_it_is_read_is_said(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """A cursor is held against the TTL when a micro-batch is planned; how long nothing was read does not matter."""
+    cluster.starts, cluster.ttl_s = [G1], 21
+    planner = reader(TableStart(LAYOUT, at(G1, 10)))
+    end = drain(planner, cluster, planner.initialOffset(), [9])  # [10, 20), when all from before 18 had expired
+    drain(planner, cluster, end, [0])
+    assert caplog.messages == [
+        "ks.t: the log's TTL has overtaken a micro-batch while it was read: what was written between "
+        "1970-01-01T00:16:50.000000Z and 1970-01-01T00:16:58.000000Z may have expired unread"
+    ]
+    caplog.clear()
+    calm = reader(TableStart(LAYOUT, at(G1, 20)))
+    calm.prepareForTriggerAvailableNow()
+    end = drain(calm, cluster, calm.initialOffset(), [1])  # [20, 29)
+    for pause_s in (8, 0):
+        assert calm.latestOffset(end, LIMIT) == end
+        cluster.now_us += pause_s * SECOND
+    assert caplog.messages == []
+
+
+def test_accepted_loss_goes_on_being_said(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """As long as the reading is behind the TTL; and how much it was in all."""
+    cluster.starts, cluster.ttl_s = [G1], 18
+    planner = reader(TableStart(LAYOUT, at(G1, 10)), accept_data_loss=True, max_window_ms=1000, confidence_ms=0)
+    drain(planner, cluster, planner.initialOffset(), [31, 0])
+    assert [message.split(" between ")[0] for message in caplog.messages] == [
+        "ks.t: the log's TTL has passed: changes written",
+        "ks.t: the reading is behind the log's TTL: what was written",
+    ]
+    planner = reader(TableStart(LAYOUT, at(G1, 42)), accept_data_loss=True, max_window_ms=1000, confidence_ms=0)
+    caplog.clear()
+    drain(planner, cluster, planner.initialOffset(), [0, 0, 0])
+    assert caplog.messages[1:] == [
+        "ks.t: the reading is ahead of the log's TTL now; of what was written between 1970-01-01T00:17:22.000000Z and "
+        "1970-01-01T00:17:23.000000Z, 1.0 s may have expired unread"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start", "ttl_s", "since"),
+    [
+        ("1970-01-01T00:17:00Z", 20, "1970-01-01T00:17:00.000000Z"),
+        ("1970-01-01T00:16:00Z", 20, "1970-01-01T00:16:35.000000Z"),
+        ("1970-01-01T00:17:00Z", 60, None),
+        ("1970-01-01T00:17:00Z", 0, None),
+        ("earliest", 20, None),
+    ],
+)
+def test_start_from_before_the_ttl_is_said(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, start: str, ttl_s: int, since: str | None
+) -> None:
+    """An instant is where the table begins, whatever is left there; of before the log there was nothing."""
+    cluster.now_us, cluster.ttl_s = at(G1, 50).time_us, ttl_s
+    cluster.log_id = UUID(bytes=timeuuid_of(at(G1, -5).time_us, bytes(8)))
+    planner = ScyllaCdcStreamReader(config(start=start), None)
+    reached = StreamOffset.from_json(planner.initialOffset()).next
+    assert start == "earliest" or reached == max(at(G1, 0), at(G1, 20 if "17:00" in start else 0))
+    said = [message.split("what was written ")[1] for message in caplog.messages]
+    assert said == (
+        [f"between {since} and 1970-01-01T00:17:10.000000Z may have expired; what is still there of it is read"]
+        if since
+        else []
+    )
 
 
 def test_earliest_skips_generations_that_ended_before_the_ttl(cluster: Cluster) -> None:

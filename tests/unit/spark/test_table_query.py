@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
+from bridge import gaps
 from bridge.activity import KnownTtl
 from bridge.change_topic import TopicBefore, TopicNow
-from bridge.config import BridgeConfig, validate
+from bridge.config import BridgeConfig, SourceConfig, validate
 from bridge.errors import DataLossError, RetriableError, StartupError
-from bridge.gaps import Gap, LogTtl
+from bridge.gaps import LogTtl
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.board import Board
+from bridge.planning import GenerationStart
 from bridge.publishing import TableStart
-from spark import table_query, worker
+from spark import beginning, table_query, worker
 from spark.table_query import TableQuery
 
 
@@ -226,26 +228,125 @@ def test_checkpoint_of_which_nothing_comes_is_begun_anew(begins: Begins, caplog:
     assert not begun_anew_after((idle, True))
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_table_begins_anew_only_where_nothing_was_published(
-    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, first: bool
-) -> None:
-    """Lanes without a micro-batch may have been laid anew, after one; what has expired unread since is lost then."""
-    table, progress, done = begins
-    table._checkpoint.has_commits = False  # type: ignore[misc]
+def lay(progress: dict[int, LaneProgress], *, first: bool) -> Layout:
     layout = Layout(3, at(2_000_000))
     progress.update({lane: LaneProgress(lane, layout, layout.since, first=first) for lane in range(3)})
-    gap = Gap("the log's TTL has passed", UnixMicros(2_000_000), UnixMicros(9_000_000), layout.since)
-    monkeypatch.setattr(table_query, "find_gap", lambda *_, **__: gap)
-    monkeypatch.setattr(table_query, "first_cursor", lambda _source: at(9_000_000))
-    if first:
+    return layout
+
+
+def log_of(
+    table: TableQuery, monkeypatch: pytest.MonkeyPatch, *, edge_us: int | None, generations: tuple[int, ...] = (1,)
+) -> None:
+    """A log from which what was written before the edge has expired, and the generations that are known."""
+    monkeypatch.setattr(table_query, "find_gap", gaps.find_gap)
+    monkeypatch.setattr(LogTtl, "oldest_us", lambda *_: edge_us)
+    known = [GenerationStart(UnixMillis(start_ms)) for start_ms in generations]
+    metadata = SimpleNamespace(generations=lambda: known, may_lag=False)
+    monkeypatch.setattr(worker, "stream_metadata", lambda *_: metadata)
+    table._checkpoint.has_commits = False  # type: ignore[misc]
+
+
+def begin_with(table: TableQuery, start: str) -> None:
+    reading = {"reading": {**table._source.reading.model_dump(), "start": start}}
+    table._source = SourceConfig.model_validate({**table._source.model_dump(), **reading})
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_table_that_has_published_nothing_begins_anew_behind_a_gap(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, start: str
+) -> None:
+    """At the first of what can still be read, however long ago that was, and it says what is left out."""
+    table, progress, done = begins
+    lay(progress, first=True)
+    log_of(table, monkeypatch, edge_us=9_000_000)
+    begin_with(table, start)
+    table.start(once=False, settled=False)
+    assert done[1:] == [{Layout(3, at(9_000_000))}, (Layout(3, at(9_000_000)), None, False)]
+    assert (
+        "the log's TTL has passed: changes written between 1970-01-01T00:00:02.000000Z and 1970-01-01T00:00:09.000000Z "
+        "are affected; nothing was published yet, so the table begins anew, behind them"
+    ) in caplog.text
+    assert all(one.first for one in progress.values())
+
+
+@pytest.mark.parametrize(
+    ("edge_us", "start", "reached_us"),
+    [(None, "earliest", 5_000_000), (9_000_000, "earliest", 9_000_000), (9_000_000, "1970-01-01T00:00:02Z", 5_000_000)],
+)
+def test_generation_that_is_forgotten_does_not_stop_a_table_that_has_published_nothing(
+    begins: Begins,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    edge_us: int | None,
+    start: str,
+    reached_us: int,
+) -> None:
+    """It begins anew with the oldest streams that are known."""
+    table, progress, done = begins
+    lay(progress, first=True)
+    log_of(table, monkeypatch, edge_us=edge_us, generations=(5_000,))
+    begin_with(table, start)
+    table.start(once=False, settled=False)
+    layout = Layout(3, Cursor(UnixMillis(5_000), UnixMicros(reached_us)))
+    assert done[1:] == [{layout}, (layout, None, False)]
+    assert f"and 1970-01-01T00:00:0{reached_us // 10**6}.000000Z are affected; nothing was published yet" in caplog.text
+    assert all(one.first for one in progress.values())
+
+
+def test_instant_from_before_the_ttl_stays_where_the_table_begins(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was written under a longer TTL may still be there; so nothing is begun anew, and nothing says so."""
+    table, progress, done = begins
+    layout = lay(progress, first=True)
+    log_of(table, monkeypatch, edge_us=9_000_000)
+    begin_with(table, "1970-01-01T00:00:02Z")
+    table.start(once=False, settled=False)
+    assert done[1:] == [(layout, None, False)]
+    assert "00:00:09.000000Z are affected; the table is only just beginning there, and goes on" in caplog.text
+    assert "anew" not in caplog.text
+
+
+def test_lanes_that_were_laid_anew_do_not_begin_anew(begins: Begins, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no micro-batch either, but one was behind them; what has expired unread since is lost then."""
+    table, progress, _ = begins
+    lay(progress, first=False)
+    log_of(table, monkeypatch, edge_us=9_000_000)
+    with pytest.raises(DataLossError, match="the log's TTL has passed"):
         table.start(once=False, settled=False)
-        assert done[1:] == [{Layout(3, at(9_000_000))}, (Layout(3, at(9_000_000)), None, False)]
-        assert "nothing was published yet, so the table begins anew" in caplog.text
-        assert all(one.first for one in progress.values())
-    else:
-        with pytest.raises(DataLossError, match="the log's TTL has passed"):
-            table.start(once=False, settled=False)
+
+
+def test_table_that_is_still_in_its_first_micro_batch_goes_on_behind_the_ttl(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It began where changes expire: a crash there is no reason to stop."""
+    table, progress, done = begins
+    layout = lay(progress, first=True)
+    batch = PlannedBatch(layout.since, at(3_000_000), layout)
+    progress[1] = LaneProgress.completed(1, batch, edge=True)
+    log_of(table, monkeypatch, edge_us=2_500_000)
+    table.start(once=False, settled=False)
+    assert done[1:] == [(layout, batch, False)]
+    assert "and 1970-01-01T00:00:02.500000Z are affected; the table is only just beginning there" in caplog.text
+    progress[1] = LaneProgress.completed(1, batch)
+    with pytest.raises(DataLossError, match="the log's TTL has passed"):
+        table.start(once=False, settled=False)
+
+
+def test_first_start_from_an_instant_before_the_ttl_is_said(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the span that may be gone, and not again once there is progress."""
+    table, progress, _ = begins
+    log_of(table, monkeypatch, edge_us=None)
+    begin_with(table, "1970-01-01T00:00:02Z")
+    monkeypatch.setattr(beginning, "oldest_us", lambda _source: UnixMicros(9_000_000))
+    table.start(once=False, settled=False)
+    words = "between 1970-01-01T00:00:02.000000Z and 1970-01-01T00:00:09.000000Z may have expired"
+    assert caplog.text.count(words) == 1
+    assert progress
+    table.start(once=False, settled=False)
+    assert caplog.text.count(words) == 1
 
 
 def test_ttl_that_the_planner_has_seen_is_kept_for_the_next_job(
