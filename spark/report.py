@@ -25,7 +25,7 @@ from spark.rows import REPORT
 
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S: Final = 0.5
+_LOOK_EVERY_S: Final = 0.4
 _SAY_EVERY_S: Final = 10.0
 _TOTAL: Final = "triggerExecution"
 _METRICS: Final = "lanes"

@@ -43,8 +43,9 @@ _OFTEN_ENOUGH_S = 10.0
 _AHEAD_US = 1_000_000
 _PAUSE_OF_TTL = 0.25
 """The part of the log's TTL, less the confidence window, that a silent table is not looked at, at most."""
-_LONGEST_WAIT_S = 0.3
-"""A stop that meets the planner waiting takes so much longer, and so does the news that changes came."""
+_LONGEST_WAIT_S = 1.0
+"""A stop that meets the planner waiting takes so much longer, and a generation is seen so much later."""
+_LOOK_FOR_CHANGES_EVERY_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,21 +162,33 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _plan_in_turn(self, cursor: Cursor) -> PlannedBatch | None:
         """A micro-batch, but none while the table would be looked at more often than it may be."""
-        if self._arrivals is not None and self._arrivals.came():
-            self._pacer.came(_clock_s())
+        self._look_whether_changes_came()
         if self._frozen_now_us is None:
             changing = any(one.start_ms > cursor.generation_ms for one in self._known_generations())
             idle = not changing and cursor.catch_up is None and not self._is_behind(cursor)
-            due_in_s = self._pacer.due_in_s(_clock_s(), idle=idle)
             # Each question of Spark's costs some ms of CPU, and its answer that nothing is to be done is none the later
             # for being waited for here.
-            _pause(min(due_in_s, _LONGEST_WAIT_S))
-            return None if due_in_s > _LONGEST_WAIT_S else self._plan(cursor)
+            return self._plan(cursor) if self._waited(idle=idle) else None
         batch = self._plan(cursor)
         if batch is not None:
             # A run that is to end would do so when its offset stands still.
             _pause(self._pacer.due_in_s(_clock_s(), idle=False))
         return batch
+
+    def _waited(self, *, idle: bool) -> bool:
+        """Whether the next micro-batch is due by the end of a wait that is no longer than Spark's loop may stand."""
+        until_s = _clock_s() + _LONGEST_WAIT_S
+        while due_in_s := self._pacer.due_in_s(_clock_s(), idle=idle):
+            left_s = until_s - _clock_s()
+            if left_s <= 0.0:
+                return False
+            _pause(min(due_in_s, left_s, _LOOK_FOR_CHANGES_EVERY_S))
+            self._look_whether_changes_came()
+        return True
+
+    def _look_whether_changes_came(self) -> None:
+        if self._arrivals is not None and self._arrivals.came():
+            self._pacer.came(_clock_s())
 
     def _is_behind(self, cursor: Cursor) -> bool:
         """Whether more is to be read than one micro-batch may: silence is no reason to wait before it has passed."""

@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 _EXIT_FAILED: Final = 1
 _STOP_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.2
+_LOOK_AT_REST_EVERY_S: Final = 0.5
+"""Where every table's query runs: asking the JVM costs most of what the job's first process uses then."""
 _LOOK_AT_STARTS_EVERY_S: Final = 0.05
 _LONGEST_BACKOFF_S: Final = 30.0
 _LONGEST_AFTER: Final = 6
@@ -101,6 +103,11 @@ class _Running:
         return query is not None and not self.settles and not query.isActive and query.exception() is None
 
     @property
+    def runs(self) -> bool:
+        """Whether the query has been there for so long that its planner process is, too."""
+        return self.query is not None and time.monotonic() - self.since_s > _PLANNER_WITHIN_S
+
+    @property
     def starting(self) -> bool:
         """Whether the query's planner process may still be coming up.
 
@@ -158,8 +165,7 @@ class Job:
                     break
                 if self._once and all(running.done for running in self._tables):
                     break
-                under_way = any(running.attempt or running.verdict for running in self._tables)
-                self._stop.wait(_LOOK_AT_STARTS_EVERY_S if under_way else _LOOK_EVERY_S)
+                self._stop.wait(self._look_again_in_s())
         finally:
             for running in self._tables:
                 if running.verdict is not None:
@@ -171,6 +177,12 @@ class Job:
                 for running in self._tables:
                     running.table.close()
         return _EXIT_FAILED if any(running.given_up for running in self._tables) else 0
+
+    def _look_again_in_s(self) -> float:
+        if any(running.attempt or running.verdict for running in self._tables):
+            return _LOOK_AT_STARTS_EVERY_S
+        at_rest = not self._once and all(running.given_up or running.runs for running in self._tables)
+        return _LOOK_AT_REST_EVERY_S if at_rest else _LOOK_EVERY_S
 
     def _look_after(self, running: _Running) -> None:
         query, now_s = running.query, time.monotonic()

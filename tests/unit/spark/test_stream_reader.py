@@ -484,10 +484,10 @@ def test_load_is_bounded(
     """400 streams at 100 requests/s, or at its share where other tables have theirs; long intervals are said."""
     cluster.streams = 400
     planner = reader(TableStart(LAYOUT, at(G1, 980)), sharing=sharing, confidence_ms=0)
-    assert plans(planner, cluster, clock, 39.5, step_s=0.05) == count
+    assert plans(planner, cluster, clock, 38.5, step_s=0.05) == count
     assert not caplog.messages
     cluster.streams = 4000
-    assert plans(reader(TableStart(LAYOUT, at(G1, 980))), cluster, clock, 80) == 2
+    assert plans(reader(TableStart(LAYOUT, at(G1, 980))), cluster, clock, 78.5) == 2
     assert "4000 streams are looked at every 40 s" in caplog.text
 
 
@@ -499,12 +499,12 @@ def test_closing_micro_batch_counts_by_the_streams_that_it_asks(cluster: Cluster
     planner = reader(TableStart(LAYOUT, at(G1, 50)))
     closing = planner.latestOffset(planner.initialOffset(), LIMIT)
     assert StreamOffset.from_json(closing).next == Cursor.at_start_of(G2)
-    clock.now_s += 3.5
+    clock.now_s += 2.5
     assert planner.latestOffset(closing, LIMIT) == closing
     opening = planner.latestOffset(closing, LIMIT)
     assert opening != closing
-    clock.now_s += 39
-    cluster.now_us += 39 * SECOND
+    clock.now_s += 38
+    cluster.now_us += 38 * SECOND
     assert planner.latestOffset(opening, LIMIT) == opening
 
 
@@ -567,12 +567,36 @@ def test_planner_waits_a_little_for_what_will_be_due(cluster: Cluster, clock: Cl
     planner = reader(TableStart(LAYOUT, at(G1, 980)), confidence_ms=0)
     end = planner.latestOffset(planner.initialOffset(), LIMIT)
     cluster.now_us += 4 * SECOND
-    clock.now_s += 3
+    clock.now_s += 2.5
     assert planner.latestOffset(end, LIMIT) == end
-    assert clock.slept_s == pytest.approx(0.3)
-    clock.now_s += 0.5
+    assert clock.slept_s == pytest.approx(1.0)
+    clock.now_s += 0.1
     assert planner.latestOffset(end, LIMIT) != end
-    assert clock.slept_s == pytest.approx(0.5)
+    assert clock.slept_s == pytest.approx(1.4)
+
+
+def test_changes_that_came_end_the_wait(
+    cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The word of them comes a moment after their micro-batch: the next one is not put off by a former silence."""
+    file = tmp_path / "changes-came"
+    file.touch()
+    planner = reader(TableStart(LAYOUT, at(G1, 990)), activity=str(file), confidence_ms=0)
+    clock.now_s += 600
+    end = planner.latestOffset(planner.initialOffset(), LIMIT)
+    cluster.now_us += 10 * SECOND
+    clock.now_s += 10
+    assert planner.latestOffset(end, LIMIT) == end
+    assert clock.slept_s == pytest.approx(1.0)
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if clock.slept_s > 1.4:
+            os.utime(file, ns=(1, 1))
+
+    monkeypatch.setattr(stream_reader, "_pause", sleep)
+    assert planner.latestOffset(end, LIMIT) != end
+    assert clock.slept_s == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize(
