@@ -63,19 +63,15 @@ def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace, watch
         line["changes_per_s_cold"] = drain_it()["changes_per_s"]
         say(f"{table}: {line['changes_per_s_cold']:,.0f} changes/s; once more, as the servers are warm now")
     machine = machine_now()
-    line |= drain_it()
-    say(f"{table}: {line['changes_per_s']:,.0f} changes/s, every change there once")
-    if arguments.stages:
-        say(f"{table}: each stage alone")
-        found = stages.measure(servers, table, changes=arguments.changes, parts=lanes, watch=watch)
-        slowest = min(found, key=lambda stage: found[stage]["per_s"])
-        line |= {
-            "stages": found,
-            "slowest_stage": slowest,
-            "ratio_to_slowest_stage": line["changes_per_s"] / found[slowest]["per_s"],
-            "cpu_ratio_to_read": line["cpu_s_per_million"] / found["read"]["cpu_s_per_million"],
-            "cpu_ratio_to_read_streaming": line["cpu_s_per_million_streaming"] / found["read"]["cpu_s_per_million"],
-        }
+    rounds = []
+    for number in range(1, arguments.rounds + 1):
+        rounds.append(drain_it())
+        say(f"{table}: {rounds[-1]['changes_per_s']:,.0f} changes/s, every change there once")
+        if arguments.stages:
+            say(f"{table}: each stage alone ({number} of {arguments.rounds})")
+            found = stages.measure(servers, table, changes=arguments.changes, parts=lanes, watch=watch)
+            rounds[-1] |= figures.against_stages(rounds[-1], found)
+    line |= figures.of_rounds(rounds)
     if arguments.seconds:
         say(f"{table}: latency at {arguments.rate:g} changes/s for {arguments.seconds:g} s")
         line |= latency(
@@ -95,6 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=30.0, help="how long latency is measured; 0 leaves it out")
     parser.add_argument("--confidence", type=int, default=2000, help="confidence window in ms")
     parser.add_argument("--stages", action="store_true", help="also run each stage alone, a plain loop; drains twice")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="drain, and run the stages, so often in turn; the middle round counts"
+    )
     parser.add_argument("--vnodes", type=int, default=16, help="vnodes of each simulated node")
     parser.add_argument("--shards", type=int, default=2, help="shards of each simulated node")
     return parser

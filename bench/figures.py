@@ -33,6 +33,8 @@ _HEADINGS: Final[Columns] = (
     ("cpu_ratio_to_read", "CPU of plain read"),
     ("cpu_ratio_to_read_streaming", "without start-up"),
 )
+_ROUNDS_BY: Final = ("cpu_ratio_to_read_streaming", "cpu_s_per_million_streaming")
+_OF_EACH_ROUND: Final = ("changes_per_s", "ratio_to_slowest_stage", *_ROUNDS_BY)
 
 
 def percentile(ascending: Sequence[float], share: float) -> float:
@@ -94,6 +96,39 @@ def memory_figures(
         "pss_mib_over_time": means,
         "pss_mib_growth_per_million": mib_per_s * (last_s - first_s) / (changes / _MILLION),
     }
+
+
+def against_stages(drained: Mapping[str, Any], stages: Mapping[str, Figures]) -> Figures:
+    """How a drain compares with each stage alone.
+
+    Args:
+        drained: `changes_per_s`, and CPU seconds for each million changes with and without start-up.
+        stages: of each, `per_s` and `cpu_s_per_million`; there must be `read`.
+
+    Returns:
+        `stages`, `slowest_stage`, `ratio_to_slowest_stage`, `cpu_ratio_to_read` and `cpu_ratio_to_read_streaming`.
+    """
+    slowest = min(stages, key=lambda stage: stages[stage]["per_s"])
+    read = stages["read"]["cpu_s_per_million"]
+    return {
+        "stages": dict(stages),
+        "slowest_stage": slowest,
+        "ratio_to_slowest_stage": drained["changes_per_s"] / stages[slowest]["per_s"],
+        "cpu_ratio_to_read": drained["cpu_s_per_million"] / read,
+        "cpu_ratio_to_read_streaming": drained["cpu_s_per_million_streaming"] / read,
+    }
+
+
+def of_rounds(rounds: Sequence[Figures]) -> Figures:
+    """The figures of the middle round, by the CPU time a change costs; and what makes it the middle one, of each.
+
+    Where stages were run, what counts is the ratio to the read, else the CPU seconds: the dearer of two in the middle.
+    """
+    middle_by = next(name for name in _ROUNDS_BY if name in rounds[0])
+    middle = sorted(rounds, key=lambda one: one[middle_by])[len(rounds) // 2]
+    if len(rounds) == 1:
+        return middle
+    return middle | {"rounds": [{name: one[name] for name in _OF_EACH_ROUND if name in one} for one in rounds]}
 
 
 def rounded(value: Any) -> Any:

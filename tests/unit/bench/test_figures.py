@@ -104,3 +104,29 @@ def test_memory_over_time_tells_growth_from_warming_up() -> None:
     growing = [(float(at), {"workers": 50.0 + at}) for at in range(40)]
     assert figures.memory_figures(growing, 0.0, 40.0, 2_000_000)["pss_mib_growth_per_million"] == pytest.approx(20)
     assert set(figures.memory_figures(growing, 0.0, 3.0, 1_000)) == {"peak_pss_mib_by_role"}
+
+
+def test_a_drain_is_compared_with_each_stage() -> None:
+    """The slowest is the one with the fewest changes a second, whatever its CPU time."""
+    stages = {
+        "read": {"per_s": 200.0, "cpu_s_per_million": 4.0},
+        "encode": {"per_s": 100.0, "cpu_s_per_million": 16.0},
+    }
+    drained = {"changes_per_s": 80.0, "cpu_s_per_million": 12.0, "cpu_s_per_million_streaming": 6.0}
+    assert figures.against_stages(drained, stages) == {
+        "stages": stages,
+        "slowest_stage": "encode",
+        "ratio_to_slowest_stage": 0.8,
+        "cpu_ratio_to_read": 3.0,
+        "cpu_ratio_to_read_streaming": 1.5,
+    }
+
+
+@pytest.mark.parametrize("by", ["cpu_ratio_to_read_streaming", "cpu_s_per_million_streaming"])
+def test_of_several_rounds_the_middle_one_counts(by: str) -> None:
+    """With what belongs to it, not each figure by itself; of an even number the dearer one."""
+    rounds = [{by: cost, "changes_per_s": 10 * cost, "seconds": cost} for cost in (2.0, 9.0, 1.0)]
+    kept = [{"changes_per_s": one["changes_per_s"], by: one[by]} for one in rounds]
+    assert figures.of_rounds(rounds) == {by: 2.0, "changes_per_s": 20.0, "seconds": 2.0, "rounds": kept}
+    assert figures.of_rounds(rounds[:2])[by] == 9.0
+    assert figures.of_rounds(rounds[:1]) == rounds[0]
