@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from bench import tables
 from bridge import assembly
@@ -34,7 +34,7 @@ from bridge.integrity import SAMPLE_EVERY, KeyCheck
 from bridge.lane_publisher import LanePublisher
 from bridge.lane_reader import Entry, TakePage, as_rows, read_lane
 from bridge.local.simulator.nested_values import Draw
-from bridge.model.changes import Cells, LogLayout, Page
+from bridge.model.changes import Cells, LogLayout, Operation, Page
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, Window
 from bridge.model.key_ranges import KeyRange
 from bridge.model.raw_rows import RawRows
@@ -46,13 +46,14 @@ from bridge.schema_switch import runs
 from schemas.cql_types import is_multi_cell, parse
 from schemas.envelope import TableCodec
 from schemas.log_columns import deleted_elements, deleted_flag, value_type
-from schemas.run_code import PlainChange
 from schemas.subjects import Part
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from spark import worker
 from spark.lane_output import LaneOutput
 
-TABLES: Final = ("narrow", "wide", "collections")
+TABLES: Final = ("narrow", "wide", "collections", "sparse")
+_TOUCHED: Final = 0.3
+"""Share of columns that an update of `sparse` sets: no form comes twice."""
 _COLLECTIONS: Final = ("list<int>", "set<text>", "map<text, bigint>", "frozen<list<text>>")
 _META: Final = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "cdc$ttl", "cdc$end_of_batch")
 _GENERATION_MS: Final = UnixMillis(1_700_000_000_000)
@@ -100,28 +101,41 @@ class Lane:
 
     @classmethod
     def of(cls, name: str, changes: int) -> Lane:
-        """A log of inserts that fill every column, spread over some streams at even distances in time."""
+        """A log of inserts that fill every column, spread over some streams at even distances in time.
+
+        That of `sparse`, which has the columns of `wide`, is of updates that each set some of them.
+        """
         table = _table(name)
         names = _log_columns(table)
         layout = LogLayout.of(names, *([one.name for one in of] for of in (table.partition_key, table.clustering)))
         random = Random(name)
         draw = Draw(random, extremes=0.0, most=5, nulls=0.0)
         pool = [_values(table, draw, random) for _ in range(_POOL)]
-        streams = sorted(StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 1) for _ in range(_STREAMS))
-        log: dict[StreamId, list[Cells]] = {stream: [] for stream in streams}
+        operation = Operation.INSERT
+        if name == "sparse":
+            operation = Operation.UPDATE
+            pool = [_some(values, random) for values in pool]
+        log: dict[StreamId, list[Cells]] = {
+            stream: []
+            for stream in sorted(
+                StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 1) for _ in range(_STREAMS)
+            )
+        }
+        # Where there are many, most have nothing.
+        streams = list(log)[:-1]
         for at in range(changes):
             stream = random.choice(streams)
             cells = random.choice(pool) | {
                 "cdc$stream_id": stream.raw,
                 "cdc$time": timeuuid_of(UnixMicros(_GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
                 "cdc$batch_seq_no": bytes(4),
-                "cdc$operation": b"\x02",
+                "cdc$operation": bytes((operation,)),
                 "cdc$end_of_batch": b"\x01",
                 "pk": random.randrange(10_000).to_bytes(4, "big"),
                 "ck": random.randrange(1000).to_bytes(4, "big"),
             }
             log[stream].append(tuple(cells.get(column) for column in names))
-        pages = {stream: list(_pages(layout, log[stream])) for stream in streams}
+        pages = {stream: list(_pages(layout, rows)) for stream, rows in log.items()}
         return cls(table, TableCodec(table, names), layout, pages, changes)
 
     def page(
@@ -243,28 +257,26 @@ def _all(things: Iterable[Any]) -> list[Any]:
 
 def _switching(lane: Lane, changes: Callable[[], Changes]) -> Changes:
     handed_on: Any = lane
-    for _, run in runs(handed_on, lambda _: changes(), lambda: handed_on, streams=_STREAMS):
+    for _, run in runs(handed_on, lambda _: changes(), lambda: handed_on):
         yield from run
 
 
-class Nowhere:
-    """A producer that has nothing to do."""
+class _NoClient:
+    def produce(self, *_: object) -> None:
+        pass
+
+
+class Nowhere(TransactionalProducer):
+    """The adapter's producer, over a client that has nothing to do."""
+
+    def __init__(self) -> None:
+        """Connect to nothing."""
+        self._topics, self._producer = set(), cast("Any", _NoClient())
 
     def init(self) -> None:
         """Nothing."""
 
     begin = commit = abort = close = init
-
-    def produce(self, *_: object, **__: object) -> None:
-        """Nothing."""
-
-    def produce_run(
-        self, topic: str, frames: tuple[bytes, bytes], records: Iterable[PlainChange], position_header: str | None
-    ) -> None:
-        """Make what the client would be given, only."""
-        before_key, before_value = frames
-        for _, key, value, position in records:
-            _ = before_key + key, before_value + value, {position_header: position}
 
 
 class _Framed(LaneOutput):
@@ -336,6 +348,8 @@ def _config(**properties: object) -> BridgeConfig:
 
 
 def _table(name: str) -> TableSchema:
+    if name == "sparse":
+        return tables.table("wide").table_schema
     if name != "collections":
         return tables.table(name).table_schema
     keys = tables.table("narrow").table_schema
@@ -359,8 +373,12 @@ def _values(table: TableSchema, draw: Draw, random: Random) -> dict[str, bytes |
     }
 
 
+def _some(values: dict[str, bytes | None], random: Random) -> dict[str, bytes | None]:
+    return {name: cell for name, cell in values.items() if random.random() < _TOUCHED}
+
+
 def _pages(layout: LogLayout, log: Sequence[Cells]) -> Iterator[Page]:
-    for number, at in enumerate(range(0, len(log), _PAGE_ROWS), start=1):
+    for number, at in enumerate(range(0, max(1, len(log)), _PAGE_ROWS), start=1):
         part = log[at : at + _PAGE_ROWS]
         body = bytearray(len(part).to_bytes(4, "big"))
         for row in part:

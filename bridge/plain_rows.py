@@ -1,9 +1,10 @@
 """Where the fast path and the general one part: rows that are a group by themselves are encoded page by page, in loops.
 
-A plain row is the only one of its group, and one of those loops (`schemas.run_code`) knows its form. It becomes a
-record when its page arrives, before the streams are merged; all other rows stay cells, are merged with the records, and
-go by way of `bridge.assembly` and `bridge.encoding`. Both ways give the same bytes, so which row takes which way is a
-matter of cost alone, and may differ from one attempt at a micro-batch to the next.
+A plain row is the only one of its group, and of an operation that such a loop (`schemas.run_code`) may know. It becomes
+a record when its page arrives, before the streams are merged: in a loop if there is one for its form, else by itself.
+All other rows stay cells, are merged with the records, and go by way of `bridge.assembly` and `bridge.encoding`. Both
+ways give the same bytes, so which row takes which way is a matter of cost alone, and may differ from one attempt at a
+micro-batch to the next.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ _PLAIN: Final = 4
 _LOOPS_TRIED: Final = 3
 """Before a row's form is looked up, which takes as long as so many loops that do not know it."""
 
+_MISSES: Final = 8
+"""After so many rows in a row that no loop took two of at once, loops cost more than they bring: of an update that sets
+any of 30 columns no form comes twice. They are then tried with one row in so many:"""
+_TRIED_AGAIN_AFTER: Final = 32
+
 _MOST_UNCHECKED: Final = 1 << 30
 
 
@@ -51,6 +57,7 @@ class PlainRows:
         self._most = _MOST_UNCHECKED if check is None else check.every
         self._as_rows = as_rows(layout)
         self._time_at = layout.time
+        self._missed = 0
 
     def entries(self, stream: StreamId, page: Page) -> list[Entry]:
         """A page's rows in their order, plain ones as records."""
@@ -60,32 +67,42 @@ class PlainRows:
         body, width, at, left = rows.body, rows.width, rows.at, len(rows)
         stream_id = stream.raw
         start = _INT.pack(len(stream_id)) + stream_id + _INT.pack(TIMEUUID_BYTES)
-        source = self._runs.source(self._opened[stream_id], stream_id)
+        generation_ms = self._opened[stream_id]
+        source = self._runs.source(generation_ms, stream_id)
         loops = self._runs.loops
         # Rows of the last one's group may follow on the next page.
         alone = left - (page.paging_state is not None)
         found: list[Entry] = []
         began, done = at, 0
         while left:
-            most = min(alone, self._most)
-            for number, loop in enumerate(loops[:_LOOPS_TRIED]):
-                done, end = loop(body, at, most, start, stream_id, source, found.append)
-                if done:
-                    if number:
-                        self._runs.use(number)
-                    break
-            else:
-                cells, behind = parse_row(body, width, at)
-                if alone and self._runs.knows(cells):
-                    done, end = loops[0](body, at, most, start, stream_id, source, found.append)
-                if not done:
-                    key = sort_key(cells[self._time_at] or b"")
+            cells, behind = None, at
+            if self._missed < _MISSES or not self._missed % _TRIED_AGAIN_AFTER:
+                most = min(alone, self._most)
+                for number, loop in enumerate(loops[:_LOOPS_TRIED]):
+                    done, end = loop(body, at, most, start, stream_id, source, found.append)
+                    if done:
+                        if number:
+                            self._runs.use(number)
+                        break
+                else:
+                    cells, behind = parse_row(body, width, at)
+                    if alone and self._runs.knows(cells):
+                        done, end = loops[0](body, at, most, start, stream_id, source, found.append)
+            self._missed = 0 if done > 1 else self._missed + 1
+            if not done:
+                if cells is None:
+                    cells, behind = parse_row(body, width, at)
+                key = sort_key(cells[self._time_at] or b"")
+                one = self._runs.one(cells, generation_ms) if alone else None
+                if one is None:
                     if found and found[-1][0] == key and len(found[-1]) == _PLAIN:
                         # Its group goes on, against the log's own word.
                         found[-1] = key, self._row_at(key, body, width, began)
                     found.append((key, cells))
                     at, left, alone = behind, left - 1, alone - 1
                     continue
+                found.append((key, *one))
+                done, end = 1, behind
             if self._check is not None and self._check.is_due(done):
                 self._check.look(stream_id, parse_row(body, width, at)[0])
             began, at, left, alone, done = at, end, left - done, alone - done, 0

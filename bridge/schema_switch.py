@@ -2,7 +2,8 @@
 
 A change of the log's columns is met as a page that the encoder was not compiled for. What was handed on before stands:
 it was right under its schema. The rest of the window is read again under the new schema (all log rows can be read under
-the newest one: added columns are null in old rows, dropped ones are gone), and what was handed on already is left out.
+the newest one: added columns are null in old rows, dropped ones are gone), and what was handed on already is left out:
+changes come in lane order, so that is all up to the last of them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _STREAM_ID_END: Final = 16
 _TIMEUUID_END: Final = 32
 
 Changes = Iterator[EncodedChange | EncodedRun]
+_Place = tuple[bytes, bytes, bytes]
+"""Of a change in lane order: sort key of `cdc$time`, stream id, `cdc$batch_seq_no`."""
 
 
 def runs(
@@ -29,7 +32,6 @@ def runs(
     changes: Callable[[CapturedTable], Changes],
     capture: Callable[[], CapturedTable],
     *,
-    streams: int,
     within_s: float = AGREE_WITHIN_S,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
@@ -38,9 +40,8 @@ def runs(
 
     Args:
         table: as it was known at the task's beginning.
-        changes: reads and encodes the task's changes from their beginning, for a table; those of one stream in order.
+        changes: reads and encodes the task's changes from their beginning, for a table, in lane order.
         capture: the table as it is now; see `bridge.captured.capture`.
-        streams: of how many streams these changes can be.
         within_s: for how long pages may have other columns than the table that was captured last, without a change
             handed on in between.
         clock: monotonic seconds.
@@ -51,68 +52,61 @@ def runs(
         RefusedError: the same for a server that refuses to read the log though it exists.
         TableMissingError, UnsettledSchemaError: from `capture`.
     """
-    reached: dict[bytes, bytes] = {}
     until_s: float | None = None
+    before: _Place | None = None
     while True:
-        met: list[BridgeError] = []
-        before = dict(reached)
-        yield table, _until_changed(changes(table), before, reached, met, streams)
-        if not met:
+        reading = _Reading(before)
+        yield table, reading.until_changed(changes(table))
+        if reading.met is None:
             return
-        if until_s is None or reached != before:
+        if until_s is None or reading.reached != before:
             until_s = clock() + within_s
         elif clock() >= until_s:
-            raise met[0]
+            raise reading.met
         else:
             sleep(_PAUSE_S)
+        before = reading.reached
         table = capture()
 
 
-def _until_changed(
-    changes: Changes, before: dict[bytes, bytes], reached: dict[bytes, bytes], met: list[BridgeError], streams: int
-) -> Changes:
-    """What lies beyond `before` in its stream, noted in `reached`; ends early, with the reason in `met`."""
-    try:
-        for change in changes:
-            if isinstance(change, EncodedRun):
-                run = _beyond(change, before) if before else change
-                reached.update(_last_of_each(run, streams))
-                yield run
-                continue
-            position = change.position
-            stream_id = position[:_STREAM_ID_END]
-            if before:
-                done = before.get(stream_id)
-                if done is not None and _order(position) <= _order(done):
+class _Reading:
+    """One reading of a task's changes, from their beginning.
+
+    Attributes:
+        reached: the place of the last change that was handed on, in this reading or one before.
+        met: why it ended early, if it did.
+    """
+
+    def __init__(self, before: _Place | None) -> None:
+        self.reached = self._before = before
+        self.met: BridgeError | None = None
+
+    def until_changed(self, changes: Changes) -> Changes:
+        """What lies beyond what was handed on before."""
+        before = self._before
+        try:
+            for change in changes:
+                if isinstance(change, EncodedRun):
+                    run = change if before is None else _beyond(change, before)
+                    if run.records:
+                        self.reached = _place(run.records[-1][3])
+                        yield run
                     continue
-            reached[stream_id] = position
-            yield change
-    except (ColumnsChangedError, RefusedError) as error:
-        met.append(error)
+                place = _place(change.position)
+                if before is None or place > before:
+                    self.reached = place
+                    yield change
+        except (ColumnsChangedError, RefusedError) as error:
+            self.met = error
 
 
-def _last_of_each(run: EncodedRun, streams: int) -> dict[bytes, bytes]:
-    """The last position of each stream; `streams` says how many there can be."""
-    last: dict[bytes, bytes] = {}
-    # From behind: the lane's streams take turns, so all of them are met long before the front.
-    for *_, position in reversed(run.records):
-        stream_id = position[:_STREAM_ID_END]
-        if stream_id not in last:
-            last[stream_id] = position
-            if len(last) == streams:
-                break
-    return last
+def _beyond(run: EncodedRun, before: _Place) -> EncodedRun:
+    return EncodedRun([record for record in run.records if _place(record[3]) > before])
 
 
-def _beyond(run: EncodedRun, before: dict[bytes, bytes]) -> EncodedRun:
-    return EncodedRun(
-        [
-            record
-            for record in run.records
-            if (done := before.get(record[3][:_STREAM_ID_END])) is None or _order(record[3]) > _order(done)
-        ]
+def _place(position: bytes) -> _Place:
+    return (
+        sort_key(position[_STREAM_ID_END:_TIMEUUID_END]),
+        position[:_STREAM_ID_END],
+        position[_TIMEUUID_END:],
     )
-
-
-def _order(position: bytes) -> tuple[bytes, bytes]:
-    return sort_key(position[_STREAM_ID_END:_TIMEUUID_END]), position[_TIMEUUID_END:]

@@ -75,7 +75,10 @@ Form: TypeAlias = tuple[bytes | int | None, ...]
 
 ANY_WIDTH: Final = -1
 MOST_FORMS: Final = 16
-"""Loops of one table: what a table without end of forms may cost in memory and compiling."""
+"""Loops of one table: what a table without end of forms may cost in memory."""
+
+PATIENCE: Final = 1_000
+"""When there are so many loops, one is replaced after so many more looks in vain: compiling takes some ms."""
 
 WORTH_A_LOOP: Final = 8
 """After so many rows of a form its loop is compiled, which takes some ms."""
@@ -118,6 +121,7 @@ class RunEncoders:
         self._operations = known_operations(has_clustering=bool(table.clustering))
         self._known: dict[Form, RunEncoder] = {}
         self._seen: Counter[Form] = Counter()
+        self._met = 0
         names = sorted(positions, key=positions.__getitem__)
         self._widths = [_width(table, name) for name in names]
         decisive = {BATCH_SEQ_NO, OPERATION, END_OF_BATCH} | {deleted_flag(column.name) for column in table.values}
@@ -142,11 +146,26 @@ class RunEncoders:
             return False
         loop = self._known.get(form)
         if loop is None:
-            if len(self._known) < MOST_FORMS:
+            self._met += 1
+            if len(self._known) < MOST_FORMS or self._met > PATIENCE:
                 self._count(form, row)
             return False
         self.use(self.loops.index(loop))
         return True
+
+    def one(self, row: LogRow, generation_ms: int) -> tuple[bytes, bytes, bytes] | None:
+        """Return key body, value body and position of a row by itself; None if such rows are not for a loop either.
+
+        For the forms that come too seldom for a loop: of a table whose updates touch any of 30 columns that is most.
+        """
+        operation = self._alone(row) if self._is_possible else None
+        if operation is None:
+            return None
+        try:
+            key, value = self._encode(row, operation, generation_ms, True)
+        except DECLINED:
+            return None
+        return key, value, b"".join(cast("Sequence[bytes]", row[:3]))
 
     def _count(self, form: Form, row: LogRow) -> None:
         self._seen[form] += 1
@@ -160,11 +179,15 @@ class RunEncoders:
             self._encode(row, _operation(form, self._positions), 0, True)
         except DECLINED:
             return
+        if len(self._known) >= MOST_FORMS:
+            unused = self.loops.pop()
+            self._known = {known: other for known, other in self._known.items() if other is not unused}
         self._known[form] = loop = compile_run(self._table, self._positions, self._output, form)
         self.loops.insert(0, loop)
+        self._met = 0
 
-    def _form(self, row: LogRow) -> Form | None:
-        """The form of a row; None if rows like it are not for a loop."""
+    def _alone(self, row: LogRow) -> int | None:
+        """The operation of a row that is a group by itself; None of any other, and where others go with it."""
         if row[2] != _FIRST or len(row[0] or b"") != _ID_BYTES or len(row[1] or b"") != _ID_BYTES:
             return None
         ends = self._positions.get(END_OF_BATCH)
@@ -173,8 +196,13 @@ class RunEncoders:
         cell = row[self._positions[OPERATION]]
         if cell is None or len(cell) != 1:
             return None
-        known = self._operations.get(_signed(cell))
-        if known is None or known[1] == UNKNOWN:
+        operation = _signed(cell)
+        known = self._operations.get(operation)
+        return None if known is None or known[1] == UNKNOWN else operation
+
+    def _form(self, row: LogRow) -> Form | None:
+        """The form of a row; None if rows like it are not for a loop."""
+        if self._alone(row) is None:
             return None
         form: list[bytes | int | None] = []
         for place, (one, width) in enumerate(zip(row, self._widths, strict=True)):

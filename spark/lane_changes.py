@@ -80,7 +80,6 @@ class LaneChanges:
                 captured,
                 partial(self._changes, part),
                 lambda: worker.recaptured_table(*place),
-                streams=len(worker.lane_streams(self._config.scylla, task, part.selection)),
             )
             for captured, changes in runs:
                 yield number, captured.schemas, self._forgetting(changes)

@@ -9,6 +9,10 @@ from typing import Final, overload
 from bridge.model.changes import Cells
 
 _INT: Final = Struct(">i")
+_NULLS: Final = 7
+_NULL_LENGTHS: Final = _INT.pack(-1) * _NULLS
+_NULLS_BYTES: Final = len(_NULL_LENGTHS)
+_NONES: Final = (None,) * (_NULLS + 1)
 
 
 class RawRows(Sequence[Cells]):
@@ -51,12 +55,19 @@ def parse_row(body: bytes, width: int, at: int) -> tuple[Cells, int]:
     """The cells of the row that begins at `at`, and where it ends."""
     read_length = _INT.unpack_from
     row: list[bytes | None] = []
-    for _ in range(width):
+    left = width
+    while left:
         (length,) = read_length(body, at)
         at += 4
-        if length < 0:
-            row.append(None)
-        else:
+        left -= 1
+        if length >= 0:
             row.append(body[at : at + length])
             at += length
+        elif left >= _NULLS and body.startswith(_NULL_LENGTHS, at):
+            # Of an update that sets a few columns nearly all cells are null, and so are most rows' flags.
+            row += _NONES
+            at += _NULLS_BYTES
+            left -= _NULLS
+        else:
+            row.append(None)
     return tuple(row), at

@@ -121,17 +121,18 @@ def one_by_one(found: Sequence[EncodedChange | EncodedRun]) -> list[EncodedChang
     seed=st.integers(0, 2**32),
     page_rows=st.sampled_from([1, 5, 20, 500]),
     is_damaged=st.booleans(),
+    worth_a_loop=st.sampled_from([1, 1, 1_000_000]),
 )
 @settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 def test_both_paths_give_the_same(
-    of: TableSchema, shape: str, images: ImageOptions, seed: int, page_rows: int, is_damaged: bool
+    of: TableSchema, shape: str, images: ImageOptions, seed: int, page_rows: int, is_damaged: bool, worth_a_loop: int
 ) -> None:
     """Any table, any requests, any page breaks, rows that no server writes: the same records in the same order."""
     random = Random(seed)
     rows = written(of, images, random, 15)
     codec, layout = TableCodec(of, log_columns(of), OutputOptions(shape=shape)), layout_of(of)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_code, "WORTH_A_LOOP", 1)
+        patch.setattr(run_code, "WORTH_A_LOOP", worth_a_loop)
         # The second time the loops are there from the beginning.
         for _ in range(2):
             slowly, fast = both_ways(codec, layout, damaged(rows, random) if is_damaged else rows, page_rows)
@@ -169,6 +170,55 @@ def test_plain_rows_take_the_fast_path() -> None:
         slowly, fast = both_ways(codec, layout, rows, page_rows)
         assert one_by_one(fast) == slowly
         assert sum(isinstance(each, EncodedChange) for each in fast) == by_row
+
+
+MANY = table({"pk": "int"}, {"ck": "int"}, {f"v{at:02}": "int" for at in range(10)})
+
+
+def updates(touched: Sequence[int]) -> Rows:
+    """One stream's, each of which sets the columns that the bits of a number say."""
+    names = log_columns(MANY)
+    found = []
+    for at, bits in enumerate(touched):
+        cells = {
+            "cdc$stream_id": STREAMS[0].raw,
+            "cdc$time": timeuuid_of(UnixMicros(START_US + at), bytes(8)),
+            "cdc$batch_seq_no": bytes(4),
+            "cdc$operation": b"\x01",
+            "cdc$end_of_batch": b"\x01",
+            "pk": bytes(4),
+            "ck": at.to_bytes(4, "big"),
+        }
+        cells |= {f"v{bit:02}": at.to_bytes(4, "big") for bit in range(10) if bits >> bit & 1}
+        found.append(tuple(cells.get(name) for name in names))
+    return {STREAMS[0]: found, STREAMS[1]: [], STREAMS[2]: []}
+
+
+def test_forms_that_come_too_seldom_for_a_loop_take_the_fast_path() -> None:
+    """Row by row: none goes by way of the merged cells."""
+    codec, layout = TableCodec(MANY, log_columns(MANY)), layout_of(MANY)
+    slowly, fast = both_ways(codec, layout, updates([1 + at % 1000 for at in range(2000)]), 5000)
+    assert one_by_one(fast) == slowly
+    assert all(isinstance(each, EncodedRun) for each in fast)
+    assert not codec.runs.loops
+
+
+def test_a_loop_that_nobody_uses_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forms of the past must not keep the present one from its loop; but none is made for each that comes by."""
+    monkeypatch.setattr(run_code, "PATIENCE", 20)
+    most = run_code.MOST_FORMS
+    codec, layout = TableCodec(MANY, log_columns(MANY)), layout_of(MANY)
+    for form in range(1, most + 1):
+        both_ways(codec, layout, updates([form] * 20), 5000)
+    former = set(codec.runs.loops)
+    assert len(former) == most
+    both_ways(codec, layout, updates([100] * 20), 5000)
+    assert set(codec.runs.loops) == former
+    slowly, fast = both_ways(codec, layout, updates([100] * 2000), 5000)
+    assert one_by_one(fast) == slowly
+    (made,) = set(codec.runs.loops) - former
+    assert codec.runs.loops[0] is made
+    assert len(codec.runs.loops) == most
 
 
 @pytest.mark.parametrize("bad", ["v", "ck", "pk", "cdc$time"])

@@ -159,7 +159,7 @@ def read(cluster: Cluster, clock: Clock, reading: Reading = changes) -> list[tup
 
     return [
         (captured.schema, change)
-        for captured, run in runs(again(), reading, again, streams=len(STREAMS), clock=clock, sleep=clock.sleep)
+        for captured, run in runs(again(), reading, again, clock=clock, sleep=clock.sleep)
         for some in run
         for change in (some.changes() if isinstance(some, EncodedRun) else [some])
     ]
@@ -229,11 +229,7 @@ def test_a_change_inside_a_group_goes_on_behind_what_was_handed_on() -> None:
         if len(part) < len(everything):
             raise ColumnsChangedError("columns changed")
 
-    found = [
-        change
-        for _, run in runs(table_of, some, lambda: table_of, streams=len(STREAMS), clock=Clock())
-        for change in run
-    ]
+    found = [change for _, run in runs(table_of, some, lambda: table_of, clock=Clock()) for change in run]
     assert found == everything
 
 
@@ -297,7 +293,7 @@ def test_pages_that_never_agree_end_in_an_error() -> None:
         return table_of
 
     with pytest.raises(ColumnsChangedError, match="from v int to v text"):
-        drain(runs(table_of, stubborn, again, streams=1, within_s=5, clock=clock, sleep=clock.sleep))
+        drain(runs(table_of, stubborn, again, within_s=5, clock=clock, sleep=clock.sleep))
     assert captures[-1] == pytest.approx(5, abs=0.5)
 
 
@@ -312,7 +308,7 @@ def test_read_that_is_refused_asks_for_the_table_anew() -> None:
         yield
 
     with pytest.raises(TableMissingError):
-        drain(runs(table_of, dropped, lambda: capture(cluster, "ks", "t"), streams=1))
+        drain(runs(table_of, dropped, lambda: capture(cluster, "ks", "t")))
 
 
 def test_types_that_a_result_says_fit_the_tables() -> None:
