@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     _look_for(arguments.py_spy)
+    arguments.output.mkdir(parents=True, exist_ok=True)
     with a_stack(arguments.folder) as stack:
         machine = machine_now()
         _measure(stack, arguments)
