@@ -28,7 +28,15 @@ from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 _FIRST_WINDOW_US: Final = 60_000_000
 _SHORTEST_WINDOW_US: Final = 100_000
 _AHEAD_OF_CLOCK: Final = 1.25
-"""How much log time a micro-batch reads at least for each second that it takes, while there is a backlog."""
+"""How much log time a micro-batch reads for each second that it takes, where it must be long to keep up."""
+_BEYOND_NEED: Final = 2.0
+"""How many times as long a window may be as it must be to keep up, for the sake of what is fixed in a micro-batch."""
+_LEAST_SPARE: Final = 0.1
+"""Where less than this part of each second is left for what is fixed, windows grow no further: they would for ever."""
+_TIMES_AS_LONG: Final = 2
+"""By how much two windows must differ, so that chance in what they took says little."""
+_ALIKE_FOR: Final = 8
+"""After so many micro-batches of one length another one is tried, where the length is not what is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,9 @@ def _entering(cursor: Cursor, following: GenerationStart, end_us: UnixMicros) ->
 class WindowLength:
     """How long one table's windows may be, by how long its micro-batches take. Readings are of one clock, in s.
 
+    What a micro-batch takes is fixed in part, and in part in proportion to its window. Only the fixed part is a reason
+    for windows that take longer than is wanted, and one length alone does not tell it: two that follow each other do.
+
     Args:
         longest_us: the configured bound.
         target_ms: how long a micro-batch of a backlog should take.
@@ -150,6 +161,9 @@ class WindowLength:
         self._target_ms = target_ms
         self._us = min(_FIRST_WINDOW_US, longest_us)
         self._planned: tuple[float, PlannedBatch] | None = None
+        self._last: tuple[int, float] | None = None
+        self._alike = 0
+        self._keeps_up_us = 0
 
     def longest_us(self, apart_s: float) -> int:
         """The length that is allowed now, for a table whose micro-batches lie so far apart by their load."""
@@ -165,16 +179,53 @@ class WindowLength:
         if self._planned is None:
             return
         planned_s, batch = self._planned
-        self._us = next_window_us(
-            self._us,
-            (now_s - planned_s) * 1000,
-            max(self._target_ms, int(500 * apart_s(batch))),
-            batch.longest_us >= self._us,
-            self._longest_us,
-        )
+        took_ms = (now_s - planned_s) * 1000
+        length_us = batch.longest_us
+        if length_us:
+            self._compare(length_us, took_ms)
+        target_ms = max(self._target_ms, int(500 * apart_s(batch)))
+        full = length_us >= self._us
+        # Longer than `_us` where micro-batches lie apart.
+        window_us = max(length_us, self._us)
+        self._us = next_window_us(window_us, took_ms, target_ms, full, self._longest_us, self._keeps_up_us)
+        if full and self._alike >= _ALIKE_FOR and (took_ms > 2 * target_ms or _ahead_us(took_ms) > length_us):
+            # What was fixed once need not be so now. Longer where the table's load allows no shorter ones.
+            trial_us = length_us // 4 if self._alike == _ALIKE_FOR else _TIMES_AS_LONG * length_us
+            self._us = max(_SHORTEST_WINDOW_US, min(trial_us, self._longest_us))
+
+    def _compare(self, length_us: int, took_ms: float) -> None:
+        last, self._last = self._last, (length_us, took_ms)
+        if last is None:
+            return
+        short, long = sorted((last, self._last))
+        if long[0] < _TIMES_AS_LONG * short[0]:
+            self._alike += 1
+            return
+        self._alike = 0
+        # A shorter one that took more than twice as long was held up: both say nothing of what is fixed.
+        if short[1] <= 2 * long[1]:
+            self._keeps_up_us = window_that_keeps_up_us(short, long)
 
 
-def next_window_us(window_us: int, took_ms: float, target_ms: int, full: bool, longest_us: int) -> int:
+def window_that_keeps_up_us(short: tuple[int, float], long: tuple[int, float]) -> int:
+    """A window's length at which a table keeps up in spite of all that is fixed in its micro-batches; 0 for nothing.
+
+    What is fixed is no more than the quicker of both took, so a server's pause in the longer one makes no long window.
+
+    Args:
+        short: a window's length in us, and what its micro-batch took, in ms.
+        long: the same of a longer one.
+    """
+    (short_us, short_ms), (long_us, long_ms) = short, long
+    ms_per_us = min(max(0.0, (long_ms - short_ms) / (long_us - short_us)), short_ms / short_us)
+    fixed_ms = min(short_ms - ms_per_us * short_us, long_ms)
+    needed_us = 1000 * fixed_ms / max(_LEAST_SPARE, 1 - 1000 * ms_per_us)
+    return min(int(_BEYOND_NEED * needed_us), _ahead_us(long_ms))
+
+
+def next_window_us(
+    window_us: int, took_ms: float, target_ms: int, full: bool, longest_us: int, keeps_up_us: int | None = None
+) -> int:
     """The next window's length, so that a micro-batch with a backlog takes about `target_ms`.
 
     Args:
@@ -183,13 +234,19 @@ def next_window_us(window_us: int, took_ms: float, target_ms: int, full: bool, l
         target_ms: how long one should take; long enough to outweigh a micro-batch's fixed cost.
         full: whether the window was used to its length; a shorter one says nothing about longer ones.
         longest_us: the configured bound.
+        keeps_up_us: the length that keeps up in spite of what is fixed; None for as if all that the last one took were.
     """
     if took_ms > 2 * target_ms:
         # Not below a quarter at a time: one slow micro-batch may be a server's pause.
         window_us = int(window_us * max(0.25, target_ms / took_ms))
     elif full and took_ms < target_ms:
         window_us *= 4 if took_ms < target_ms / 2 else 2
-    if full:
-        # Where a micro-batch is slow by its fixed cost, a shorter window would only let the reading fall behind.
-        window_us = max(window_us, int(took_ms * _AHEAD_OF_CLOCK * 1000))
+    if keeps_up_us is None:
+        keeps_up_us = _ahead_us(took_ms) if full else 0
+    # Where a micro-batch is slow by its fixed cost, a shorter window would only let the reading fall behind.
+    window_us = max(window_us, keeps_up_us)
     return max(_SHORTEST_WINDOW_US, min(window_us, longest_us))
+
+
+def _ahead_us(took_ms: float) -> int:
+    return int(took_ms * _AHEAD_OF_CLOCK * 1000)

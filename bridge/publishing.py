@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Self
 
 from bridge.errors import BridgeError, DataLossError, LayoutError, RetriableError
-from bridge.model.cursors import Cursor, LanePosition, LaneProgress, Layout, PlannedBatch, StreamOffset
-from bridge.model.times import UnixMillis
+from bridge.model.cursors import Cursor, LanePosition, LaneProgress, Layout, Part, PlannedBatch, StreamOffset, Window
+from bridge.model.times import UnixMicros, UnixMillis
 
 
 def transactional_id(job: str, keyspace: str, table: str, lane: int) -> str:
@@ -64,6 +64,22 @@ class Remainder:
         """Whether a group is still to be published."""
         return not self.finished and (self.done is None or position > self.done)
 
+    @property
+    def parts(self) -> list[tuple[int, Part]]:
+        """What has to be read for all that `wants` says: parts with their numbers, the first from a microsecond on.
+
+        That is the last committed group's own, from its beginning: no group is cut, and the groups of one time, which
+        the streams tell apart, or `assembly.without_repeats`, come together.
+        """
+        parts = [] if self.finished else list(enumerate(self.task.batch.parts))
+        if self.done is None:
+            return parts
+        return [
+            (number, part if number > self.done.part else _later(part, self.done.group.time_us))
+            for number, part in parts
+            if number >= self.done.part
+        ]
+
     def midway(self, position: LanePosition) -> LaneProgress:
         """The progress to commit after a group inside the micro-batch."""
         return LaneProgress.inside(self.task.lane, self.task.batch, position, self.entered_from_ms, edge=self.edge)
@@ -71,6 +87,10 @@ class Remainder:
     def completed(self) -> LaneProgress:
         """The progress to commit with the last of the micro-batch."""
         return LaneProgress.completed(self.task.lane, self.task.batch, self.entered_from_ms, edge=self.edge)
+
+
+def _later(part: Part, start_us: UnixMicros) -> Part:
+    return Part(part.selection, Window(max(part.window.start_us, start_us), part.window.end_us))
 
 
 def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str) -> Remainder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -56,10 +56,13 @@ class LaneChanges:
         self._config = config
         self._fingerprint = fingerprint
 
-    def runs(self) -> Iterator[tuple[int, Schemas, Changes]]:
+    def runs(self, parts: Sequence[tuple[int, Part]] | None = None) -> Iterator[tuple[int, Schemas, Changes]]:
         """The changes in runs of one part and one schema each; exhaust a run before you ask for the next.
 
         Every part has a run, if only one without changes.
+
+        Args:
+            parts: what of the micro-batch to read, see `bridge.publishing.Remainder.parts`; None for all of it.
 
         Yields:
             The number of the micro-batch's part, under which schemas its changes are encoded, and these.
@@ -69,13 +72,13 @@ class LaneChanges:
                 forgotten by then.
             BridgeError: see `bridge.schema_switch.runs`, `bridge.lane_reader.read_lane` and `bridge.assembly.groups`.
         """
-        return self._forgetting(self._runs())
+        return self._forgetting(self._runs(list(enumerate(self.task.batch.parts)) if parts is None else parts))
 
-    def _runs(self) -> Iterator[tuple[int, Schemas, Changes]]:
+    def _runs(self, parts: Sequence[tuple[int, Part]]) -> Iterator[tuple[int, Schemas, Changes]]:
         task = self.task
         place = (self._config.scylla, task.keyspace, task.table, self._config.output_options, self._fingerprint)
         captured = worker.captured_table(*place)
-        for number, part in enumerate(task.batch.parts):
+        for number, part in parts:
             runs = schema_switch.runs(
                 captured,
                 partial(self._changes, part),

@@ -10,6 +10,7 @@ from bridge.config import BridgeConfig
 from bridge.errors import BridgeError, FencedError
 from bridge.monitoring.figures import LaneFigures, tally
 from bridge.monitoring.reports import LaneReport
+from bridge.publishing import Remainder
 from spark import worker
 from spark.lane_changes import LaneChanges
 
@@ -60,7 +61,7 @@ def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
             worker.drop_topic_sizes(config)
             worker.topic_sizes(config).of(config.topic_of(config.table(task.keyspace, task.table)))
         if not left.finished:
-            _publish(lane, output)
+            _publish(lane, left, output)
         publisher.finish()
     except BaseException as error:
         if isinstance(error, BridgeError):
@@ -75,7 +76,7 @@ def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
     return LaneReport(table, task.lane, task.batch.next, tally.report(work, publishing.owner), output.poison)
 
 
-def _publish(lane: LaneChanges, output: LaneOutput) -> None:
-    for part, schemas, changes in lane.runs():
+def _publish(lane: LaneChanges, left: Remainder, output: LaneOutput) -> None:
+    for part, schemas, changes in lane.runs(left.parts):
         output.turn_to(part, schemas)
         output.take(changes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -14,10 +15,12 @@ from bridge.model.cursors import (
     LanePosition,
     LaneProgress,
     Layout,
+    Part,
     PlannedBatch,
     StreamOffset,
+    Window,
 )
-from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
 from bridge.publishing import LaneTask, Plans, TableStart, decide_start, remainder, transactional_id
 
 G = UnixMillis(1000)
@@ -88,6 +91,52 @@ def test_a_batch_that_was_cut_goes_on_behind_the_cut() -> None:
     assert left.wants(group(2_500_000, low=5, stream=2))
     assert left.wants(group(2_100_000, part=1))
     assert left.midway(group(2_600_000)) == inside(BATCH, group(2_600_000))
+
+
+def test_what_is_published_is_not_read_again() -> None:
+    """Reading goes on from the last committed group's microsecond on: others of its time come with it."""
+    (whole,) = BATCH.parts
+    assert remainder(TASK, standing(2_000_000), TOPIC).parts == [(0, whole)]
+    assert remainder(TASK, done(BATCH), TOPIC).parts == []
+    left = remainder(TASK, inside(BATCH, group(2_500_000, low=5)), TOPIC)
+    assert left.parts == [(0, Part(whole.selection, Window(UnixMicros(2_500_000), UnixMicros(3_000_000))))]
+    for last_us in (2_000_000, 2_999_999):
+        ((_, part),) = remainder(TASK, inside(BATCH, group(last_us, low=5)), TOPIC).parts
+        assert part.window == Window(UnixMicros(last_us), UnixMicros(3_000_000))
+
+
+def test_parts_that_are_published_are_not_read_again() -> None:
+    """They keep their numbers, by which lanes say where they stand; one to the very end stays so."""
+    entered = Cursor(UnixMillis(2_500), UnixMicros(3_000_000))
+    batch = PlannedBatch(at(2_000_000), entered, LAYOUT)
+    task = replace(TASK, batch=batch)
+    closed, kept = batch.parts
+    (first, second) = remainder(task, inside(batch, group(2_400_000)), TOPIC).parts
+    assert first == (0, Part(closed.selection, Window(UnixMicros(2_400_000), None)))
+    assert second == (1, kept)
+    ((number, part),) = remainder(task, inside(batch, group(2_700_000, part=1)), TOPIC).parts
+    assert (number, part) == (1, Part(kept.selection, Window(UnixMicros(2_700_000), UnixMicros(3_000_000))))
+
+
+def test_nothing_that_is_left_is_passed_over() -> None:
+    """Wherever a lane was cut: each group that is still wanted is read, and of its microsecond all groups."""
+    chosen = Random(7)
+    lows = [0, 1, 0x7FFFFFFFFFFFFFFF, 0x8000000000000000, 0xFFFFFFFFFFFFFFFF]
+    batch = PlannedBatch(at(2_000_000), Cursor(UnixMillis(2_500), UnixMicros(2_000_006)), LAYOUT)
+    task = replace(TASK, batch=batch)
+    groups = sorted(
+        {
+            group(2_000_000 + chosen.randrange(6), chosen.choice(lows), chosen.randrange(3), chosen.randrange(2))
+            for _ in range(150)
+        }
+    )
+    for cut in groups:
+        left = remainder(task, inside(batch, cut), TOPIC)
+        read = {number: sort_key(part.window.lower_timeuuid) for number, part in left.parts}
+        found = [one for one in groups if one.part in read and one.group.key >= read[one.part]]
+        assert [one for one in found if left.wants(one)] == [one for one in groups if left.wants(one)]
+        first = (cut.part, cut.group.time_us)
+        assert found == [one for one in groups if (one.part, one.group.time_us) >= first]
 
 
 def test_order_inside_a_microsecond_is_the_servers() -> None:

@@ -73,6 +73,8 @@ def test_columns_may_change_inside_a_later_part(monkeypatch: pytest.MonkeyPatch)
     lane = LaneChanges(config(), LaneTask("ks", "t", 0, batch), "")
     read = [(part, schemas.value, [one.value for one in found]) for part, schemas, found in lane.runs()]
     assert read == [(0, "a", [b"a", b"a"]), (1, "a", [b"a"]), (1, "b", [b"b"])]
+    rest = lane.runs([(1, batch.parts[1])])
+    assert [(part, [one.value for one in found]) for part, _, found in rest] == [(1, [b"b", b"b"])]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,17 @@ from bridge.captured import Schemas
 from bridge.encoding import EncodedChange
 from bridge.errors import BridgeError, FencedError, RetriableError
 from bridge.lane_publisher import LanePublisher
-from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, canonical_json
+from bridge.model.cursors import (
+    Cursor,
+    GroupPosition,
+    LanePosition,
+    LaneProgress,
+    Layout,
+    Part,
+    PlannedBatch,
+    Window,
+    canonical_json,
+)
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.figures import LaneFigures, Store
 from bridge.publishing import LaneTask
@@ -41,10 +51,12 @@ class Lane:
     def __init__(self, fails: BaseException | None = None) -> None:
         self.task = TASK
         self.reads = 0
+        self.parts: Sequence[tuple[int, Part]] = ()
         self._fails = fails
 
-    def runs(self) -> Iterator[tuple[int, Schemas, Changes]]:
+    def runs(self, parts: Sequence[tuple[int, Part]]) -> Iterator[tuple[int, Schemas, Changes]]:
         self.reads += 1
+        self.parts = parts
         run = run_of([b"a", b"b"], [b"1", b"2"], [position(1), position(2)])
         yield 0, Schemas("k:", "v:"), iter([run])
         letter = EncodedChange(b"", b'{"error": "torn"}', position(1), True, is_dead_letter=True)
@@ -120,6 +132,18 @@ def test_what_is_committed_is_not_read_again(broker: Broker) -> None:
     assert [(table, lane, figures.changes) for table, lane, figures in report.counted] == [
         (table, lane, figures.changes) for table, lane, figures in counted
     ]
+
+
+def test_attempt_after_a_failed_one_reads_from_what_is_published_on(broker: Broker) -> None:
+    """Or a micro-batch that fails ever and again would read all of its window each time, only to pass over it."""
+    lane = Lane()
+    publish(lane)
+    assert lane.parts == list(enumerate(BATCH.parts))
+    cut = LanePosition(0, GroupPosition.of(bytes(16), timeuuid_of(UnixMicros(7_000), bytes(8))))
+    broker.markers[1] = LaneProgress.inside(1, BATCH, cut).to_bytes().replace(b'"owner":""', b'"owner":"next"')
+    again = Lane()
+    publish(again, "next")
+    assert again.parts == [(0, Part(BATCH.parts[0].selection, Window(UnixMicros(7_000), NEXT.time_us)))]
 
 
 @pytest.mark.parametrize("failure", [BridgeError("no"), KeyboardInterrupt(), GeneratorExit()], ids=type)
