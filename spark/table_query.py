@@ -35,7 +35,7 @@ from bridge.taking_over import Lanes
 from schemas.table_changes import changes_between
 from schemas.table_schema import TableSchema
 from spark import worker
-from spark.beginning import cursor_behind, first_cursor, say_what_has_expired
+from spark.beginning import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
 from spark.checkpoint import Checkpoint
 from spark.report import ProgressReport, observed
 from spark.session import activate, cores_of
@@ -173,9 +173,15 @@ class TableQuery:
         self._first_schema = self._first_schema or state.schema
         if start.initialise:
             # Also in lanes that the layout drops: their records say that they are retired.
-            since, before_ms = start.layout.since, start.entered_from_ms
             laid = {
-                lane: LaneProgress(lane, start.layout, since, entered_from_ms=before_ms, first=start.first)
+                lane: LaneProgress(
+                    lane,
+                    start.layout,
+                    start.layout.since,
+                    entered_from_ms=start.entered_from_ms,
+                    first=start.first,
+                    edge_us=start.edge_us,
+                )
                 for lane in range(self._progress_partitions)
             }
             lanes.lay(laid, progress)
@@ -260,7 +266,8 @@ class TableQuery:
                 "table then begins anew, as reading.start says"
             )
         self._is_new = True
-        return decide_start({}, self.lanes, first_cursor(self._source))
+        first = first_cursor(self._source)
+        return decide_start({}, self.lanes, first, edge_us(self._source, first, oldest_us(self._source)))
 
     def _mend_checkpoint(self) -> None:
         """Begin it anew when nothing comes of it: Spark refuses one with files that are missing or wrong."""
@@ -343,8 +350,9 @@ class TableQuery:
             assert gap.until_us is not None
             wider = replace(gap, until_us=max(gap.until_us, anew.reached_us))
             _log.warning("%s: %s; nothing was published yet, so the table begins anew, behind them", self.name, wider)
-            return replace(start.moved_to(anew, self.lanes), first=True)
-        if start.at_edge and gap.go_on_at == start.cursor:
+            edge = edge_us(self._source, anew, expired_us)
+            return replace(start.moved_to(anew, self.lanes), first=True, edge_us=edge)
+        if gap.go_on_at == start.cursor and start.excuses(gap.until_us):
             _log.warning("%s: %s; the table is only just beginning there, and goes on", self.name, gap)
             return start
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:

@@ -202,7 +202,8 @@ def test_restart_in_the_first_micro_batch_at_the_edge_goes_on(
     planner = reader(begun)
     batch = StreamOffset.from_json(planner.latestOffset(planner.initialOffset(), LIMIT)).batch
     assert batch is not None
-    laid = {lane: LaneProgress(lane, begun.layout, begun.cursor, first=True) for lane in (0, 1)}
+    edge_us = begun.cursor.time_us
+    laid = {lane: LaneProgress(lane, begun.layout, begun.cursor, first=True, edge_us=edge_us) for lane in (0, 1)}
     finished = remainder(LaneTask("ks", "t", 1, batch), laid[1], "progress").completed()
     cluster.now_us += 70 * SECOND
     again = reader(decide_start({0: laid[0], 1: finished}, 2, None))
