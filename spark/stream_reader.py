@@ -279,6 +279,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
         self._looked_s = now_s
         if former.log_id != self._state.log_id:
+            if former.exists:
+                # By the TTL of the log that it was read from: that of another one says nothing of it.
+                self._warn(self._expiry.done(self._oldest_us()))
             self._forget_streams()
         if self._state.options is not None:
             self._see_ttl(self._state.options.ttl_s)

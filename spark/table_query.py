@@ -27,6 +27,7 @@ from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissi
 from bridge.gaps import LogTtl, find_gap
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, canonical_json
+from bridge.model.times import UnixMicros
 from bridge.monitoring.board import Board
 from bridge.patience import in_background
 from bridge.publishing import TableStart, decide_start
@@ -154,7 +155,6 @@ class TableQuery:
         start = self._decide(progress)
         if progress:
             self._mend_checkpoint()
-            self._check_log(state, start.cursor)
             start = self._beyond_gap(state, start)
         else:
             say_what_has_expired(self._source, state)
@@ -323,10 +323,13 @@ class TableQuery:
         self._keeping = known, in_background(write, f"keeping the TTL of {self.name}")
         return True
 
-    def _check_log(self, state: TableState, start: Cursor) -> None:
+    def _check_log(self, state: TableState, start: Cursor, expired_us: UnixMicros | None) -> None:
         # Said on evidence only: a log may be younger than what it holds, where changes have timestamps of their own.
-        known = self._log_id or self._checkpoint.log_id()
-        if known is not None and known != state.log_id and state.log_id not in self._logs_said:
+        known, made_us = self._log_id or self._checkpoint.log_id(), state.log_made_us
+        # Where no checkpoint says which it was, one that could not have kept what was not read for so long is another.
+        is_late = expired_us is not None and made_us is not None and start.reached_us < expired_us < made_us
+        is_another = is_late if known is None else known != state.log_id
+        if is_another and state.log_id not in self._logs_said:
             self._logs_said.add(state.log_id)
             _log.warning("%s: %s", self.name, made_anew_in_words(state, start))
 
@@ -341,6 +344,7 @@ class TableQuery:
         metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
         generations = metadata.generations()
         expired_us = self._see_ttl(state).oldest_us(worker.server_time(self._config.scylla).servers_us())
+        self._check_log(state, start.cursor, expired_us)
         gap = find_gap(start.cursor, generations, expired_us, may_lag=metadata.may_lag, log_made_us=state.log_made_us)
         if gap is None:
             return start

@@ -381,7 +381,7 @@ class LaneProgress:
         first: whether nothing of the table was published yet, under this layout or an earlier one; then there is
             `"first":true`, too.
         edge_us: before which write time changes may have expired when the table's very first lanes were laid, if they
-            were laid there or behind it, and `batch` is None or its very first; otherwise None, and there is no `"edge"`.
+            were laid there or behind it, and `batch` is None or its very first; otherwise None, with no `"edge"`.
     """
 
     lane: int

@@ -436,6 +436,26 @@ def test_log_made_anew_forgets_the_ttl_of_the_former(cluster: Cluster) -> None:
     assert planner.latestOffset(end, LIMIT) != end
 
 
+@pytest.mark.parametrize(("seen_away", "back_s"), [(True, 1000), (False, 160)])
+def test_table_that_was_made_anew_after_long_has_lost_nothing_to_the_ttl(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, seen_away: bool, back_s: int
+) -> None:
+    """What was read of the former log is held against that one's TTL, and nothing of the new one has expired."""
+    cluster.starts, cluster.ttl_s = [G1], 100
+    cluster.now_us = at(G1, 150).time_us
+    planner = reader(TableStart(LAYOUT, at(G1, 130)))
+    end = planner.latestOffset(planner.initialOffset(), LIMIT)
+    cluster.now_us += SECOND
+    if seen_away:
+        cluster.log_id = None
+        assert planner.latestOffset(end, LIMIT) == end
+    cluster.now_us, cluster.ttl_s = at(G1, back_s).time_us, 5
+    cluster.log_id = UUID(bytes=timeuuid_of(at(G1, back_s - 1).time_us, bytes(8)))
+    assert planner.latestOffset(end, LIMIT) != end
+    assert "may have expired" not in caplog.text
+    assert "between 1970-01-01T00:19:00.000000Z, up to where it was read, and 1970" in caplog.text
+
+
 def test_nothing_is_planned_while_the_table_is_missing(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """Said with the instant up to which Kafka says it was read, whatever the checkpoint says."""
     cluster.log_id = None

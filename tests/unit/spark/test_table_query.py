@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,7 +18,7 @@ from bridge.config import BridgeConfig, SourceConfig, validate
 from bridge.errors import DataLossError, RetriableError, StartupError
 from bridge.gaps import LogTtl
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.board import Board
 from bridge.planning import GenerationStart
 from bridge.publishing import TableStart
@@ -384,6 +385,27 @@ def test_lanes_know_whether_they_were_laid_where_changes_expire(
     progress.update({lane: replace(one, layout=layout) for lane, one in progress.items()})
     table.start(once=False, settled=False)
     assert {(one.layout.lanes, one.edge_us, one.first) for one in progress.values()} == {(3, edge_us, True)}
+
+
+@pytest.mark.parametrize("known", [None, UUID(int=5)])
+def test_table_that_was_made_anew_while_the_job_stood_still_for_long_goes_on(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, known: UUID | None
+) -> None:
+    """It says what of the former one is lost, also where no checkpoint knows that there was another log."""
+    table, progress, done = begins
+    layout = lay(progress, first=False)
+    log_of(table, monkeypatch, edge_us=9_000_000)
+    made_us = UnixMicros(9_500_000)
+    state: Any = table._state()
+    state.log_id, state.log_made_us = UUID(bytes=timeuuid_of(made_us, bytes(8))), made_us
+    table._checkpoint.log_id = lambda: known  # type: ignore[method-assign]
+    table._checkpoint.keep_log_id = lambda _id: None  # type: ignore[method-assign]
+    table.start(once=False, settled=False)
+    assert done[1:] == [(layout, None, False)]
+    assert "between 1970-01-01T00:00:02.000000Z, up to where it was read, and 1970-01-01T00:00:09.5" in caplog.text
+    caplog.clear()
+    table.start(once=False, settled=False)
+    assert warnings_of(caplog) == []
 
 
 def test_first_start_from_an_instant_before_the_ttl_is_said(
