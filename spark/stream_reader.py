@@ -20,7 +20,7 @@ from bridge import logs, planning
 from bridge.activity import Arrivals, Asked, KnownTtl
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.config import SourceConfig
-from bridge.errors import DataLossError, RetriableError
+from bridge.errors import BridgeError, DataLossError, RetriableError
 from bridge.expiry import Expiry
 from bridge.gaps import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.instants import iso_of_micros
@@ -134,13 +134,21 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         at = self._plans.go_on_from(offset)
         self._look_at_table(at.start if isinstance(at, PlannedBatch) else at)
         if not self._state.exists:
+            self._warn(self._expiry.rest())
             self._windows.planned(_clock_s(), None)
             return start
         self._windows.done(_clock_s(), lambda done: self._interval_s(done.start.generation_ms))
         self._warn(self._expiry.done(self._oldest_us()))
-        batch = at if isinstance(at, PlannedBatch) else self._plan_in_turn(at)
+        try:
+            batch = at if isinstance(at, PlannedBatch) else self._plan_in_turn(at)
+        except BridgeError:
+            # It is the end of this planner.
+            self._warn(self._expiry.rest())
+            raise
         self._windows.planned(_clock_s(), batch)
         if batch is None:
+            if self._frozen_now_us is not None:
+                self._warn(self._expiry.rest())
             return start
         self._count_requests(batch)
         return _plain(self._plans.planned(batch, offset))
@@ -260,6 +268,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def stop(self) -> None:
         """Close the planner's session (Spark ends the process with SIGTERM instead, mostly)."""
+        self._warn(self._expiry.rest())
         worker.drop_cluster(self._config.scylla)
 
     def _interval_s(self, generation_ms: UnixMillis) -> float:

@@ -53,6 +53,18 @@ def test_spans_are_said_once_and_not_all_the_time() -> None:
     assert expiry.done(edge(94)) == ""
 
 
+def test_rest_is_said_at_the_end() -> None:
+    """What was kept back, once."""
+    expiry = Expiry()
+    assert expiry.rest() == ""
+    expiry.works(batch(0, 10))
+    assert span(expiry.done(edge(4))) == (0, 4)
+    expiry.works(batch(10, 20))
+    assert expiry.done(edge(14)) == ""
+    assert span(expiry.rest()) == (10, 14)
+    assert expiry.rest() == ""
+
+
 def test_first_micro_batch_at_the_edge_is_excused_in_silence() -> None:
     """What lies behind it is not, nor where a job comes back to that place."""
     silent, loud = Expiry(at_edge=True, in_silence=True), Expiry(at_edge=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -230,6 +231,45 @@ def test_what_expires_while_it_is_read_is_said(cluster: Cluster, caplog: pytest.
         assert calm.latestOffset(end, LIMIT) == end
         cluster.now_us += pause_s * SECOND
     assert caplog.messages == []
+
+
+def slow_reader(cluster: Cluster, *, once: bool) -> tuple[ScyllaCdcStreamReader, dict[str, Any]]:
+    """One that has been overtaken in two micro-batches, of which it has said the first, and where it stands."""
+    cluster.starts, cluster.ttl_s = [G1], 100
+    cluster.now_us = at(G1, 160).time_us
+    planner = reader(TableStart(LAYOUT, at(G1, 61)), max_window_ms=45_000)
+    if once:
+        planner.prepareForTriggerAvailableNow()
+    end = drain(planner, cluster, planner.initialOffset(), [28])  # [61, 106), when all from before 88 had expired
+    return planner, drain(planner, cluster, end, [24])  # [106, 150) in a run, when all from before 112 had
+
+
+def unread(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Seconds of the minutes that are said to have expired unread."""
+    said = re.findall(r"written between \S+:(\d\d)\.0\S+ and \S+:(\d\d)\.0\S+ may have expired", caplog.text)
+    return [f"{since} {until}" for since, until in said]
+
+
+@pytest.mark.parametrize("end_of_it", ["all is read", "it was dropped", "a gap", "a stop"])
+def test_what_has_expired_is_said_before_nobody_asks_any_more(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, end_of_it: str
+) -> None:
+    """It is kept back for a while where there is more of it all the time."""
+    planner, end = slow_reader(cluster, once=end_of_it != "a gap")
+    assert unread(caplog) == ["41 08"]
+    if end_of_it == "a gap":
+        cluster.starts = [G2]
+        with pytest.raises(DataLossError, match="are forgotten"):
+            planner.latestOffset(end, LIMIT)
+    elif end_of_it == "a stop":
+        monkeypatch.setattr(worker, "drop_cluster", lambda _settings: None)
+        planner._expiry.done(planner._oldest_us())
+        planner.stop()
+    else:
+        cluster.log_id = None if end_of_it == "it was dropped" else cluster.log_id
+        for _ in range(2):
+            assert planner.latestOffset(end, LIMIT) == end
+    assert unread(caplog) == ["41 08", "26 32"]
 
 
 def test_accepted_loss_goes_on_being_said(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
