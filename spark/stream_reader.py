@@ -32,7 +32,7 @@ from bridge.publishing import LaneTask, Plans, TableStart
 from bridge.server_time import ServerTime
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
 from spark import rows, worker
-from spark.beginning import wait_for_first_cursor
+from spark.beginning import is_earliest, wait_for_first_cursor
 from spark.lane_changes import LaneChanges
 from spark.lane_publishing import Publishing, publish_lane
 
@@ -99,7 +99,12 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._known_ttl = None if activity is None else KnownTtl(activity)
         self._ttl = LogTtl() if self._known_ttl is None else self._known_ttl.known()
         self._saw_ttl_us: UnixMicros | None = None
-        self._expiry = Expiry() if start is None else Expiry(at_edge=start.at_edge, in_silence=start.first)
+        # Of `earliest` nobody was promised the first of what is left; an instant and `latest` name what is wanted.
+        self._begins_in_silence = is_earliest(config)
+        self._expiry = Expiry()
+        if start is not None:
+            is_silent = start.first and start.edge_us is not None and self._begins_in_silence
+            self._expiry = Expiry(at_edge=start.at_edge, in_silence=is_silent)
         self._seen: set[UnixMillis] = set()
         self._passed_said = self._ahead_said = False
         self._arrivals = None if activity is None else Arrivals(activity)
@@ -124,7 +129,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._start is not None:
             return _plain(StreamOffset(self._start.cursor, None))
         # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
-        self._expiry = Expiry(at_edge=True, in_silence=True)
+        self._expiry = Expiry(at_edge=True, in_silence=self._begins_in_silence)
         return _plain(StreamOffset(wait_for_first_cursor(self._config), None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

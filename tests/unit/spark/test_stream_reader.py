@@ -24,7 +24,7 @@ from bridge.publishing import LaneTask, TableStart, decide_start, remainder
 from bridge.server_time import ServerTime
 from bridge.table_watch import CdcOptions, TableState
 from spark import stream_reader, worker
-from spark.beginning import first_cursor
+from spark.beginning import edge_us, first_cursor, oldest_us
 from spark.stream_reader import ScyllaCdcStreamReader
 
 SECOND = 1_000_000
@@ -168,7 +168,7 @@ def test_drain_that_is_slower_than_the_log_expires_says_what_it_passes_over(
     """From the second micro-batch on; it goes on, and when it has left that place it says how much it was."""
     cluster.starts, cluster.ttl_s = [G1], 3600
     cluster.now_us = at(G1, 10_000).time_us
-    begun = decide_start({}, 2, first_cursor(config()))
+    begun = decide_start({}, 2, first_cursor(config()), oldest_us(config()))
     planner = reader(begun, max_window_ms=10_000)
     cluster.now_us += 3 * SECOND
     end = drain(planner, cluster, planner.initialOffset(), [13])
@@ -191,6 +191,33 @@ def test_drain_that_is_slower_than_the_log_expires_says_what_it_passes_over(
     cluster.now_us += 1000 * SECOND
     with pytest.raises(DataLossError, match="TTL has passed"):
         planner.latestOffset(end, LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("earliest", None),
+        ("latest", "1970-01-01T03:03:10.000000Z and 1970-01-01T03:03:10"),
+        ("1970-01-01T00:16:40Z", "1970-01-01T00:16:40.000000Z and 1970-01-01T03:03:10"),
+    ],
+)
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_only_earliest_may_lose_of_its_first_micro_batch_in_silence(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, start: str, said: str | None, by_itself: bool
+) -> None:
+    """Also where the source is somebody else's; an instant's first words are another matter (`beginning`)."""
+    cluster.starts, cluster.ttl_s, cluster.now_us = [G1], 21, at(G1, 10_000).time_us
+    source = config(start=start)
+    first = first_cursor(source)
+    begun = None if by_itself else decide_start({}, 2, first, edge_us(source, first, oldest_us(source)))
+    planner = ScyllaCdcStreamReader(source, begun)
+    end = planner.initialOffset()
+    caplog.clear()
+    cluster.now_us += SECOND
+    drain(planner, cluster, end, [10.5, 0])
+    found = re.findall(r"while it was read: what was written between (.*)\.\d+Z may have", caplog.text)
+    found += re.findall(r"going on|is behind the log's TTL: what was written between (.*)\.\d+Z may have", caplog.text)
+    assert [one for one in found if one] == ([] if said is None else [said])
 
 
 def test_restart_in_the_first_micro_batch_at_the_edge_goes_on(
