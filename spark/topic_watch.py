@@ -21,6 +21,7 @@ from spark.checkpoint import Checkpoint
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 30.0
+_AWAY_AFTER_LOOKS: Final = 2
 
 
 class ChangeTopic:
@@ -39,6 +40,7 @@ class ChangeTopic:
         self._before: TopicBefore | None = None
         self._kept: str | None = None
         self._seen: set[str] = set()
+        self._looks_without = 0
 
     def begin(self, now: TopicNow | None, *, made: bool, carried: bool) -> None:
         """Look at it before the table's query starts.
@@ -61,6 +63,7 @@ class ChangeTopic:
         """Look at it while the table runs; `now` as above."""
         with self._lock:
             self._compare(now, carried=True)
+            self._miss(now)
             self._keep()
 
     def _compare(self, now: TopicNow | None, *, carried: bool) -> None:
@@ -80,6 +83,12 @@ class ChangeTopic:
             _log.warning("%s", self._words.is_another(before, now))
         self._seen.add(now.id)
         self._before = TopicBefore(self.name, now.id, UnixMicros(time.time_ns() // 1000))
+
+    def _miss(self, now: TopicNow | None) -> None:
+        # Of a table to which nothing is written no publisher notices. Who makes it anew leaves it away for a moment.
+        self._looks_without = self._looks_without + 1 if now is None and self._seen else 0
+        if self._looks_without == _AWAY_AFTER_LOOKS:
+            _log.warning("%s", self._words.is_away())
 
     def _keep(self, *, anyhow: bool = False) -> None:
         before = self._before

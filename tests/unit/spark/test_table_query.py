@@ -183,7 +183,7 @@ def test_change_topic_that_is_another_one_is_told(
     table.start(once=False, settled=False)
     table.start(once=False, settled=False)
     assert [message.partition(" (")[0] for message in warnings_of(caplog)] == [
-        "ks.t: the change topic ks.t is another one than at 1970-01-01T00:00:00.000000Z"
+        "ks.t: the change topic ks.t is another one than when it was noted last, at 1970-01-01T00:00:00.000000Z"
     ]
     assert [topic.id for topic in kept[-2:]] == ["new", "new"]
 

@@ -61,11 +61,35 @@ def test_topic_that_is_made_anew_under_a_running_table_is_told_once(caplog: pyte
     for now in (TopicNow("b", 1), None, TopicNow("b", 1), TopicNow("a", 12), TopicNow("b", 1)):
         topic.look(now)
     assert caplog.messages == [
-        "ks.t: the change topic changes is another one than at 1970-01-01T12:00:00.000000Z (its id was a, and is b). "
-        "It was deleted since, made anew with 1 of 12 partitions (kafka.partitions), and the table goes on in it: what "
+        "ks.t: the change topic changes is another one than when it was noted last, at 1970-01-01T12:00:00.000000Z "
+        "(its id was a, and is b). Unless this is another Kafka cluster, it was deleted since, made anew with 1 of 12 "
+        "partitions (kafka.partitions), and the table goes on in it: what "
         f"the deleted one held does not come again. {ADVICE}"
     ]
     assert kept.topic == TopicBefore("changes", "b", UnixMicros(NOON_US))
+
+
+def test_topic_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody else notices while nothing is written; but not one that is made anew, or of which brokers tell no id."""
+    topic = topic_of(Kept(TopicBefore("changes", "a", UnixMicros(0))))
+    for _ in range(3):
+        topic.look(None)
+    topic.begin(TopicNow("a", 12), made=False, carried=True)
+    topic.look(None)
+    topic.look(TopicNow("a", 12))
+    topic.look(None)
+    assert caplog.messages == []
+    for _ in range(3):
+        topic.look(None)
+    assert caplog.messages == [
+        "ks.t: the change topic changes is not found any more: it was deleted, or the right Describe on it was taken "
+        "away. With the table's next change, or at its next start, it is made anew; what a deleted one held does not "
+        f"come again. {ADVICE}"
+    ]
+    topic.look(TopicNow("a", 12))
+    for _ in range(2):
+        topic.look(None)
+    assert len(caplog.messages) == 2
 
 
 def test_topic_that_was_made_anew_while_the_job_stood_still_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -76,8 +100,8 @@ def test_topic_that_was_made_anew_while_the_job_stood_still_is_told(caplog: pyte
         for _ in range(2):
             topic.begin(TopicNow("b", 12), made=False, carried=True)
     assert [one.partition(", and the table")[0] for one in caplog.messages] == [
-        "ks.t: the change topic changes is another one than at 1970-01-01T00:00:00.000000Z (its id was a, and is b). "
-        "It was deleted since, made anew"
+        "ks.t: the change topic changes is another one than when it was noted last, at 1970-01-01T00:00:00.000000Z "
+        "(its id was a, and is b). Unless this is another Kafka cluster, it was deleted since, made anew"
     ]
 
 
