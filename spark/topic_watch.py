@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Final
 
@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 30.0
 _AWAY_AFTER_LOOKS: Final = 2
+_TOLD_WITHIN_S: Final = 5.0
+"""A checkpoint that takes longer holds up no other table's look."""
 
 
 class ChangeTopic:
@@ -116,6 +118,7 @@ class TopicWatch:
         self._clock = clock
         self._again_at_s = clock() + LOOK_EVERY_S
         self._looking: Future[None] | None = None
+        self._told: dict[ChangeTopic, Future[None]] = {}
 
     def look(self, topics: Callable[[], Sequence[ChangeTopic]]) -> None:
         """Look when it is time, and never wait; call often."""
@@ -133,5 +136,15 @@ class TopicWatch:
             return
         # A client for the moment: one that is kept would log in with the password and the token of back then.
         found = KafkaAdmin(self._settings, quiet=True).topics_now([topic.name for topic in topics])
-        for topic in topics:
-            topic.look(found.get(topic.name))
+        # One at a time each: a checkpoint may hang, and what goes wrong with one table is no matter of the others.
+        busy = {topic: told for topic, told in self._told.items() if not told.done()}
+        told = {
+            topic: in_background(partial(topic.look, found.get(topic.name)), f"look at {topic.name}")
+            for topic in topics
+            if topic not in busy
+        }
+        self._told = busy | told
+        wait(told.values(), _TOLD_WITHIN_S)
+        for topic, telling in told.items():
+            if telling.done() and (error := telling.exception()) is not None:
+                _log.debug("%s: the change topic was not looked at: %r", topic.name, error)

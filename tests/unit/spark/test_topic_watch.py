@@ -203,3 +203,37 @@ def test_watch_asks_for_all_topics_at_once_and_never_waits(monkeypatch: pytest.M
     look()
     assert len(asked) == 2
     assert kept.topic is not None
+
+
+def test_watch_goes_on_for_the_others_when_one_table_fails_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint's file system may do both; one that hangs is not asked a second time."""
+    now_s, hold, asked = [0.0], threading.Event(), list[str]()
+    found = {"changes": TopicNow("a", 12)}
+    monkeypatch.setattr(topic_watch, "KafkaAdmin", lambda *_, **__: SimpleNamespace(topics_now=lambda _topics: found))
+    monkeypatch.setattr(topic_watch, "_TOLD_WITHIN_S", 0.2)
+
+    class Hangs(Kept):
+        def change_topic(self) -> TopicBefore | None:
+            asked.append("hangs")
+            hold.wait(60)
+            return None
+
+    class Fails(Kept):
+        def change_topic(self) -> TopicBefore | None:
+            asked.append("fails")
+            raise OSError("no JVM")
+
+    well = Kept()
+    topics = [topic_of(Fails()), topic_of(Hangs()), topic_of(well)]
+    watch = TopicWatch(KafkaSettings(bootstrap_servers=("a:1",)), clock=lambda: now_s[0])
+    for _ in range(2):
+        now_s[0] += 30.0
+        watch.look(lambda: topics)
+        assert watch._looking is not None
+        assert watch._looking.exception(60) is None
+        watch.look(lambda: topics)
+        assert well.topic is not None
+        found["changes"] = TopicNow("b", 12)
+    assert well.topic.id == "b"
+    assert sorted(asked) == ["fails", "fails", "hangs"]
+    hold.set()
