@@ -85,9 +85,18 @@ class ChangeTopicWords:
     def is_another(self, before: TopicBefore, now: TopicNow) -> str:
         """Said where somebody else has, or a broker by itself."""
         return (
-            f"{self.table}: the change topic {self.topic} is another one than at {iso_of_micros(before.seen_us)} (its "
-            f"id was {before.id}, and is {now.id}). It was deleted since, made anew{self._smaller(now)}, and the table "
-            f"goes on in it: what the deleted one held does not come again. {self._how_to_have_all()}"
+            f"{self.table}: the change topic {self.topic} is another one than when it was noted last, at "
+            f"{iso_of_micros(before.seen_us)} (its id was {before.id}, and is {now.id}). Unless this is another Kafka "
+            f"cluster, it was deleted since, made anew{self._smaller(now)}, and the table goes on in it: what the "
+            f"deleted one held does not come again. {self._how_to_have_all()}"
+        )
+
+    def is_away(self) -> str:
+        """Said where it was there under the running table."""
+        return (
+            f"{self.table}: the change topic {self.topic} is not found any more: it was deleted, or the right Describe "
+            "on it was taken away. With the table's next change, or at its next start, it is made anew; what a deleted "
+            f"one held does not come again. {self._how_to_have_all()}"
         )
 
     def _smaller(self, now: TopicNow | None) -> str:

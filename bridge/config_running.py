@@ -80,7 +80,9 @@ class SparkSettings(Model):
     def _no_login(cls, value: str) -> str:
         if _WITH_LOGIN.match(value) and not value.startswith(("abfs", "wasb")):
             raise ValueError("a login can't stand in the path: give it by the environment or the pod's identity")
-        if holds_secret(value):
+        # Folders may be named as partitions are (`key=1`); what stands behind a `?` are parameters.
+        path, _, parameters = value.partition("?")
+        if holds_secret(path.replace("=", "/")) or holds_secret(parameters):
             raise ValueError("a secret can't stand in the path: give it by the environment or the pod's identity")
         return value
 

@@ -10,7 +10,8 @@ Cells are hex of CQL's serialized values, as the log has them; null cells are le
 whole group is at fault. A change whose schema the registry refuses, or whose record is too large for Kafka, has Avro
 bodies in hex and their schemas instead of `generation_ms` and `rows`: `key`, `value` (null in a tombstone),
 `key_schema`, `value_schema`. A letter that would be too large itself has none of its cells, nor the value and its
-schema, but `omitted_bytes`, the size that it would have; where even its key is too large, it goes without that, too.
+schema, but `omitted_bytes`, the size that it would have; where even its key is too large, it goes without that, too. A
+tombstone's keeps its null.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def shortened(letter: bytes) -> Iterator[bytes]:
     """
     document = json.loads(letter) | {"omitted_bytes": len(letter)}
     for left_out in (_ROWS_AND_VALUE, _ROWS_AND_VALUE | _KEY) if "key" in document else (_ROWS_AND_VALUE,):
-        left = {name: value for name, value in document.items() if name not in left_out}
+        left = {name: value for name, value in document.items() if value is None or name not in left_out}
         yield json.dumps(left, ensure_ascii=False).encode()
 
 

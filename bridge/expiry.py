@@ -63,7 +63,14 @@ class Expiry:
             self._pass(batch.start.reached_us, edge_us)
         if self._unsaid is None or self._was_said_at(edge_us):
             return ""
-        (since_us, until_us), self._unsaid, self._said_at_us = self._unsaid, None, edge_us
+        self._said_at_us = edge_us
+        return self.rest()
+
+    def rest(self) -> str:
+        """What is kept back until enough of it has come together; to be said when nobody will ask again."""
+        if self._unsaid is None:
+            return ""
+        (since_us, until_us), self._unsaid = self._unsaid, None
         between = f"between {iso_of_micros(since_us)} and {iso_of_micros(until_us)}"
         if self.goes_on:
             return f"the reading is behind the log's TTL: what was written {between} may have expired unread; going on"

@@ -177,10 +177,15 @@ def find_gap(
     if cursor.catch_up is not None and cursor.catch_up.after_ms not in known:
         reason = f"which streams generation {iso_of_millis(cursor.generation_ms)} opened is forgotten"
         return Gap(reason, cursor.reached_us, cursor.time_us, Cursor(cursor.generation_ms, cursor.time_us))
-    if oldest_us is not None and cursor.reached_us < oldest_us:
+    if oldest_us is not None and cursor.reached_us < oldest_us and not _is_younger(log_made_us, oldest_us):
         # Nothing is jumped over: what is still there is read.
         return Gap("the log's TTL has passed", cursor.reached_us, oldest_us, cursor)
     return None
+
+
+def _is_younger(log_made_us: UnixMicros | None, oldest_us: UnixMicros) -> bool:
+    """Whether nothing of a log can have expired yet. What went with the one before it is no matter of the TTL."""
+    return log_made_us is not None and log_made_us > oldest_us
 
 
 def overtaken(

@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from bridge.errors import BridgeError, DataLossError, LayoutError, RetriableError
 from bridge.model.cursors import Cursor, LanePosition, LaneProgress, Layout, Part, PlannedBatch, StreamOffset, Window
 from bridge.model.times import UnixMicros, UnixMillis
+
+_RESTARTED_WITHIN_US: Final = 600_000_000
+"""How long a restart takes at most, between a crash and the next look at the log."""
 
 
 def transactional_id(job: str, keyspace: str, table: str, lane: int) -> str:
@@ -51,14 +54,14 @@ class Remainder:
         done: the group up to which it is committed; None when that is nothing, or everything.
         finished: whether everything is committed already, so that not even the progress has to move.
         entered_from_ms: as the lane's progress has it.
-        edge: whether it is of the table's very first micro-batch.
+        edge_us: of the table's very first micro-batch, as the lane's progress has it.
     """
 
     task: LaneTask
     done: LanePosition | None
     finished: bool
     entered_from_ms: UnixMillis | None = None
-    edge: bool = False
+    edge_us: UnixMicros | None = None
 
     def wants(self, position: LanePosition) -> bool:
         """Whether a group is still to be published."""
@@ -82,11 +85,12 @@ class Remainder:
 
     def midway(self, position: LanePosition) -> LaneProgress:
         """The progress to commit after a group inside the micro-batch."""
-        return LaneProgress.inside(self.task.lane, self.task.batch, position, self.entered_from_ms, edge=self.edge)
+        task = self.task
+        return LaneProgress.inside(task.lane, task.batch, position, self.entered_from_ms, edge_us=self.edge_us)
 
     def completed(self) -> LaneProgress:
         """The progress to commit with the last of the micro-batch."""
-        return LaneProgress.completed(self.task.lane, self.task.batch, self.entered_from_ms, edge=self.edge)
+        return LaneProgress.completed(self.task.lane, self.task.batch, self.entered_from_ms, edge_us=self.edge_us)
 
 
 def _later(part: Part, start_us: UnixMicros) -> Part:
@@ -125,9 +129,9 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
         )
     left = partial(Remainder, task, finished=False, entered_from_ms=progress.entered_from_ms)
     if progress.batch == batch:
-        return left(progress.done, edge=progress.edge)
+        return left(progress.done, edge_us=progress.edge_us)
     if progress.cursor == batch.start and progress.done is None:
-        return left(None, edge=progress.first)
+        return left(None, edge_us=progress.edge_us if progress.batch is None else None)
     raise RetriableError(
         f"{task}: the progress topic {progress_topic} says that the lane is at {progress.cursor}, inside another "
         "micro-batch; it is finished first when the table starts again"
@@ -147,8 +151,10 @@ class TableStart:
             decision is to be made again.
         entered_from_ms: the generation that was read before that of `goes_on_in_ms`; None when that is not known.
         first: whether nothing of the table was published yet.
-        at_edge: whether the cursor may lie where changes are just expiring, at the table's first micro-batch or right
-            behind it: then what expires before the reading has left that place is no gap.
+        at_edge: whether the cursor may lie where changes are just expiring: then what expires before the reading has
+            left that place is no gap (`excuses`).
+        edge_us: before which write time changes may have expired when the table was laid, if it was laid there or
+            behind it, and its first micro-batch is not done yet.
     """
 
     layout: Layout
@@ -159,6 +165,7 @@ class TableStart:
     entered_from_ms: UnixMillis | None = None
     first: bool = False
     at_edge: bool = False
+    edge_us: UnixMicros | None = None
 
     def __post_init__(self) -> None:
         if self.settle and self.interrupted is None:
@@ -168,6 +175,17 @@ class TableStart:
     def goes_on_in_ms(self) -> UnixMillis:
         """The generation in which the next micro-batch is planned, what was interrupted being done."""
         return (self.cursor if self.interrupted is None else self.interrupted.next).generation_ms
+
+    def excuses(self, until_us: UnixMicros | None) -> bool:
+        """Whether it is no gap that changes from before `until_us` have expired, with the cursor where it is.
+
+        As long as nothing is published, nobody was promised anything. Of a first micro-batch at the edge that was
+        interrupted, so much can't be had as a restart takes. What expires while nobody reads for longer is lost.
+        """
+        if not self.at_edge or self.interrupted is None or until_us is None:
+            return self.at_edge
+        reached_us = self.interrupted.next.reached_us
+        return until_us <= max(reached_us, self.edge_us or reached_us) + _RESTARTED_WITHIN_US
 
     def moved_to(self, cursor: Cursor, lanes: int) -> TableStart:
         """The start with all lanes at a later cursor, because what lies before it is lost; the same if they are there.
@@ -191,6 +209,7 @@ class TableStart:
             "from": self.entered_from_ms,
             "first": self.first,
             "at_edge": self.at_edge,
+            "edge": self.edge_us,
         }
 
     @classmethod
@@ -206,12 +225,13 @@ class TableStart:
                 "from": int() | None as before_ms,
                 "first": bool(first),
                 "at_edge": bool(at_edge),
+                "edge": int() | None as edge,
             }:
                 batch = None if interrupted is None else StreamOffset.from_json(interrupted).batch
                 entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
                 return cls(
                     Layout.from_json(layout), Cursor.from_json(cursor), batch, initialise, settle, entered_from_ms,
-                    first, at_edge,
+                    first, at_edge, None if edge is None else UnixMicros(edge),
                 )  # fmt: skip
         raise BridgeError(f"not a table's start: {value!r}")
 
@@ -224,13 +244,16 @@ def present_layout(progress: Iterable[LaneProgress]) -> Layout:
     return max(progress, key=lambda at: (at.layout.since, at.cursor, at.done is not None)).layout
 
 
-def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | None) -> TableStart:
+def decide_start(
+    found: Mapping[int, LaneProgress], lanes: int, first: Cursor | None, edge_us: UnixMicros | None = None
+) -> TableStart:
     """Where a starting job goes on, and under which layout: the configured one as soon as no lane is left behind.
 
     Args:
         found: committed progress by lane; empty before the very first start.
         lanes: the configured number.
         first: where a table without progress begins; needed only then.
+        edge_us: before which write time changes may have expired, if `first` lies there or behind it.
 
     Raises:
         DataLossError: some lanes' progress is missing, or older than that of the others allows.
@@ -238,7 +261,7 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
     if not found:
         if first is None:
             raise ValueError("a table without progress needs a first cursor")
-        return TableStart(Layout(lanes, first), first, initialise=True, first=True, at_edge=True)
+        return TableStart(Layout(lanes, first), first, initialise=True, first=True, at_edge=True, edge_us=edge_us)
     layout = present_layout(found.values())
     own = {lane: at for lane, at in found.items() if lane < layout.lanes and at.layout == layout}
     furthest = max((own or found).values(), key=lambda at: at.cursor if at.batch is None else at.batch.next)
@@ -251,8 +274,9 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
         )
     before_ms = furthest.entered_from_ms
     nothing_yet = all(at.first for at in found.values())
-    at_edge = nothing_yet or furthest.edge
-    begun = partial(TableStart, entered_from_ms=before_ms, first=nothing_yet, at_edge=at_edge)
+    # Of a first micro-batch that all lanes have committed nothing can expire any more.
+    laid_us = furthest.edge_us if nothing_yet else None
+    begun = partial(TableStart, entered_from_ms=before_ms, first=nothing_yet, at_edge=nothing_yet, edge_us=laid_us)
     if missing:
         # The job died while it wrote this layout; no lane has worked under it, nor under another one since.
         for lane, at in sorted(found.items()):
@@ -277,7 +301,11 @@ def decide_start(found: Mapping[int, LaneProgress], lanes: int, first: Cursor | 
     if batch.next.generation_ms != batch.start.generation_ms:
         before_ms = batch.start.generation_ms
     settle = layout.lanes != lanes
-    return TableStart(layout, batch.start, batch, settle=settle, entered_from_ms=before_ms, at_edge=at_edge)
+    edge_us = furthest.edge_us
+    return TableStart(
+        layout, batch.start, batch, settle=settle, entered_from_ms=before_ms, at_edge=edge_us is not None,
+        edge_us=edge_us,
+    )  # fmt: skip
 
 
 class Plans:

@@ -21,6 +21,8 @@ from spark import worker
 _log = logging.getLogger(__name__)
 
 _FIRST_GENERATION_EVERY_S: Final = 0.5
+_AT_EDGE_US: Final = 60_000_000
+"""So near to where changes expire the first micro-batch of `earliest` may be overtaken as soon as it has begun."""
 
 
 def first_cursor(config: SourceConfig) -> Cursor:
@@ -98,6 +100,23 @@ def cursor_behind(
         return gap.go_on_at
     first = planning.first_cursor(generations, expired_us, config.reading.leeway_ms * 1000)
     return gap.go_on_at if first is None else max(gap.go_on_at, first)
+
+
+def edge_us(config: SourceConfig, cursor: Cursor, expired_us: UnixMicros | None) -> UnixMicros | None:
+    """Before which write time changes may have expired, if a first cursor lies there, or behind it; otherwise None.
+
+    Args:
+        config: of the source.
+        cursor: where the table begins.
+        expired_us: before which write time changes may have expired; None when they do not.
+    """
+    near_us = _AT_EDGE_US if is_earliest(config) else 0
+    return expired_us if expired_us is not None and cursor.reached_us <= expired_us + near_us else None
+
+
+def is_earliest(config: SourceConfig) -> bool:
+    """Whether a table without progress begins with all that the log's TTL leaves."""
+    return (config.table.start or config.reading.start) == "earliest"
 
 
 def oldest_us(config: SourceConfig) -> UnixMicros | None:

@@ -7,6 +7,7 @@ that the log kept changes for a shorter time once.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,10 +82,12 @@ class Checkpoint:
 
     def _kept(self, name: str) -> str:
         """What was kept there last; empty where nothing was."""
-        found = [self._content(name + _SECOND), self._content(name)]
-        whole = (text for text, _, crc in (one.rpartition("\n") for one in found) if crc == _crc(text))
-        # Jobs of before kept one file, and no checksum.
-        return next(whole, found[-1])
+        second, first = self._content(name + _SECOND), self._content(name)
+        if _is_whole_of_before(first):
+            # An older release kept one file, and no checksum. It leaves the second one as a newer release did before.
+            return first
+        whole = (text for text, _, crc in (one.rpartition("\n") for one in (second, first)) if crc == _crc(text))
+        return next(whole, "")
 
     def _keep(self, name: str, text: str) -> None:
         """Keep it in two files, one after the other: whenever the job is killed, one of them is whole."""
@@ -148,6 +151,19 @@ class Checkpoint:
     def _files(self, path: Any) -> Any:
         # By the session's settings, as the query itself.
         return path.getFileSystem(self._session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+
+
+def _is_whole_of_before(text: str) -> bool:
+    """Whether a file is one that an older release has kept, an id or JSON in one line, and has written to its end."""
+    if "\n" in text:
+        return False
+    for parsed in (UUID, json.loads):
+        try:
+            parsed(text)
+        except (ValueError, RecursionError):
+            continue
+        return True
+    return False
 
 
 def _crc(text: str) -> str:

@@ -20,7 +20,7 @@ from bridge import logs, planning
 from bridge.activity import Arrivals, Asked, KnownTtl
 from bridge.adapters.stream_metadata import StreamMetadata
 from bridge.config import SourceConfig
-from bridge.errors import DataLossError, RetriableError
+from bridge.errors import BridgeError, DataLossError, RetriableError
 from bridge.expiry import Expiry
 from bridge.gaps import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.instants import iso_of_micros
@@ -32,7 +32,7 @@ from bridge.publishing import LaneTask, Plans, TableStart
 from bridge.server_time import ServerTime
 from bridge.table_watch import LOOK_EVERY_S, TableState, TableWatch
 from spark import rows, worker
-from spark.beginning import wait_for_first_cursor
+from spark.beginning import is_earliest, wait_for_first_cursor
 from spark.lane_changes import LaneChanges
 from spark.lane_publishing import Publishing, publish_lane
 
@@ -99,7 +99,12 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._known_ttl = None if activity is None else KnownTtl(activity)
         self._ttl = LogTtl() if self._known_ttl is None else self._known_ttl.known()
         self._saw_ttl_us: UnixMicros | None = None
-        self._expiry = Expiry() if start is None else Expiry(at_edge=start.at_edge, in_silence=start.first)
+        # Of `earliest` nobody was promised the first of what is left; an instant and `latest` name what is wanted.
+        self._begins_in_silence = is_earliest(config)
+        self._expiry = Expiry()
+        if start is not None:
+            is_silent = start.first and start.edge_us is not None and self._begins_in_silence
+            self._expiry = Expiry(at_edge=start.at_edge, in_silence=is_silent)
         self._seen: set[UnixMillis] = set()
         self._passed_said = self._ahead_said = False
         self._arrivals = None if activity is None else Arrivals(activity)
@@ -124,7 +129,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._start is not None:
             return _plain(StreamOffset(self._start.cursor, None))
         # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
-        self._expiry = Expiry(at_edge=True, in_silence=True)
+        self._expiry = Expiry(at_edge=True, in_silence=self._begins_in_silence)
         return _plain(StreamOffset(wait_for_first_cursor(self._config), None))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -134,13 +139,21 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         at = self._plans.go_on_from(offset)
         self._look_at_table(at.start if isinstance(at, PlannedBatch) else at)
         if not self._state.exists:
+            self._warn(self._expiry.rest())
             self._windows.planned(_clock_s(), None)
             return start
         self._windows.done(_clock_s(), lambda done: self._interval_s(done.start.generation_ms))
         self._warn(self._expiry.done(self._oldest_us()))
-        batch = at if isinstance(at, PlannedBatch) else self._plan_in_turn(at)
+        try:
+            batch = at if isinstance(at, PlannedBatch) else self._plan_in_turn(at)
+        except BridgeError:
+            # It is the end of this planner.
+            self._warn(self._expiry.rest())
+            raise
         self._windows.planned(_clock_s(), batch)
         if batch is None:
+            if self._frozen_now_us is not None:
+                self._warn(self._expiry.rest())
             return start
         self._count_requests(batch)
         return _plain(self._plans.planned(batch, offset))
@@ -260,6 +273,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def stop(self) -> None:
         """Close the planner's session (Spark ends the process with SIGTERM instead, mostly)."""
+        self._warn(self._expiry.rest())
         worker.drop_cluster(self._config.scylla)
 
     def _interval_s(self, generation_ms: UnixMillis) -> float:
@@ -279,6 +293,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
         self._looked_s = now_s
         if former.log_id != self._state.log_id:
+            if former.exists:
+                # By the TTL of the log that it was read from: that of another one says nothing of it.
+                self._warn(self._expiry.done(self._oldest_us()))
             self._forget_streams()
         if self._state.options is not None:
             self._see_ttl(self._state.options.ttl_s)

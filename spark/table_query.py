@@ -27,6 +27,7 @@ from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissi
 from bridge.gaps import LogTtl, find_gap
 from bridge.lane_publisher import LanePublisher
 from bridge.model.cursors import Cursor, LaneProgress, canonical_json
+from bridge.model.times import UnixMicros
 from bridge.monitoring.board import Board
 from bridge.patience import in_background
 from bridge.publishing import TableStart, decide_start
@@ -35,7 +36,7 @@ from bridge.taking_over import Lanes
 from schemas.table_changes import changes_between
 from schemas.table_schema import TableSchema
 from spark import worker
-from spark.beginning import cursor_behind, first_cursor, say_what_has_expired
+from spark.beginning import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
 from spark.checkpoint import Checkpoint
 from spark.report import ProgressReport, observed
 from spark.session import activate, cores_of
@@ -154,7 +155,6 @@ class TableQuery:
         start = self._decide(progress)
         if progress:
             self._mend_checkpoint()
-            self._check_log(state, start.cursor)
             start = self._beyond_gap(state, start)
         else:
             say_what_has_expired(self._source, state)
@@ -173,9 +173,15 @@ class TableQuery:
         self._first_schema = self._first_schema or state.schema
         if start.initialise:
             # Also in lanes that the layout drops: their records say that they are retired.
-            since, before_ms = start.layout.since, start.entered_from_ms
             laid = {
-                lane: LaneProgress(lane, start.layout, since, entered_from_ms=before_ms, first=start.first)
+                lane: LaneProgress(
+                    lane,
+                    start.layout,
+                    start.layout.since,
+                    entered_from_ms=start.entered_from_ms,
+                    first=start.first,
+                    edge_us=start.edge_us,
+                )
                 for lane in range(self._progress_partitions)
             }
             lanes.lay(laid, progress)
@@ -260,7 +266,8 @@ class TableQuery:
                 "table then begins anew, as reading.start says"
             )
         self._is_new = True
-        return decide_start({}, self.lanes, first_cursor(self._source))
+        first = first_cursor(self._source)
+        return decide_start({}, self.lanes, first, edge_us(self._source, first, oldest_us(self._source)))
 
     def _mend_checkpoint(self) -> None:
         """Begin it anew when nothing comes of it: Spark refuses one with files that are missing or wrong."""
@@ -316,10 +323,13 @@ class TableQuery:
         self._keeping = known, in_background(write, f"keeping the TTL of {self.name}")
         return True
 
-    def _check_log(self, state: TableState, start: Cursor) -> None:
+    def _check_log(self, state: TableState, start: Cursor, expired_us: UnixMicros | None) -> None:
         # Said on evidence only: a log may be younger than what it holds, where changes have timestamps of their own.
-        known = self._log_id or self._checkpoint.log_id()
-        if known is not None and known != state.log_id and state.log_id not in self._logs_said:
+        known, made_us = self._log_id or self._checkpoint.log_id(), state.log_made_us
+        # Where no checkpoint says which it was, one that could not have kept what was not read for so long is another.
+        is_late = expired_us is not None and made_us is not None and start.reached_us < expired_us < made_us
+        is_another = is_late if known is None else known != state.log_id
+        if is_another and state.log_id not in self._logs_said:
             self._logs_said.add(state.log_id)
             _log.warning("%s: %s", self.name, made_anew_in_words(state, start))
 
@@ -334,6 +344,7 @@ class TableQuery:
         metadata = worker.stream_metadata(self._config.scylla, table.keyspace, table.table)
         generations = metadata.generations()
         expired_us = self._see_ttl(state).oldest_us(worker.server_time(self._config.scylla).servers_us())
+        self._check_log(state, start.cursor, expired_us)
         gap = find_gap(start.cursor, generations, expired_us, may_lag=metadata.may_lag, log_made_us=state.log_made_us)
         if gap is None:
             return start
@@ -343,8 +354,9 @@ class TableQuery:
             assert gap.until_us is not None
             wider = replace(gap, until_us=max(gap.until_us, anew.reached_us))
             _log.warning("%s: %s; nothing was published yet, so the table begins anew, behind them", self.name, wider)
-            return replace(start.moved_to(anew, self.lanes), first=True)
-        if start.at_edge and gap.go_on_at == start.cursor:
+            edge = edge_us(self._source, anew, expired_us)
+            return replace(start.moved_to(anew, self.lanes), first=True, edge_us=edge)
+        if gap.go_on_at == start.cursor and start.excuses(gap.until_us):
             _log.warning("%s: %s; the table is only just beginning there, and goes on", self.name, gap)
             return start
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,9 @@ from spark.checkpoint import Checkpoint
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 30.0
+_AWAY_AFTER_LOOKS: Final = 2
+_TOLD_WITHIN_S: Final = 5.0
+"""A checkpoint that takes longer holds up no other table's look."""
 
 
 class ChangeTopic:
@@ -39,6 +42,7 @@ class ChangeTopic:
         self._before: TopicBefore | None = None
         self._kept: str | None = None
         self._seen: set[str] = set()
+        self._looks_without = 0
 
     def begin(self, now: TopicNow | None, *, made: bool, carried: bool) -> None:
         """Look at it before the table's query starts.
@@ -61,6 +65,7 @@ class ChangeTopic:
         """Look at it while the table runs; `now` as above."""
         with self._lock:
             self._compare(now, carried=True)
+            self._miss(now)
             self._keep()
 
     def _compare(self, now: TopicNow | None, *, carried: bool) -> None:
@@ -80,6 +85,12 @@ class ChangeTopic:
             _log.warning("%s", self._words.is_another(before, now))
         self._seen.add(now.id)
         self._before = TopicBefore(self.name, now.id, UnixMicros(time.time_ns() // 1000))
+
+    def _miss(self, now: TopicNow | None) -> None:
+        # Of a table to which nothing is written no publisher notices. Who makes it anew leaves it away for a moment.
+        self._looks_without = self._looks_without + 1 if now is None and self._seen else 0
+        if self._looks_without == _AWAY_AFTER_LOOKS:
+            _log.warning("%s", self._words.is_away())
 
     def _keep(self, *, anyhow: bool = False) -> None:
         before = self._before
@@ -107,6 +118,7 @@ class TopicWatch:
         self._clock = clock
         self._again_at_s = clock() + LOOK_EVERY_S
         self._looking: Future[None] | None = None
+        self._told: dict[ChangeTopic, Future[None]] = {}
 
     def look(self, topics: Callable[[], Sequence[ChangeTopic]]) -> None:
         """Look when it is time, and never wait; call often."""
@@ -124,5 +136,15 @@ class TopicWatch:
             return
         # A client for the moment: one that is kept would log in with the password and the token of back then.
         found = KafkaAdmin(self._settings, quiet=True).topics_now([topic.name for topic in topics])
-        for topic in topics:
-            topic.look(found.get(topic.name))
+        # One at a time each: a checkpoint may hang, and what goes wrong with one table is no matter of the others.
+        busy = {topic: told for topic, told in self._told.items() if not told.done()}
+        told = {
+            topic: in_background(partial(topic.look, found.get(topic.name)), f"look at {topic.name}")
+            for topic in topics
+            if topic not in busy
+        }
+        self._told = busy | told
+        wait(told.values(), _TOLD_WITHIN_S)
+        for topic, telling in told.items():
+            if telling.done() and (error := telling.exception()) is not None:
+                _log.debug("%s: the change topic was not looked at: %r", topic.name, error)

@@ -380,8 +380,8 @@ class LaneProgress:
         entered_from_ms: the generation that was read before the cursor's; None when the reading began in that one.
         first: whether nothing of the table was published yet, under this layout or an earlier one; then there is
             `"first":true`, too.
-        edge: whether `batch` is the table's very first, which may have begun where changes are just expiring; then
-            there is `"edge":true`, too.
+        edge_us: before which write time changes may have expired when the table's very first lanes were laid, if they
+            were laid there or behind it, and `batch` is None or its very first; otherwise None, with no `"edge"`.
     """
 
     lane: int
@@ -392,7 +392,7 @@ class LaneProgress:
     owner: str = ""
     entered_from_ms: UnixMillis | None = None
     first: bool = False
-    edge: bool = False
+    edge_us: UnixMicros | None = None
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -405,12 +405,17 @@ class LaneProgress:
 
     @classmethod
     def completed(
-        cls, lane: int, batch: PlannedBatch, entered_from_ms: UnixMillis | None = None, *, edge: bool = False
+        cls,
+        lane: int,
+        batch: PlannedBatch,
+        entered_from_ms: UnixMillis | None = None,
+        *,
+        edge_us: UnixMicros | None = None,
     ) -> Self:
         """Of a lane that has committed the whole of a micro-batch; `entered_from_ms` as it was before."""
         before_ms = batch.start.generation_ms
         entered = entered_from_ms if batch.next.generation_ms == before_ms else before_ms
-        return cls(lane, batch.layout, batch.next, batch, entered_from_ms=entered, edge=edge)
+        return cls(lane, batch.layout, batch.next, batch, entered_from_ms=entered, edge_us=edge_us)
 
     @classmethod
     def inside(
@@ -420,10 +425,10 @@ class LaneProgress:
         done: LanePosition,
         entered_from_ms: UnixMillis | None = None,
         *,
-        edge: bool = False,
+        edge_us: UnixMicros | None = None,
     ) -> Self:
         """Of a lane that has committed a micro-batch up to a group; `entered_from_ms` as it was before."""
-        return cls(lane, batch.layout, batch.start, batch, done, entered_from_ms=entered_from_ms, edge=edge)
+        return cls(lane, batch.layout, batch.start, batch, done, entered_from_ms=entered_from_ms, edge_us=edge_us)
 
     def to_bytes(self) -> bytes:
         """The record's value."""
@@ -438,7 +443,7 @@ class LaneProgress:
                 "owner": self.owner,
                 "from": self.entered_from_ms,
                 **({"first": True} if self.first else {}),
-                **({"edge": True} if self.edge else {}),
+                **({} if self.edge_us is None else {"edge": self.edge_us}),
             }
         ).encode()
 
@@ -469,14 +474,16 @@ class LaneProgress:
             }:
                 laid, first, last = Layout.from_json(layout), Cursor.from_json(start), Cursor.from_json(end)
                 entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
+                edge = others.get("edge")
+                # Jobs of before wrote `true`, wherever the table had begun.
+                edge_us = UnixMicros(edge) if type(edge) is int else None
                 if first == last:
                     is_first = others.get("first") is True
-                    return cls(lane, laid, last, owner=owner, entered_from_ms=entered_from_ms, first=is_first)
+                    return cls(lane, laid, last, None, None, owner, entered_from_ms, is_first, edge_us)
                 batch = PlannedBatch(first, last, laid)
                 at = last if done is None else first
                 position = None if done is None else LanePosition.from_json(done)
-                edge = others.get("edge") is True
-                return cls(lane, laid, at, batch, position, owner, entered_from_ms, edge=edge)
+                return cls(lane, laid, at, batch, position, owner, entered_from_ms, edge_us=edge_us)
         raise BridgeError(f"a progress record is not of version {PROGRESS_VERSION}: {str(value)[:200]}")
 
 

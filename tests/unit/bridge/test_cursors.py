@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -102,9 +103,16 @@ def test_progress_inside_a_window_round_trips() -> None:
 def test_progress_says_that_its_micro_batch_is_the_first() -> None:
     """By a field of its own, which other records lack."""
     done = LanePosition(0, GroupPosition.of(bytes(16), timeuuid_of(NEXT.time_us, bytes(8))))
-    for progress in (LaneProgress.completed(0, BATCH, edge=True), LaneProgress.inside(0, BATCH, done, edge=True)):
-        assert '"edge":true,"from":null,' in progress.to_bytes().decode()
+    edge_us = UnixMicros(1_700_000_000_000_000)
+    laid = LaneProgress(0, BATCH.layout, BATCH.start, first=True, edge_us=edge_us)
+    for progress in (
+        laid, LaneProgress.completed(0, BATCH, edge_us=edge_us), LaneProgress.inside(0, BATCH, done, edge_us=edge_us)
+    ):  # fmt: skip
+        text = progress.to_bytes().decode()
+        assert '"edge":1700000000000000,' in text
         assert LaneProgress.from_bytes(progress.to_bytes()) == progress
+        before = LaneProgress.from_bytes(text.replace('"edge":1700000000000000', '"edge":true').encode())
+        assert before == replace(progress, edge_us=None)
 
 
 def test_progress_keeps_which_generation_was_left() -> None:

@@ -53,6 +53,41 @@ def test_spans_are_said_once_and_not_all_the_time() -> None:
     assert expiry.done(edge(94)) == ""
 
 
+def test_rest_is_said_at_the_end() -> None:
+    """What was kept back, once."""
+    expiry = Expiry()
+    assert expiry.rest() == ""
+    expiry.works(batch(0, 10))
+    assert span(expiry.done(edge(4))) == (0, 4)
+    expiry.works(batch(10, 20))
+    assert expiry.done(edge(14)) == ""
+    assert span(expiry.rest()) == (10, 14)
+    assert expiry.rest() == ""
+
+
+def test_what_is_kept_back_does_not_wait_for_an_edge_that_has_gone_back() -> None:
+    """As that of a log that was made anew does: it takes long to where it was."""
+    expiry = Expiry()
+    expiry.works(batch(1000, 1010))
+    assert span(expiry.done(edge(1004))) == (1000, 1004)
+    expiry.works(batch(1010, 1020))
+    assert expiry.done(edge(1014)) == ""
+    assert span(expiry.done(edge(104))) == (1010, 1014)
+
+
+def test_what_was_said_with_the_whole_is_not_said_again() -> None:
+    """What was kept back when the reading gets ahead of the edge is in those words."""
+    expiry = Expiry(at_edge=True)
+    expiry.works(batch(0, 10))
+    assert span(expiry.done(edge(4))) == (0, 4)
+    expiry.works(batch(10, 20))
+    assert expiry.done(edge(14)) == ""
+    assert span(expiry.ahead()) == (0, 14)
+    assert expiry.rest() == ""
+    expiry.works(batch(60, 70))
+    assert span(expiry.done(edge(64))) == (60, 64)
+
+
 def test_first_micro_batch_at_the_edge_is_excused_in_silence() -> None:
     """What lies behind it is not, nor where a job comes back to that place."""
     silent, loud = Expiry(at_edge=True, in_silence=True), Expiry(at_edge=True)

@@ -82,6 +82,14 @@ def test_log_made_anew() -> None:
     assert "are forgotten" in gap.reason
 
 
+def test_nothing_of_a_log_that_is_younger_than_its_ttl_has_expired() -> None:
+    """Whatever else was lost when it was made anew."""
+    oldest_us = at(G2, 30).time_us
+    assert find_gap(at(G2, 1), ALL, oldest_us, log_made_us=at(G2, 31).time_us) is None
+    assert find_gap(at(G2, 1), ALL, oldest_us, log_made_us=oldest_us) is not None
+    assert find_gap(at(G2, 1), ALL, oldest_us) is not None
+
+
 DAY, HOUR = 86_400, 3_600
 
 

@@ -106,6 +106,15 @@ def test_text_without_one(text: str) -> None:
     assert not holds_secret(text)
 
 
+@pytest.mark.parametrize("folder", ["s3a://b/key=1/x", "/data/monkey=banana/x", "s3a://b/token=x/y?versions=2"])
+def test_checkpoint_may_lie_in_a_folder_that_is_named_as_a_partition(folder: str) -> None:
+    """Its value is no secret; that of a parameter is."""
+    assert SparkSettings(checkpoint=folder).checkpoint == folder
+    for secret in (f"{folder}?sig=abc", f"{folder}&token=abc" if "?" in folder else f"s3a://u:p@{folder}"):
+        with pytest.raises(ValidationError, match="can't stand in the path"):
+            SparkSettings(checkpoint=secret)
+
+
 def test_all_properties_that_are_refused_are_told_at_once() -> None:
     """Whoever mends the first must not find the next one by another try; of one name the first reason is enough."""
     with pytest.raises(ValidationError, match="a secret can't stand") as caught:

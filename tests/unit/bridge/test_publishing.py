@@ -236,8 +236,9 @@ def test_lanes_that_were_only_laid_are_told_from_those_that_have_published(lanes
 
 
 def test_first_micro_batch_stays_at_the_edge() -> None:
-    """A crash inside of it, or behind it, leaves a table that may stand where changes expire; the next ends it."""
-    laid = {lane: standing(2_000_000, lane=lane, first=True) for lane in (0, 1)}
+    """A crash inside of it leaves a table that may stand where changes expire; the end of it does not."""
+    edge_us = UnixMicros(2_000_000)
+    laid = {lane: replace(standing(2_000_000, lane=lane, first=True), edge_us=edge_us) for lane in (0, 1)}
     left = remainder(TASK, laid[1], TOPIC)
     midway = LaneProgress.from_bytes(left.midway(group(2_500_000)).to_bytes())
     again = remainder(TASK, midway, TOPIC)
@@ -246,15 +247,25 @@ def test_first_micro_batch_stays_at_the_edge() -> None:
         ({0: laid[0], 1: midway}, 2),
         ({0: laid[0], 1: finished}, 2),
         ({0: laid[0], 1: finished}, 3),
-        ({0: replace(finished, lane=0), 1: finished}, 2),
-        ({0: replace(finished, lane=0), 1: finished}, 3),
     ):
         start = decide_start(found, lanes, None)
-        assert (start.first, start.at_edge) == (False, True)
+        assert (start.first, start.at_edge, start.edge_us) == (False, True, edge_us)
         assert TableStart.from_json(start.to_json()) == start
+        assert start.excuses(UnixMicros(603_000_000))
+        assert not start.excuses(UnixMicros(603_000_001))
+        # What was gone when the table was laid may be more.
+        assert replace(start, edge_us=UnixMicros(9_000_000)).excuses(UnixMicros(609_000_000))
+    for lanes in (2, 3):
+        start = decide_start({0: replace(finished, lane=0), 1: finished}, lanes, None)
+        assert (start.at_edge, start.edge_us, start.excuses(UnixMicros(3_000_001))) == (False, None, False)
+        assert decide_start(laid, lanes, None).edge_us == edge_us
+        assert decide_start(laid, lanes, None).excuses(UnixMicros(10**15))
+    elsewhere = remainder(TASK, replace(laid[1], edge_us=None), TOPIC).midway(group(2_500_000))
+    assert not decide_start({0: laid[0], 1: elsewhere}, 2, None).at_edge
     following = PlannedBatch(BATCH.next, at(4_000_000), LAYOUT)
     second = remainder(LaneTask("ks", "t", 1, following), finished, TOPIC)
     for further in (second.midway(group(3_500_000)), second.completed()):
+        assert further.edge_us is None
         assert not decide_start({0: replace(finished, lane=0), 1: further}, 2, None).at_edge
 
 

@@ -141,3 +141,6 @@ def test_files_of_earlier_jobs_are_read() -> None:
     checkpoint.keep_ttl(RAISED)
     checkpoint.keep_log_id(UUID(int=8))
     assert (checkpoint.ttl(), checkpoint.log_id()) == (RAISED, UUID(int=8))
+    # They are put back in place, know nothing of the second file, and leave it behind.
+    store.files |= {"c/scylla-cdc-ttl": SHORT.to_text().encode(), "c/scylla-cdc-log-id": str(UUID(int=9)).encode()}
+    assert (checkpoint.ttl(), checkpoint.log_id()) == (SHORT, UUID(int=9))

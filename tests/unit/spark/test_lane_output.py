@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.captured import Schemas
-from bridge.dead_letters import refused_change
+from bridge.dead_letters import refused_change, shortened
 from bridge.encoding import POSITION_HEADER, EncodedChange
 from bridge.errors import PoisonError, StartupError, TooLargeError
 from bridge.lane_publisher import LanePublisher
@@ -190,6 +190,18 @@ def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.
         assert not {"value", "value_schema"} & letter.keys()
         assert (letter["key"], letter["key_schema"]) == (key.hex(), "k:")
         assert letter["omitted_bytes"] > 600
+
+
+def test_letters_say_no_less_than_they_can() -> None:
+    """A tombstone's has its null, or nobody could tell it from another's; one without a key is not tried twice."""
+    position = bytes(16) + bytes(range(16)) + bytes(4)
+    letter = refused_change(("ks", "t"), position, b"key" * 10, None, ("k:", "v:"), "it is refused")
+    for less in shortened(letter):
+        document = json.loads(less)
+        assert document["value"] is None
+        assert "value_schema" not in document
+    rows = json.dumps({"v": 1, "error": "it is refused", "rows": [{"pk": "00"}]}).encode()
+    assert [len(list(shortened(one))) for one in (letter, rows)] == [2, 1]
 
 
 def test_letters_lose_as_little_as_they_must() -> None:

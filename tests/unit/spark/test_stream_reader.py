@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from bridge.publishing import LaneTask, TableStart, decide_start, remainder
 from bridge.server_time import ServerTime
 from bridge.table_watch import CdcOptions, TableState
 from spark import stream_reader, worker
-from spark.beginning import first_cursor
+from spark.beginning import edge_us, first_cursor, oldest_us
 from spark.stream_reader import ScyllaCdcStreamReader
 
 SECOND = 1_000_000
@@ -167,7 +168,7 @@ def test_drain_that_is_slower_than_the_log_expires_says_what_it_passes_over(
     """From the second micro-batch on; it goes on, and when it has left that place it says how much it was."""
     cluster.starts, cluster.ttl_s = [G1], 3600
     cluster.now_us = at(G1, 10_000).time_us
-    begun = decide_start({}, 2, first_cursor(config()))
+    begun = decide_start({}, 2, first_cursor(config()), oldest_us(config()))
     planner = reader(begun, max_window_ms=10_000)
     cluster.now_us += 3 * SECOND
     end = drain(planner, cluster, planner.initialOffset(), [13])
@@ -192,6 +193,33 @@ def test_drain_that_is_slower_than_the_log_expires_says_what_it_passes_over(
         planner.latestOffset(end, LIMIT)
 
 
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("earliest", None),
+        ("latest", "1970-01-01T03:03:10.000000Z and 1970-01-01T03:03:10"),
+        ("1970-01-01T00:16:40Z", "1970-01-01T00:16:40.000000Z and 1970-01-01T03:03:10"),
+    ],
+)
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_only_earliest_may_lose_of_its_first_micro_batch_in_silence(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, start: str, said: str | None, by_itself: bool
+) -> None:
+    """Also where the source is somebody else's; an instant's first words are another matter (`beginning`)."""
+    cluster.starts, cluster.ttl_s, cluster.now_us = [G1], 21, at(G1, 10_000).time_us
+    source = config(start=start)
+    first = first_cursor(source)
+    begun = None if by_itself else decide_start({}, 2, first, edge_us(source, first, oldest_us(source)))
+    planner = ScyllaCdcStreamReader(source, begun)
+    end = planner.initialOffset()
+    caplog.clear()
+    cluster.now_us += SECOND
+    drain(planner, cluster, end, [10.5, 0])
+    found = re.findall(r"while it was read: what was written between (.*)\.\d+Z may have", caplog.text)
+    found += re.findall(r"going on|is behind the log's TTL: what was written between (.*)\.\d+Z may have", caplog.text)
+    assert [one for one in found if one] == ([] if said is None else [said])
+
+
 def test_restart_in_the_first_micro_batch_at_the_edge_goes_on(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -202,7 +230,8 @@ def test_restart_in_the_first_micro_batch_at_the_edge_goes_on(
     planner = reader(begun)
     batch = StreamOffset.from_json(planner.latestOffset(planner.initialOffset(), LIMIT)).batch
     assert batch is not None
-    laid = {lane: LaneProgress(lane, begun.layout, begun.cursor, first=True) for lane in (0, 1)}
+    edge_us = begun.cursor.time_us
+    laid = {lane: LaneProgress(lane, begun.layout, begun.cursor, first=True, edge_us=edge_us) for lane in (0, 1)}
     finished = remainder(LaneTask("ks", "t", 1, batch), laid[1], "progress").completed()
     cluster.now_us += 70 * SECOND
     again = reader(decide_start({0: laid[0], 1: finished}, 2, None))
@@ -229,6 +258,45 @@ def test_what_expires_while_it_is_read_is_said(cluster: Cluster, caplog: pytest.
         assert calm.latestOffset(end, LIMIT) == end
         cluster.now_us += pause_s * SECOND
     assert caplog.messages == []
+
+
+def slow_reader(cluster: Cluster, *, once: bool) -> tuple[ScyllaCdcStreamReader, dict[str, Any]]:
+    """One that has been overtaken in two micro-batches, of which it has said the first, and where it stands."""
+    cluster.starts, cluster.ttl_s = [G1], 100
+    cluster.now_us = at(G1, 160).time_us
+    planner = reader(TableStart(LAYOUT, at(G1, 61)), max_window_ms=45_000)
+    if once:
+        planner.prepareForTriggerAvailableNow()
+    end = drain(planner, cluster, planner.initialOffset(), [28])  # [61, 106), when all from before 88 had expired
+    return planner, drain(planner, cluster, end, [24])  # [106, 150) in a run, when all from before 112 had
+
+
+def unread(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Seconds of the minutes that are said to have expired unread."""
+    said = re.findall(r"written between \S+:(\d\d)\.0\S+ and \S+:(\d\d)\.0\S+ may have expired", caplog.text)
+    return [f"{since} {until}" for since, until in said]
+
+
+@pytest.mark.parametrize("end_of_it", ["all is read", "it was dropped", "a gap", "a stop"])
+def test_what_has_expired_is_said_before_nobody_asks_any_more(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, end_of_it: str
+) -> None:
+    """It is kept back for a while where there is more of it all the time."""
+    planner, end = slow_reader(cluster, once=end_of_it != "a gap")
+    assert unread(caplog) == ["41 08"]
+    if end_of_it == "a gap":
+        cluster.starts = [G2]
+        with pytest.raises(DataLossError, match="are forgotten"):
+            planner.latestOffset(end, LIMIT)
+    elif end_of_it == "a stop":
+        monkeypatch.setattr(worker, "drop_cluster", lambda _settings: None)
+        planner._expiry.done(planner._oldest_us())
+        planner.stop()
+    else:
+        cluster.log_id = None if end_of_it == "it was dropped" else cluster.log_id
+        for _ in range(2):
+            assert planner.latestOffset(end, LIMIT) == end
+    assert unread(caplog) == ["41 08", "26 32"]
 
 
 def test_accepted_loss_goes_on_being_said(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -433,6 +501,26 @@ def test_log_made_anew_forgets_the_ttl_of_the_former(cluster: Cluster) -> None:
     cluster.ttl_s, cluster.log_id = 3600, UUID(int=2)
     cluster.now_us = at(G1, 52).time_us  # under the former TTL, what was written until second 22 has expired
     assert planner.latestOffset(end, LIMIT) != end
+
+
+@pytest.mark.parametrize(("seen_away", "back_s"), [(True, 1000), (False, 160)])
+def test_table_that_was_made_anew_after_long_has_lost_nothing_to_the_ttl(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, seen_away: bool, back_s: int
+) -> None:
+    """What was read of the former log is held against that one's TTL, and nothing of the new one has expired."""
+    cluster.starts, cluster.ttl_s = [G1], 100
+    cluster.now_us = at(G1, 150).time_us
+    planner = reader(TableStart(LAYOUT, at(G1, 130)))
+    end = planner.latestOffset(planner.initialOffset(), LIMIT)
+    cluster.now_us += SECOND
+    if seen_away:
+        cluster.log_id = None
+        assert planner.latestOffset(end, LIMIT) == end
+    cluster.now_us, cluster.ttl_s = at(G1, back_s).time_us, 5
+    cluster.log_id = UUID(bytes=timeuuid_of(at(G1, back_s - 1).time_us, bytes(8)))
+    assert planner.latestOffset(end, LIMIT) != end
+    assert "may have expired" not in caplog.text
+    assert "between 1970-01-01T00:19:00.000000Z, up to where it was read, and 1970" in caplog.text
 
 
 def test_nothing_is_planned_while_the_table_is_missing(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:

@@ -293,6 +293,34 @@ def test_other_tables_go_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     assert "a.bad stops: column v" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("once", "runs", "given_up", "attempt", "often"),
+    [
+        (False, [True, True], [None, None], None, "at rest"),
+        (False, [True, False], [None, "it can't go on"], None, "at rest"),
+        (False, [True, False], [None, None], None, "now and then"),
+        # Its end is near.
+        (True, [True, True], [None, None], None, "now and then"),
+        (False, [True, True], [None, None], object(), "a start"),
+    ],
+)
+def test_queries_that_run_are_looked_at_less_often(
+    once: bool, runs: list[bool], given_up: list[str | None], attempt: object, often: str
+) -> None:
+    """Each look costs, and where all run or have ended nothing is soon to be done."""
+    tables = [
+        SimpleNamespace(runs=run, given_up=why, attempt=attempt, verdict=None)
+        for run, why in zip(runs, given_up, strict=True)
+    ]
+    job: Any = SimpleNamespace(_once=once, _tables=tables)
+    pauses_s = {
+        supervisor._LOOK_AT_REST_EVERY_S: "at rest",
+        supervisor._LOOK_EVERY_S: "now and then",
+        supervisor._LOOK_AT_STARTS_EVERY_S: "a start",
+    }
+    assert pauses_s[Job._look_again_in_s(job)] == often
+
+
 def test_change_topics_of_tables_that_run_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """And of no others: a table that has stopped publishes nothing."""
     watched: list[list[str]] = []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -16,7 +18,7 @@ from bridge.config import BridgeConfig, SourceConfig, validate
 from bridge.errors import DataLossError, RetriableError, StartupError
 from bridge.gaps import LogTtl
 from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.board import Board
 from bridge.planning import GenerationStart
 from bridge.publishing import TableStart
@@ -86,7 +88,8 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
     monkeypatch.setattr(table_query, "Checkpoint", lambda *_: checkpoint)
     monkeypatch.setattr(worker, "server_time", lambda _settings: SimpleNamespace(servers_us=lambda: UnixMicros(10**9)))
     monkeypatch.setattr(table_query, "find_gap", lambda *_, **__: None)
-    monkeypatch.setattr(worker, "change_log", lambda _settings: SimpleNamespace(table_state=lambda *_: state))
+    log = SimpleNamespace(table_state=lambda *_: state, cdc_options=lambda *_: state.options)
+    monkeypatch.setattr(worker, "change_log", lambda _settings: log)
     monkeypatch.setattr(worker, "stream_metadata", lambda *_: metadata)
     config, session = config_of(), None
     board = Board(config, "0", lambda: 0.0)
@@ -180,7 +183,7 @@ def test_change_topic_that_is_another_one_is_told(
     table.start(once=False, settled=False)
     table.start(once=False, settled=False)
     assert [message.partition(" (")[0] for message in warnings_of(caplog)] == [
-        "ks.t: the change topic ks.t is another one than at 1970-01-01T00:00:00.000000Z"
+        "ks.t: the change topic ks.t is another one than when it was noted last, at 1970-01-01T00:00:00.000000Z"
     ]
     assert [topic.id for topic in kept[-2:]] == ["new", "new"]
 
@@ -266,7 +269,7 @@ def test_table_that_has_published_nothing_begins_anew_behind_a_gap(
         "the log's TTL has passed: changes written between 1970-01-01T00:00:02.000000Z and 1970-01-01T00:00:09.000000Z "
         "are affected; nothing was published yet, so the table begins anew, behind them"
     ) in caplog.text
-    assert all(one.first for one in progress.values())
+    assert all(one.first and one.edge_us == 9_000_000 for one in progress.values())
 
 
 @pytest.mark.parametrize(
@@ -323,14 +326,86 @@ def test_table_that_is_still_in_its_first_micro_batch_goes_on_behind_the_ttl(
     table, progress, done = begins
     layout = lay(progress, first=True)
     batch = PlannedBatch(layout.since, at(3_000_000), layout)
-    progress[1] = LaneProgress.completed(1, batch, edge=True)
+    progress[1] = LaneProgress.completed(1, batch, edge_us=layout.since.time_us)
     log_of(table, monkeypatch, edge_us=2_500_000)
     table.start(once=False, settled=False)
     assert done[1:] == [(layout, batch, False)]
     assert "and 1970-01-01T00:00:02.500000Z are affected; the table is only just beginning there" in caplog.text
+    # What it would have read since, had it been there, is another matter than what a restart takes.
+    log_of(table, monkeypatch, edge_us=603_000_001)
+    with pytest.raises(DataLossError, match="the log's TTL has passed"):
+        table.start(once=False, settled=False)
+    log_of(table, monkeypatch, edge_us=603_000_000)
+    table.start(once=False, settled=False)
+    # Nor does it begin where changes expire if it was not laid there (`latest`).
     progress[1] = LaneProgress.completed(1, batch)
     with pytest.raises(DataLossError, match="the log's TTL has passed"):
         table.start(once=False, settled=False)
+
+
+@pytest.mark.parametrize("lanes", [3, 2])
+def test_table_that_has_done_its_first_micro_batch_stops_at_a_gap_behind_it(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, lanes: int
+) -> None:
+    """Wherever it had begun, and also where lanes are laid anew: what has expired since was to be published."""
+    table, progress, done = begins
+    layout = Layout(lanes, at(2_000_000))
+    batch = PlannedBatch(layout.since, at(3_000_000), layout)
+    progress.update({lane: LaneProgress.completed(lane, batch, edge_us=at(2_000_000).time_us) for lane in range(lanes)})
+    log_of(table, monkeypatch, edge_us=9_000_000)
+    with pytest.raises(DataLossError, match=r"written between 1970-01-01T00:00:03\.0.* and 1970-01-01T00:00:09"):
+        table.start(once=True, settled=False)
+    assert len(done) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "edge_us"),
+    [
+        ("earliest", 980_000_000),
+        ("latest", None),
+        ("1970-01-01T00:16:19Z", 980_000_000),
+        ("1970-01-01T00:16:21Z", None),
+    ],
+)
+def test_lanes_know_whether_they_were_laid_where_changes_expire(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, start: str, edge_us: int | None
+) -> None:
+    """At 16:40 of the servers' clock, with a TTL of 20 s; all lanes, and also when they are laid once more."""
+    table, progress, _ = begins
+    log_of(table, monkeypatch, edge_us=None)
+    begin_with(table, start)
+    log = worker.change_log(table._config.scylla)
+    log.cdc_options = lambda *_: SimpleNamespace(ttl_s=20)  # type: ignore[method-assign]
+    servers = SimpleNamespace(servers_us=lambda: 10**9, earlier_us=lambda: 10**9)
+    monkeypatch.setattr(worker, "server_time", lambda _settings: servers)
+    table.start(once=False, settled=False)
+    assert {one.edge_us for one in progress.values()} == {edge_us}
+    assert all(one.first for one in progress.values())
+    layout = Layout(2, progress[0].cursor)
+    progress.update({lane: replace(one, layout=layout) for lane, one in progress.items()})
+    table.start(once=False, settled=False)
+    assert {(one.layout.lanes, one.edge_us, one.first) for one in progress.values()} == {(3, edge_us, True)}
+
+
+@pytest.mark.parametrize("known", [None, UUID(int=5)])
+def test_table_that_was_made_anew_while_the_job_stood_still_for_long_goes_on(
+    begins: Begins, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, known: UUID | None
+) -> None:
+    """It says what of the former one is lost, also where no checkpoint knows that there was another log."""
+    table, progress, done = begins
+    layout = lay(progress, first=False)
+    log_of(table, monkeypatch, edge_us=9_000_000)
+    made_us = UnixMicros(9_500_000)
+    state: Any = table._state()
+    state.log_id, state.log_made_us = UUID(bytes=timeuuid_of(made_us, bytes(8))), made_us
+    table._checkpoint.log_id = lambda: known  # type: ignore[method-assign]
+    table._checkpoint.keep_log_id = lambda _id: None  # type: ignore[method-assign]
+    table.start(once=False, settled=False)
+    assert done[1:] == [(layout, None, False)]
+    assert "between 1970-01-01T00:00:02.000000Z, up to where it was read, and 1970-01-01T00:00:09.5" in caplog.text
+    caplog.clear()
+    table.start(once=False, settled=False)
+    assert warnings_of(caplog) == []
 
 
 def test_first_start_from_an_instant_before_the_ttl_is_said(

@@ -61,11 +61,35 @@ def test_topic_that_is_made_anew_under_a_running_table_is_told_once(caplog: pyte
     for now in (TopicNow("b", 1), None, TopicNow("b", 1), TopicNow("a", 12), TopicNow("b", 1)):
         topic.look(now)
     assert caplog.messages == [
-        "ks.t: the change topic changes is another one than at 1970-01-01T12:00:00.000000Z (its id was a, and is b). "
-        "It was deleted since, made anew with 1 of 12 partitions (kafka.partitions), and the table goes on in it: what "
+        "ks.t: the change topic changes is another one than when it was noted last, at 1970-01-01T12:00:00.000000Z "
+        "(its id was a, and is b). Unless this is another Kafka cluster, it was deleted since, made anew with 1 of 12 "
+        "partitions (kafka.partitions), and the table goes on in it: what "
         f"the deleted one held does not come again. {ADVICE}"
     ]
     assert kept.topic == TopicBefore("changes", "b", UnixMicros(NOON_US))
+
+
+def test_topic_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody else notices while nothing is written; but not one that is made anew, or of which brokers tell no id."""
+    topic = topic_of(Kept(TopicBefore("changes", "a", UnixMicros(0))))
+    for _ in range(3):
+        topic.look(None)
+    topic.begin(TopicNow("a", 12), made=False, carried=True)
+    topic.look(None)
+    topic.look(TopicNow("a", 12))
+    topic.look(None)
+    assert caplog.messages == []
+    for _ in range(3):
+        topic.look(None)
+    assert caplog.messages == [
+        "ks.t: the change topic changes is not found any more: it was deleted, or the right Describe on it was taken "
+        "away. With the table's next change, or at its next start, it is made anew; what a deleted one held does not "
+        f"come again. {ADVICE}"
+    ]
+    topic.look(TopicNow("a", 12))
+    for _ in range(2):
+        topic.look(None)
+    assert len(caplog.messages) == 2
 
 
 def test_topic_that_was_made_anew_while_the_job_stood_still_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -76,8 +100,8 @@ def test_topic_that_was_made_anew_while_the_job_stood_still_is_told(caplog: pyte
         for _ in range(2):
             topic.begin(TopicNow("b", 12), made=False, carried=True)
     assert [one.partition(", and the table")[0] for one in caplog.messages] == [
-        "ks.t: the change topic changes is another one than at 1970-01-01T00:00:00.000000Z (its id was a, and is b). "
-        "It was deleted since, made anew"
+        "ks.t: the change topic changes is another one than when it was noted last, at 1970-01-01T00:00:00.000000Z "
+        "(its id was a, and is b). Unless this is another Kafka cluster, it was deleted since, made anew"
     ]
 
 
@@ -179,3 +203,37 @@ def test_watch_asks_for_all_topics_at_once_and_never_waits(monkeypatch: pytest.M
     look()
     assert len(asked) == 2
     assert kept.topic is not None
+
+
+def test_watch_goes_on_for_the_others_when_one_table_fails_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint's file system may do both; one that hangs is not asked a second time."""
+    now_s, hold, asked = [0.0], threading.Event(), list[str]()
+    found = {"changes": TopicNow("a", 12)}
+    monkeypatch.setattr(topic_watch, "KafkaAdmin", lambda *_, **__: SimpleNamespace(topics_now=lambda _topics: found))
+    monkeypatch.setattr(topic_watch, "_TOLD_WITHIN_S", 0.2)
+
+    class Hangs(Kept):
+        def change_topic(self) -> TopicBefore | None:
+            asked.append("hangs")
+            hold.wait(60)
+            return None
+
+    class Fails(Kept):
+        def change_topic(self) -> TopicBefore | None:
+            asked.append("fails")
+            raise OSError("no JVM")
+
+    well = Kept()
+    topics = [topic_of(Fails()), topic_of(Hangs()), topic_of(well)]
+    watch = TopicWatch(KafkaSettings(bootstrap_servers=("a:1",)), clock=lambda: now_s[0])
+    for _ in range(2):
+        now_s[0] += 30.0
+        watch.look(lambda: topics)
+        assert watch._looking is not None
+        assert watch._looking.exception(60) is None
+        watch.look(lambda: topics)
+        assert well.topic is not None
+        found["changes"] = TopicNow("b", 12)
+    assert well.topic.id == "b"
+    assert sorted(asked) == ["fails", "fails", "hangs"]
+    hold.set()

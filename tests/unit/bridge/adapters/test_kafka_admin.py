@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -127,3 +128,15 @@ def test_answers_tell_that_a_login_was_taken(monkeypatch: pytest.MonkeyPatch) ->
         assert kafka_heard._let_in == set()
         ask(admin)
         assert kafka_heard._let_in == {(("a:1",), None)}
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_client_says_nothing_of_brokers_that_are_away_where_it_is_to_be_quiet(
+    monkeypatch: pytest.MonkeyPatch, quiet: bool
+) -> None:
+    """The watch of change topics makes one every half minute; the table's own clients tell what is wrong."""
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(kafka, "AdminClient", made.append)
+    KafkaAdmin(KafkaSettings(bootstrap_servers=("a:1",)), quiet=quiet)
+    (properties,) = made
+    assert properties["logger"].isEnabledFor(logging.CRITICAL) != quiet
