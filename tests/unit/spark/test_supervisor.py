@@ -237,6 +237,7 @@ def run_job(
     monkeypatch.setattr(supervisor, "TopicWatch", Watch)
     monkeypatch.setattr(supervisor, "_LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(supervisor, "_LOOK_AT_STARTS_EVERY_S", 0.001)
+    monkeypatch.setattr(supervisor, "_LOOK_AT_REST_EVERY_S", 0.001)
     session: Any = None
     closed: list[str] = []
     looked: list[tuple[Query, bool]] = []
