@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from bridge.errors import BridgeError, RefusedError, RetriableError, TableMissingError
-from bridge.lane_reader import LogPages, columns_in_words
+from bridge.lane_reader import columns_in_words
 from bridge.model.changes import LogLayout
+from bridge.page_requests import LogPages
 from schemas.cql_types import CqlType
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError, TableSchemaError, TypeTextError

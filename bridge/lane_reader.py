@@ -1,110 +1,30 @@
 """Reads the streams of one lane and merges them in `cdc$time` order, with bounded memory and bounded load.
 
-Every stream has at most two pages here: the one being consumed and the next, asked for ahead. Rows leave in rounds: all
-that lie at or before the earliest end of a page which has a successor are complete and can be sorted and handed on.
+Every stream has at most two pages here: the one being consumed and the next, asked for ahead where there is room
+(`bridge.lane_memory`). Rows leave in rounds: all that lie at or before the earliest end of a page which has a successor
+are complete and can be sorted and handed on.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from heapq import heappop, heappush
 from operator import itemgetter
-from threading import Lock
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from bridge.errors import RetriableError
+from bridge.lane_memory import LaneMemory, size_of
 from bridge.model.changes import Cells, LogLayout, Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import sort_key
+from bridge.page_requests import BoundedPages, LogPages
 from schemas.cql_types import CqlType
 from schemas.log_columns import META_PREFIX
 from schemas.run_code import PlainChange
 from schemas.table_changes import describe
-
-_BUFFERED_ROWS: Final = 200_000
-"""About how many rows a lane holds at most, up to 2,000 streams a lane."""
-_FEWEST_PAGE_ROWS: Final = 50
-
-
-class LogPages(Protocol):
-    """Where pages come from. The future fails with RetriableError when another try may succeed."""
-
-    def page(
-        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
-    ) -> Future[Page]:
-        """One page of a stream's rows in a window, in the server's order."""
-        ...
-
-
-class BoundedPages:
-    """Passes requests on while fewer than `in_flight` of them are under way; the others wait their turn."""
-
-    def __init__(self, pages: LogPages, in_flight: int) -> None:
-        self._pages = pages
-        self._free = in_flight
-        self._sending = False
-        self._lock = Lock()
-        self._waiting: deque[Callable[[], None]] = deque()
-
-    def page(
-        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
-    ) -> Future[Page]:
-        """As the pages behind it, later."""
-        result: Future[Page] = Future()
-
-        def send() -> None:
-            try:
-                request = self._pages.page(stream, window, page_rows=page_rows, paging_state=paging_state)
-            except Exception as error:  # noqa: BLE001  # it reaches whoever waits for the page
-                result.set_exception(error)
-                self._freed()
-                return
-            request.add_done_callback(arrived)
-
-        def arrived(request: Future[Page]) -> None:
-            error = request.exception()
-            if error is None:
-                result.set_result(request.result())
-            else:
-                result.set_exception(error)
-            self._freed()
-
-        with self._lock:
-            self._waiting.append(send)
-        self._send()
-        return result
-
-    def _freed(self) -> None:
-        with self._lock:
-            self._free += 1
-        self._send()
-
-    def _send(self) -> None:
-        """Send what waits, as far as places are free; one thread at a time.
-
-        A request that fails at once comes back here from within: it only frees its place then, and the loop goes on. As
-        a recursion that would go as deep as there are requests.
-        """
-        with self._lock:
-            if self._sending:
-                return
-            self._sending = True
-        while True:
-            with self._lock:
-                if not self._free or not self._waiting:
-                    self._sending = False
-                    return
-                self._free -= 1
-                send = self._waiting.popleft()
-            send()
-
-    def close(self) -> None:
-        """Forget the requests that were not sent yet: nobody waits for them any more."""
-        with self._lock:
-            self._waiting.clear()
 
 
 class ColumnsChangedError(RetriableError):
@@ -130,15 +50,27 @@ def as_rows(layout: LogLayout) -> TakePage:
 
 
 class _Stream:
-    """One stream's buffered entries."""
+    """One stream's buffered entries, and what follows them.
 
-    __slots__ = ("entries", "pending", "stream", "taken")
+    Attributes:
+        pending: the next page, asked for.
+        unasked: its paging state, while it is not.
+        size: bytes of the page that the entries are from.
+    """
+
+    __slots__ = ("entries", "pending", "size", "stream", "taken", "unasked")
 
     def __init__(self, stream: StreamId) -> None:
         self.stream = stream
         self.entries: list[Entry] = []
-        self.taken = 0
+        self.taken = self.size = 0
         self.pending: Future[Page] | None = None
+        self.unasked: bytes | None = None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether pages follow."""
+        return self.pending is not None or self.unasked is not None
 
     def upto(self, key: bytes, stream: StreamId) -> int:
         """How many entries do not lie behind the place that a sort key and a stream make."""
@@ -165,7 +97,7 @@ def read_lane(
         streams: the lane's streams.
         window: what to read.
         layout: the columns that are expected; every page is held against it, also one without rows.
-        page_rows: most rows asked for at once; fewer when many streams share the memory.
+        page_rows: most rows asked for at once; fewer when many streams share the memory, or rows are wide.
         in_flight: most requests under way at a time.
         take: what becomes of a page's rows before they are merged; by default nothing (`as_rows`).
 
@@ -173,10 +105,11 @@ def read_lane(
         ColumnsChangedError: a page has other columns or types than `layout`. What was yielded before stands.
         RetriableError: the server failed.
     """
-    rows_each = max(_FEWEST_PAGE_ROWS, min(page_rows, _BUFFERED_ROWS // (2 * max(1, len(streams)))))
-    gate = BoundedPages(pages, in_flight)
+    memory = LaneMemory(pages, len(streams), page_rows)
+    # In this order: how many rows fit is known best when a request's turn has come.
+    gate = BoundedPages(memory, in_flight)
     try:
-        yield from _Lane(gate, window, layout, rows_each, take or as_rows(layout)).merged(streams)
+        yield from _Lane(gate, window, layout, memory, take or as_rows(layout)).merged(streams)
     finally:
         gate.close()
 
@@ -187,45 +120,76 @@ _first: Final = itemgetter(0)
 class _Lane:
     """The streams of one lane that are read together."""
 
-    def __init__(self, pages: LogPages, window: Window, layout: LogLayout, rows_each: int, take: TakePage) -> None:
+    def __init__(self, pages: LogPages, window: Window, layout: LogLayout, memory: LaneMemory, take: TakePage) -> None:
         self._pages = pages
         self._window = window
         self._layout = layout
-        self._rows_each = rows_each
+        self._memory = memory
         self._take_page = take
+        self._unasked: list[tuple[bytes, StreamId, _Stream]] = []
+        """A heap of streams whose next page found no room; the one whose page ends first will need it first."""
 
     def merged(self, streams: Sequence[StreamId]) -> Iterator[list[Entry]]:
         # By their ids, so that a stable sort leaves what has the same time in the order of the streams.
         reading = self._begin(sorted(streams))
         while reading:
-            unfinished = [one for one in reading if one.pending is not None]
-            bound = min(((one.entries[-1][0], one.stream) for one in unfinished), default=None)
+            bound = min(((one.entries[-1][0], one.stream) for one in reading if one.has_more), default=None)
             chunk: list[Entry] = []
+            exhausted = []
             for one in reading:
-                upto = len(one.entries) if bound is None else one.upto(*bound)
+                end = len(one.entries)
+                upto = end if bound is None else one.upto(*bound)
                 chunk += one.entries[one.taken : upto]
                 one.taken = upto
+                if upto == end:
+                    exhausted.append(one)
             # Stable, so rows of one group stay in batch_seq_no order, too.
             chunk.sort(key=_first)
             yield chunk
-            for one in unfinished:
+            # What was handed on is not to be kept while pages come.
+            del chunk
+            for one in exhausted:
+                self._let_go(one)
+            self._ask_ahead()
+            for one in exhausted:
                 self._advance(one)
-            reading = [one for one in reading if one.taken < len(one.entries) or one.pending is not None]
+            self._ask_ahead()
+            reading = [one for one in reading if one.entries]
 
     def _begin(self, streams: Sequence[StreamId]) -> list[_Stream]:
         reading = [_Stream(stream) for stream in streams]
         for one in reading:
-            one.pending = self._ask(one, None)
+            self._ask(one, None)
         for one in reading:
             self._advance(one)
+        self._ask_ahead()
         return [one for one in reading if one.entries]
 
-    def _ask(self, one: _Stream, paging_state: bytes | None) -> Future[Page]:
-        return self._pages.page(one.stream, self._window, page_rows=self._rows_each, paging_state=paging_state)
+    def _ask(self, one: _Stream, paging_state: bytes | None) -> None:
+        one.unasked = None
+        self._memory.will_ask()
+        one.pending = self._pages.page(
+            one.stream, self._window, page_rows=self._memory.most_rows, paging_state=paging_state
+        )
+
+    def _ask_ahead(self) -> None:
+        while self._unasked and self._memory.has_room():
+            *_, one = heappop(self._unasked)
+            # It may have been needed meanwhile.
+            if one.unasked is not None:
+                self._ask(one, one.unasked)
+
+    def _let_go(self, one: _Stream) -> None:
+        self._memory.let_go(one.size)
+        one.entries, one.taken, one.size = [], 0, 0
 
     def _advance(self, one: _Stream) -> None:
         # A page may come back empty and still have a successor.
-        while one.pending is not None and one.taken == len(one.entries):
+        while not one.entries and one.has_more:
+            if one.unasked is not None:
+                # Without it nothing goes on, room or not.
+                self._ask(one, one.unasked)
+            assert one.pending is not None
             self._take(one, one.pending.result())
 
     def _take(self, one: _Stream, page: Page) -> None:
@@ -236,10 +200,13 @@ class _Lane:
                 f"stream {one.stream}: the log's columns changed from "
                 f"{columns_in_words(layout.columns, layout.types)} to {columns_in_words(page.columns, page.types)}"
             )
+        one.pending, one.unasked, one.size = None, page.paging_state, size_of(page)
         # Asked for first, so that it is under way meanwhile.
-        one.pending = None if page.paging_state is None else self._ask(one, page.paging_state)
+        if one.unasked is not None and not self._unasked and self._memory.has_room():
+            self._ask(one, one.unasked)
         one.entries = self._take_page(one.stream, page)
-        one.taken = 0
+        if one.unasked is not None and one.entries:
+            heappush(self._unasked, (one.entries[-1][0], one.stream, one))
 
 
 def columns_in_words(columns: Sequence[str], types: Sequence[CqlType]) -> str:

@@ -23,6 +23,10 @@ CLIENTS_LIMIT_BYTES: Final = 1_000_000
 """librdkafka's own `message.max.bytes`, and its largest batch."""
 _FEWEST_BYTES: Final = 1_000
 """The least that librdkafka takes for either."""
+_MOST_BYTES: Final = 1_000_000_000
+"""The most that it takes for `message.max.bytes`."""
+QUEUE_KIB: Final = 16 * 1024
+"""What is queued is not sent yet, but has to be before the transaction times out: little, for slow brokers."""
 
 OPAQUE_TOKEN_LIFE_S: Final = 300.0
 """After how long a token that does not tell its end is read again."""
@@ -55,21 +59,23 @@ def most_record_bytes(settings: KafkaSettings, topics_limit: int | None) -> int:
         topics_limit: the smallest `max.message.bytes` of the topics; None where it is not known.
     """
     own = settings.properties.get("message.max.bytes")
-    return int(own) if own is not None else max(_FEWEST_BYTES, topics_limit or CLIENTS_LIMIT_BYTES)
+    return int(own) if own is not None else min(_MOST_BYTES, max(_FEWEST_BYTES, topics_limit or CLIENTS_LIMIT_BYTES))
 
 
 def producer_properties(
     settings: KafkaSettings, transactional_id: str, topics_limit: int | None = None
 ) -> dict[str, Any]:
     """What the producer of a transactional id has; `topics_limit` as above, errors as `client_properties`."""
+    largest_bytes = most_record_bytes(settings, topics_limit)
+    queue_kib = int(settings.properties.get("queue.buffering.max.kbytes", QUEUE_KIB))
     return {
         # A topic holds its limit against whole batches, and librdkafka does not split one that was refused.
         "batch.size": max(_FEWEST_BYTES, min(CLIENTS_LIMIT_BYTES, topics_limit or CLIENTS_LIMIT_BYTES)),
-        # What is queued is not sent yet, but has to be before the transaction times out: little, for slow brokers.
         "queue.buffering.max.messages": 200_000,
-        "queue.buffering.max.kbytes": 16 * 1024,
         **client_properties(settings),
-        "message.max.bytes": most_record_bytes(settings, topics_limit),
+        "message.max.bytes": largest_bytes,
+        # A record that is larger than the queue is told from a full queue by nothing, and would be tried for ever.
+        "queue.buffering.max.kbytes": max(queue_kib, -(-largest_bytes // 1024)),
         # Of delivered records nothing is to be told: a callback for each would cost more than its delivery.
         "delivery.report.only.error": True,
         "transactional.id": transactional_id,

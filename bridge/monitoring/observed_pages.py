@@ -6,11 +6,11 @@ import time
 from concurrent.futures import Future
 from threading import Lock
 
-from bridge.lane_reader import LogPages
 from bridge.model.changes import Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.monitoring.figures import Store
+from bridge.page_requests import LogPages
 
 
 class ObservedPages:

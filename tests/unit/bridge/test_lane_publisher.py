@@ -471,6 +471,7 @@ def test_long_run_is_cut_where_its_transaction_is_open_for_long(size: int) -> No
     in_limit = 5.0 / max(0.01, size / 1e6)
     assert sum(broker.sizes) == 2000
     assert all(in_limit <= one <= 1.6 * in_limit for one in broker.sizes[:-1])
+    assert broker.sizes[-1] <= 1.6 * in_limit
 
 
 def unexpected(_at: int, error: TooLargeError) -> None:

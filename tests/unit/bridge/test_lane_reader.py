@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import RetriableError
-from bridge.lane_reader import BoundedPages, ColumnsChangedError, read_lane
+from bridge.lane_reader import ColumnsChangedError, read_lane
 from bridge.model.changes import Cells, LogLayout, Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, sort_key, timeuuid_of
+from bridge.page_requests import BoundedPages
 from schemas.cql_types import CqlType, NativeType
 
 COLUMNS = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation")

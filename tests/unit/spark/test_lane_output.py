@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from bridge.adapters.kafka import TransactionalProducer
 from bridge.captured import Schemas
+from bridge.config import KafkaSettings
 from bridge.dead_letters import refused_change, shortened
 from bridge.encoding import POSITION_HEADER, EncodedChange
 from bridge.errors import PoisonError, StartupError, TooLargeError
@@ -238,3 +240,29 @@ def test_letters_lose_as_little_as_they_must() -> None:
         else:
             with pytest.raises(PoisonError):
                 made.take([change])
+
+
+def test_letters_larger_than_what_is_usually_queued_are_taken_or_shortened() -> None:
+    """What the topics take goes as it is, also where the Kafka client would have no room for it; the rest is cut."""
+    kafka = KafkaSettings.model_validate(
+        {"bootstrap_servers": "a:1", "transaction_timeout_ms": 2000, "properties": {"test.mock.num.brokers": 1}}
+    )
+    publisher = LanePublisher(
+        lambda: TransactionalProducer(kafka, "id", known_topic="dead", topics_limit=20 << 20),
+        lambda: LaneProgress(0, BATCH.layout, BATCH.start, owner="job").to_bytes(),
+        progress_topic=PROGRESS,
+        owner="job",
+        most_records=10,
+        most_bytes=10**9,
+    )
+    publisher.start(TASK, fresh=False)
+    made = output(publisher, publishing={"dead_letter_topic": "dead"})
+    positions = [bytes(16) + timeuuid_of(UnixMicros(6_001 + at), bytes(8)) + bytes(4) for at in range(2)]
+    try:
+        for position, mib in zip(positions, (18, 21), strict=True):
+            letter = b'{"error": "torn", "rows": ["%b"]}' % (b"00" * (mib << 19))
+            made.take(iter([EncodedChange(b"", letter, position, True, is_dead_letter=True)]))
+        publisher.finish()
+    finally:
+        publisher.close()
+    assert made.poison == "torn"

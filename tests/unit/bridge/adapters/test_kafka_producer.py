@@ -68,6 +68,50 @@ def test_last_record_taken_is_the_one_over_the_limit() -> None:
         producer.close()
 
 
+@pytest.mark.parametrize("in_run", [False, True])
+@pytest.mark.parametrize("properties", [{}, {"queue.buffering.max.kbytes": 1024}])
+def test_record_larger_than_the_queue_is_taken_as_long_as_the_topics_take_it(
+    *, in_run: bool, properties: dict[str, int]
+) -> None:
+    """The client calls a queue full that is empty and too small for the record, which would be tried for ever."""
+    limit = 20 << 20
+    # With a short timeout, as that is how long a full queue is waited for.
+    settings = SETTINGS.model_copy(
+        update={"properties": SETTINGS.properties | properties, "transaction_timeout_ms": 2000}
+    )
+    producer = TransactionalProducer(settings, "id", known_topic="t", topics_limit=limit)
+
+    def produce(value: bytes) -> None:
+        if in_run:
+            producer.produce_run("topic", (b"", b""), iter(run_of([b"key"], [value], [bytes(36)]).records), "position")
+        else:
+            producer.produce("topic", b"key", value, {}, 0)
+
+    try:
+        producer.init()
+        producer.begin()
+        produce(b"before")
+        produce(bytes((16 << 20) + 1))
+        produce(bytes(limit - 300))
+        with pytest.raises(TooLargeError, match=f"a record of {limit + 4} bytes .* over the limit of {limit} bytes"):
+            produce(bytes(limit + 1))
+        producer.commit()
+    finally:
+        producer.close()
+
+
+def test_topics_may_take_larger_records_than_the_client_has_a_limit_for() -> None:
+    """Kafka takes any limit up to 2 GiB, the client none over 1 GB."""
+    producer = TransactionalProducer(SETTINGS, "id", known_topic="t", topics_limit=2**31 - 1)
+    try:
+        producer.init()
+        producer.begin()
+        producer.produce("topic", b"key", b"value", {}, 0)
+        producer.commit()
+    finally:
+        producer.close()
+
+
 def test_why_the_first_record_did_not_arrive_is_kept() -> None:
     """The transaction says how many did not; those that were thrown away behind the first are no reason."""
     refused = Refused()

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from bridge.adapters import kafka_errors
-from bridge.adapters.kafka_properties import OPAQUE_TOKEN_LIFE_S, client_properties, producer_properties, read_token
+from bridge.adapters.kafka_properties import (
+    OPAQUE_TOKEN_LIFE_S,
+    QUEUE_KIB,
+    client_properties,
+    producer_properties,
+    read_token,
+)
 from bridge.config import KafkaSettings, Secret
 from bridge.errors import AccessError, FencedError, RetriableError, StartupError
 from tests.unit.schemas.certificates import Authority
@@ -69,6 +75,28 @@ def test_certificates(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
     with pytest.raises(AccessError, match=r"kafka\.tls\.ca_file: /nowhere can't be used: No such file"):
         client_properties(settings(tls={"enabled": True, "ca_file": "/nowhere"}))
+
+
+@pytest.mark.parametrize(
+    ("properties", "limit", "kib"),
+    [
+        ({}, None, QUEUE_KIB),
+        ({}, 16 << 20, QUEUE_KIB),
+        ({}, (16 << 20) + 1, QUEUE_KIB + 1),
+        ({}, 2**31 - 1, 976_563),
+        ({"message.max.bytes": 30 << 20}, 1000, 30 * 1024),
+        ({"queue.buffering.max.kbytes": 64}, 1000, 64),
+        ({"queue.buffering.max.kbytes": "64"}, None, 977),
+        ({"queue.buffering.max.kbytes": 1 << 20}, 20 << 20, 1 << 20),
+    ],
+)
+def test_queue_holds_the_largest_record_and_no_more_than_it_has_to(
+    properties: dict[str, Any], limit: int | None, kib: int
+) -> None:
+    """As large as it always is, or as the settings say, but for records larger than that."""
+    found = producer_properties(settings(properties=properties), "id", limit)
+    assert found["queue.buffering.max.kbytes"] == kib
+    assert found["queue.buffering.max.kbytes"] * 1024 >= found["message.max.bytes"]
 
 
 def test_oidc(monkeypatch: pytest.MonkeyPatch) -> None:
