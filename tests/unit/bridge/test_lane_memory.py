@@ -38,11 +38,11 @@ class Log:
         most: the most of that so far.
     """
 
-    def __init__(self, streams: int, rows: int, width: Widths, page_bytes: int = SERVERS_PAGE_BYTES) -> None:
+    def __init__(self, streams: int, rows: int, width: Widths, page_bytes: int = SERVERS_PAGE_BYTES, group: int = 1) -> None:
         self.streams = [StreamId(number.to_bytes(16, "big")) for number in range(1, streams + 1)]
         self.asked: list[int] = []
         self.buffered = self.most = 0
-        self._rows, self._width, self._page_bytes = rows, width, page_bytes
+        self._rows, self._width, self._page_bytes, self._group = rows, width, page_bytes, group
         self._left: dict[bytes, list[list[int]]] = {one.raw: [] for one in self.streams}
 
     def page(
@@ -55,9 +55,10 @@ class Log:
         while len(rows) < page_rows and start + len(rows) < self._rows and size < self._page_bytes:
             at = start + len(rows)
             # Streams write in turns.
-            time = timeuuid_of(UnixMicros(at * len(self.streams) + number), stream.raw[8:])
+            time = timeuuid_of(UnixMicros(at // self._group * len(self.streams) + number), stream.raw[8:])
             size += self._width(number, at)
-            rows.append((stream.raw, time, bytes(4), b"\x02", bytes(self._width(number, at))))
+            seq = (at % self._group).to_bytes(4, "big")
+            rows.append((stream.raw, time, seq, b"\x02", bytes(self._width(number, at))))
         end = start + len(rows)
         page = Page(COLUMNS, raw(rows, len(COLUMNS)), end.to_bytes(4, "big") if end < self._rows else None)
         self.asked.append(page_rows)
@@ -110,6 +111,15 @@ def test_one_page_of_each_stream_is_held_whatever_it_takes() -> None:
     assert len(drained(log)) == 120
     assert log.most <= 41 * (width + 200)
     assert set(log.asked[1:]) == {1}
+
+
+@pytest.mark.usefixtures("_small")
+def test_groups_over_many_pages_stay_within_the_bytes() -> None:
+    """Page after page of a stream then ends with the same time."""
+    log = Log(60, 90, lambda *_: 40_000, group=45)
+    assert len(drained(log)) == 60 * 90
+    assert log.buffered == 0
+    assert log.most <= ROOM_BYTES + SERVERS_PAGE_BYTES
 
 
 @pytest.mark.usefixtures("_small")
