@@ -38,7 +38,9 @@ class Log:
         most: the most of that so far.
     """
 
-    def __init__(self, streams: int, rows: int, width: Widths, page_bytes: int = SERVERS_PAGE_BYTES, group: int = 1) -> None:
+    def __init__(
+        self, streams: int, rows: int, width: Widths, page_bytes: int = SERVERS_PAGE_BYTES, group: int = 1
+    ) -> None:
         self.streams = [StreamId(number.to_bytes(16, "big")) for number in range(1, streams + 1)]
         self.asked: list[int] = []
         self.buffered = self.most = 0
