@@ -279,7 +279,7 @@ class Table:
         batch = plan(self._cursor, now(G1, self.now_s), [ONE], limits, LAYOUT)
         self._windows.planned(self.now_s, batch)
         if batch is None:
-            self.now_s += 0.2
+            self.now_s += 1.0
             return
         self.lengths_s.append(batch.longest_us / SECOND)
         self.took_s.append(self.takes_s(self.lengths_s[-1]) + paused_s)
@@ -336,7 +336,7 @@ def test_pause_makes_no_long_windows(share: float, before: int, backlog_s: float
         table.step()
     table.step(paused_s=600)
     begun = len(table.took_s)
-    table.work(HOUR)
+    table.work(HOUR / 3)
     assert max(table.took_s[begun : begun + 3]) < 5 * TARGET_S + 60 * share / 4
     assert max(table.took_s[begun + 3 :]) < 4 * TARGET_S
 
@@ -349,7 +349,7 @@ def test_table_keeps_up_however_much_is_fixed(fixed_s: float, share: float, chan
     table = Table(costing(fixed_s, share, chance), backlog_s)
     table.work(600)
     begun = len(table.took_s)
-    table.work(2 * HOUR if fixed_s < 1 else 8 * HOUR)
+    table.work(1.2 * HOUR if fixed_s < 1 else 8 * HOUR)
     few_s = 6 * max(TARGET_S, fixed_s / (1 - share))
     assert max(table.took_s[begun:]) < few_s
     assert table.behind_s < max(few_s, backlog_s - HOUR)
