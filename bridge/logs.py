@@ -14,12 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Final, Literal, TextIO
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 VARIABLE: Final = "SCYLLA_CDC_BRIDGE_LOG"
 """Tells a job's processes what to log, and in which form."""
+
+_silencing: Final = Lock()
+_silenced: Final[dict[str, tuple[int, int]]] = {}
+"""Library -> how many want it silent now, and its level before the first of them: the last to leave may be another."""
 
 Form = Literal["text", "json"]
 
@@ -134,10 +139,17 @@ def _is_driver(name: str) -> bool:
 def quiet(driver: str) -> Iterator[None]:
     """Keep a library silent while we say ourselves what fails; not at level debug."""
     logger = logging.getLogger(driver)
-    former = logger.level
-    if logger.getEffectiveLevel() > logging.INFO:
-        logger.setLevel(logging.CRITICAL + 1)
+    with _silencing:
+        count, former = _silenced.get(driver, (0, logger.level))
+        _silenced[driver] = count + 1, former
+        if logger.getEffectiveLevel() > logging.INFO:
+            logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        logger.setLevel(former)
+        with _silencing:
+            count, former = _silenced.pop(driver)
+            if count > 1:
+                _silenced[driver] = count - 1, former
+            else:
+                logger.setLevel(former)

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from py4j.java_gateway import GatewayClient
@@ -72,6 +73,18 @@ def test_quiet() -> None:
         with logs.quiet("cassandra"):
             assert logging.getLogger("cassandra.cluster").isEnabledFor(logging.ERROR) is heard
         assert logging.getLogger("cassandra.cluster").isEnabledFor(logging.ERROR)
+
+
+def test_quiet_of_several_threads() -> None:
+    """The first to begin may be the first to end: silence lasts until the last, and no longer."""
+    logs.setup("info", stream=io.StringIO())
+    logger = logging.getLogger("cassandra.cluster")
+    first, second = logs.quiet("cassandra"), logs.quiet("cassandra")
+    with ExitStack() as lasting:
+        with first:
+            lasting.enter_context(second)
+        assert not logger.isEnabledFor(logging.ERROR)
+    assert logger.isEnabledFor(logging.ERROR)
 
 
 def test_library_without_a_name() -> None:
