@@ -137,14 +137,15 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         logs.ensure()
         offset = StreamOffset.from_json(start)
         at = self._plans.go_on_from(offset)
-        self._look_at_table(at.start if isinstance(at, PlannedBatch) else at)
-        if not self._state.exists:
-            self._warn(self._expiry.rest())
-            self._windows.planned(_clock_s(), None)
-            return start
-        self._windows.done(_clock_s(), lambda done: self._interval_s(done.start.generation_ms))
-        self._warn(self._expiry.done(self._oldest_us()))
         try:
+            # By the TTL of the log that it was read from: that of one that was made anew says nothing of it.
+            self._warn(self._expiry.done(self._oldest_us()))
+            self._look_at_table(at.start if isinstance(at, PlannedBatch) else at)
+            if not self._state.exists:
+                self._warn(self._expiry.rest())
+                self._windows.planned(_clock_s(), None)
+                return start
+            self._windows.done(_clock_s(), lambda done: self._interval_s(done.start.generation_ms))
             batch = at if isinstance(at, PlannedBatch) else self._plan_in_turn(at)
         except BridgeError:
             # It is the end of this planner.
@@ -293,9 +294,6 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
         self._looked_s = now_s
         if former.log_id != self._state.log_id:
-            if former.exists:
-                # By the TTL of the log that it was read from: that of another one says nothing of it.
-                self._warn(self._expiry.done(self._oldest_us()))
             self._forget_streams()
         if self._state.options is not None:
             self._see_ttl(self._state.options.ttl_s)

@@ -277,16 +277,24 @@ def unread(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [f"{since} {until}" for since, until in said]
 
 
-@pytest.mark.parametrize("end_of_it", ["all is read", "it was dropped", "a gap", "a stop"])
+@pytest.mark.parametrize("end_of_it", ["all is read", "it was dropped", "a gap", "a look that fails", "a stop"])
 def test_what_has_expired_is_said_before_nobody_asks_any_more(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, end_of_it: str
 ) -> None:
     """It is kept back for a while where there is more of it all the time."""
-    planner, end = slow_reader(cluster, once=end_of_it != "a gap")
+    planner, end = slow_reader(cluster, once=end_of_it not in ("a gap", "a look that fails"))
     assert unread(caplog) == ["41 08"]
     if end_of_it == "a gap":
         cluster.starts = [G2]
         with pytest.raises(DataLossError, match="are forgotten"):
+            planner.latestOffset(end, LIMIT)
+    elif end_of_it == "a look that fails":
+
+        def away(*_: object) -> None:
+            raise RetriableError("the cluster is away")
+
+        monkeypatch.setattr(cluster, "table_state", away)
+        with pytest.raises(RetriableError):
             planner.latestOffset(end, LIMIT)
     elif end_of_it == "a stop":
         monkeypatch.setattr(worker, "drop_cluster", lambda _settings: None)
