@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from queue import SimpleQueue
 from types import FrameType
 from typing import Final
 
@@ -100,15 +101,31 @@ def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
         coming.give_up()
         raise
     stop = threading.Event()
-
-    def asked_to_stop(signum: int, _frame: FrameType | None) -> None:
-        _log.info("%s: stopping", signal.Signals(signum).name)
-        stop.set()
-
-    signal.signal(signal.SIGTERM, asked_to_stop)
-    signal.signal(signal.SIGINT, asked_to_stop)
+    stop_on_signals(stop)
     try:
         return supervisor.run(config, coming, stop, once=once)
     except StartupError:
         coming.give_up()
         raise
+
+
+def stop_on_signals(stop: threading.Event) -> None:
+    """Have SIGTERM and SIGINT set an event that the main thread may be waiting for; call in that thread.
+
+    A handler runs there, wherever that thread is: inside of the event's own lock it would wait for itself for ever. A
+    simple queue can be put to from everywhere, and another thread does the rest.
+    """
+    asked: SimpleQueue[int] = SimpleQueue()
+
+    def pass_on() -> None:
+        while True:
+            number = asked.get()
+            _log.info("%s: stopping", signal.Signals(number).name)
+            stop.set()
+
+    def ask(signum: int, _frame: FrameType | None) -> None:
+        asked.put(signum)
+
+    threading.Thread(target=pass_on, name="signals", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
