@@ -86,16 +86,23 @@ def _parser() -> argparse.ArgumentParser:
     parser = command.parser("bench", "Measure the bridge on this machine.")
     command.add_tables(parser, DEFAULT_TABLES)
     command.add_drain(parser, changes=1_000_000, timeout_s=900.0)
-    parser.add_argument("--lanes", type=int, default=os.cpu_count() or 1, help="lanes; default: cores")
-    parser.add_argument("--rate", type=float, default=1000.0, help="changes a second for the latency")
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long latency is measured; 0 leaves it out")
-    parser.add_argument("--confidence", type=int, default=2000, help="confidence window in ms")
-    parser.add_argument("--stages", action="store_true", help="also run each stage alone, a plain loop; drains twice")
+    parser.add_argument("--lanes", type=command.count, default=os.cpu_count() or 1, help="lanes; default: cores")
+    parser.add_argument("--rate", type=command.positive, default=1000.0, help="changes a second for the latency")
     parser.add_argument(
-        "--rounds", type=int, default=1, help="drain, and run the stages, so often in turn; the middle round counts"
+        "--seconds", type=command.not_negative, default=30.0, help="how long latency is measured; 0 leaves it out"
     )
-    parser.add_argument("--vnodes", type=int, default=16, help="vnodes of each simulated node")
-    parser.add_argument("--shards", type=int, default=2, help="shards of each simulated node")
+    parser.add_argument("--confidence", type=command.count, default=2000, help="confidence window in ms")
+    parser.add_argument(
+        "--stages", action="store_true", help="also run each stage alone, a plain loop; drains once more, before"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=command.count,
+        default=1,
+        help="drain, and run the stages, so often in turn; the middle round counts",
+    )
+    parser.add_argument("--vnodes", type=command.count, default=16, help="vnodes of each simulated node")
+    parser.add_argument("--shards", type=command.count, default=2, help="shards of each simulated node")
     return parser
 
 

@@ -1,11 +1,13 @@
 """What the commands that need servers have in common: some options, and how they end.
 
-Exit statuses: 0 measured; 1 a measurement failed, or its result is wrong; 130 interrupted.
+Exit statuses: 0 measured; 1 a measurement failed, or its result is wrong; 2 an option is unknown, or has a value that
+it can't have; 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 from collections.abc import Callable
@@ -30,15 +32,62 @@ def parser(program: str, description: str) -> argparse.ArgumentParser:
 
 def add_drain(to: argparse.ArgumentParser, *, changes: int, timeout_s: float) -> None:
     """The options of a drain, with their defaults."""
-    to.add_argument("--changes", type=int, default=changes, help="changes in the log that is drained")
-    to.add_argument("--drain-timeout", type=float, default=timeout_s, help="longest time for each drain, in s")
+    to.add_argument("--changes", type=count, default=changes, help="changes in the log that is drained")
+    to.add_argument("--drain-timeout", type=positive, default=timeout_s, help="longest time for each drain, in s")
 
 
-def add_tables(to: argparse.ArgumentParser, default: tuple[str, ...]) -> None:
-    """Which tables."""
+def add_tables(to: argparse.ArgumentParser, default: tuple[str, ...], known: tuple[str, ...] = TABLES) -> None:
+    """Which tables, of those that the command knows."""
+
+    def names_of(text: str) -> tuple[str, ...]:
+        names = tuple(filter(None, text.split(",")))
+        unknown = [name for name in names if name not in known]
+        if unknown or not names:
+            raise argparse.ArgumentTypeError(f"no such table: {', '.join(unknown)}; there are {', '.join(known)}")
+        return names
+
     to.add_argument(
-        "--tables", type=_table_names, default=default, help=f"which of {', '.join(TABLES)}; separated by commas"
+        "--tables", type=names_of, default=default, help=f"which of {', '.join(known)}; separated by commas"
     )
+
+
+def count(text: str) -> int:
+    """An option's whole number of at least 1.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    try:
+        found = int(text)
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 on, and not {text!r}")
+    return found
+
+
+def positive(text: str) -> float:
+    """An option's number above 0.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    found = _finite(text)
+    if found is None or found <= 0:
+        raise argparse.ArgumentTypeError(f"a number above 0, and not {text!r}")
+    return found
+
+
+def not_negative(text: str) -> float:
+    """An option's number of at least 0.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none.
+    """
+    found = _finite(text)
+    if found is None or found < 0:
+        raise argparse.ArgumentTypeError(f"a number from 0 on, and not {text!r}")
+    return found
 
 
 def carry_out(measure: Callable[[], None]) -> int:
@@ -59,9 +108,9 @@ def carry_out(measure: Callable[[], None]) -> int:
     return 0
 
 
-def _table_names(text: str) -> tuple[str, ...]:
-    names = tuple(filter(None, text.split(",")))
-    unknown = [name for name in names if name not in TABLES]
-    if unknown or not names:
-        raise argparse.ArgumentTypeError(f"no such table: {', '.join(unknown)}; there are {', '.join(TABLES)}")
-    return names
+def _finite(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None

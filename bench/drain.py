@@ -102,6 +102,8 @@ def drained(
     # A lane's cursor is the last record of each transaction.
     last_ms = max(seen.produced_ms for seen in topics.read_all(servers.kafka, run.progress_topic, timeout_s=30))
     topics.delete(servers.kafka, run.topic, run.progress_topic)
+    if last_ms <= first_ms:
+        raise BenchError(f"{len(written)} changes were published within a millisecond: take more of them (--changes)")
     return Drained(len(written), size_bytes, first_ms / 1000, last_ms / 1000, measured)
 
 

@@ -212,8 +212,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_tables(parser, ("narrow",))
     command.add_drain(parser, changes=500_000, timeout_s=240.0)
     parser.add_argument("--py-spy", default="py-spy", help="the py-spy command")
-    parser.add_argument("--lanes", type=int, default=2, help="lanes of the bridge")
-    parser.add_argument("--rate", type=int, default=250, help="stacks a second of each thread")
+    parser.add_argument("--lanes", type=command.count, default=2, help="lanes of the bridge")
+    parser.add_argument("--rate", type=command.count, default=250, help="stacks a second of each thread")
     parser.add_argument("--output", type=Path, default=ROOT / "bench", help="folder for the flame graphs")
     return parser
 

@@ -160,17 +160,24 @@ def _until(run: BridgeRun, done: Any, timeout_s: float) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command.parser("bench.idle", "Measure what a silent table costs.")
-    parser.add_argument("--streams", type=int, default=1000, help=f"streams of the log, in steps of {_SHARDS}")
-    parser.add_argument("--lanes", type=int, default=2, help="lanes of the bridge")
+    parser.add_argument("--streams", type=_streams, default=1000, help=f"streams of the log, in steps of {_SHARDS}")
+    parser.add_argument("--lanes", type=command.count, default=2, help="lanes of the bridge")
     parser.add_argument(
         "--interval",
-        type=float,
+        type=command.positive,
         default=30.0,
         help="longest pause of a silent table (`reading.idle_interval_ms`), in s",
     )
-    parser.add_argument("--settle", type=float, default=60.0, help="how long it may come to rest, in s")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long is counted")
+    parser.add_argument("--settle", type=command.not_negative, default=60.0, help="how long it may come to rest, in s")
+    parser.add_argument("--seconds", type=command.positive, default=60.0, help="how long is counted")
     return parser
+
+
+def _streams(text: str) -> int:
+    found = command.count(text)
+    if found < _SHARDS:
+        raise argparse.ArgumentTypeError(f"at least {_SHARDS}, and not {text!r}")
+    return found
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
 
-from bench import tables
+from bench import command, tables
 from bridge import assembly
 from bridge.adapters.kafka import TransactionalProducer
 from bridge.adapters.scylla import token_of
@@ -69,13 +69,13 @@ _PLAIN_FORM: Final = RecordForm()
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.path", description="CPU time of one change, step by step.")
-    parser.add_argument("--tables", default=",".join(TABLES), help=f"of {', '.join(TABLES)}; separated by commas")
-    parser.add_argument("--changes", type=int, default=40_000, help="changes of each table")
-    parser.add_argument("--rounds", type=int, default=5, help="the least time of so many counts")
+    command.add_tables(parser, TABLES, TABLES)
+    parser.add_argument("--changes", type=command.count, default=40_000, help="changes of each table")
+    parser.add_argument("--rounds", type=command.count, default=5, help="the least time of so many counts")
     parser.add_argument("--produce", action="store_true", help="also the Kafka client, against its own mock")
     parser.add_argument("--profile", choices=("plain", "general"), help="print where the time of one way goes instead")
     arguments = parser.parse_args(argv)
-    for name in arguments.tables.split(","):
+    for name in arguments.tables:
         lane = Lane.of(name, arguments.changes)
         worker.settle_memory()
         if arguments.profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.bridge_run import ROOT
+from bench.errors import BenchError
 from bench.figures import Figures
 from bridge.local.errors import LocalStackError
 from bridge.local.jars import JARS_VARIABLE
@@ -29,22 +31,49 @@ def a_stack(folder: Path | None) -> Iterator[LocalStack]:
     """The stack in a folder, started and stopped again if it does not run; without a folder, a new one.
 
     Raises:
+        BenchError: another benchmark uses it.
         LocalStackError: a server does not start.
     """
     place = _DEFAULT_FOLDER if folder is None else folder
-    if folder is not None and _runs(place):
+    with _alone(place):
+        yield from _stack(place, own=folder is None)
+
+
+def _stack(place: Path, *, own: bool) -> Iterator[LocalStack]:
+    if not own and _runs(place):
         yield LocalStack.load(place)
         return
-    if folder is None:
+    if own:
         _remove_former(place)
     stack = LocalStack.up(place, report=say, jars=None if JARS_VARIABLE in os.environ else _JARS)
     try:
         yield stack
+    except KeyboardInterrupt:
+        stack.down(delete_data=own)
+        raise
     except BaseException:
         # The logs stay for whoever looks into it.
         stack.down()
         raise
-    stack.down(delete_data=folder is None)
+    stack.down(delete_data=own)
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Keep a second benchmark out: it would replace the generations, and delete the data, of the first."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        lock_file = place.joinpath(".bench-lock").open("w", encoding="ascii")
+    except OSError as error:
+        message = f"{place} can't be made, or written to: {error.strerror}. Name another folder with --folder"
+        raise BenchError(message) from None
+    with lock_file as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"another benchmark runs in {place}. Wait until it is done, or name another folder with --folder"
+            raise BenchError(message) from None
+        yield
 
 
 def server_pids(stack: LocalStack) -> dict[str, list[int]]:
@@ -80,7 +109,9 @@ def _runs(folder: Path) -> bool:
 def _remove_former(folder: Path) -> None:
     """Stop and delete what an earlier run without `--folder` may have left."""
     try:
-        LocalStack.load(folder).down(delete_data=True)
+        former = LocalStack.load(folder)
     except LocalStackError:
         shutil.rmtree(folder / "data", ignore_errors=True)
+    else:
+        former.down(delete_data=True)
     shutil.rmtree(folder / "bench", ignore_errors=True)

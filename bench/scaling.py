@@ -146,8 +146,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lanes", type=_numbers, default=(1, 2, 4), help="numbers of lanes, separated by commas; one drain for each"
     )
-    parser.add_argument("--workers", type=int, default=2, help="workers, so executors")
-    parser.add_argument("--cores", type=int, default=1, help="cores of each, so lanes that it works at a time")
+    parser.add_argument("--workers", type=command.count, default=2, help="workers, so executors")
+    parser.add_argument(
+        "--cores", type=command.count, default=1, help="cores of each, so lanes that it works at a time"
+    )
     return parser
 
 

@@ -24,6 +24,7 @@ from operator import attrgetter
 from random import Random
 from typing import Any, Final
 
+from bench import command
 from bench.errors import BenchError
 from bridge.adapters.stream_metadata import select
 from bridge.config import ReadingSettings, ScyllaSettings
@@ -427,16 +428,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The program; see the module."""
     parser = argparse.ArgumentParser(prog="python -m bench.simulation", description=__doc__)
     whole = Size()
-    parser.add_argument("--tables", type=int, default=whole.tables)
-    parser.add_argument("--minutes", type=int, default=whole.minutes)
-    parser.add_argument("--nodes", type=int, default=100)
-    parser.add_argument("--vnodes", type=int, default=256)
-    parser.add_argument("--shards", type=int, default=16)
+    parser.add_argument("--tables", type=command.count, default=whole.tables)
+    parser.add_argument("--minutes", type=command.count, default=whole.minutes)
+    parser.add_argument("--nodes", type=command.count, default=100)
+    parser.add_argument("--vnodes", type=command.count, default=256)
+    parser.add_argument("--shards", type=command.count, default=16)
     parser.add_argument(
-        "--interval", type=int, default=whole.interval_s, help="seconds from look to look for a micro-batch that is due"
+        "--interval",
+        type=command.count,
+        default=whole.interval_s,
+        help="seconds from look to look for a micro-batch that is due",
     )
     parser.add_argument(
-        "--requests-per-second", type=int, default=whole.requests_per_s, help="the first day's limit, over all tables"
+        "--requests-per-second",
+        type=command.count,
+        default=whole.requests_per_s,
+        help="the first day's limit, over all tables",
     )
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(argv)
