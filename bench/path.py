@@ -100,21 +100,22 @@ class Lane:
     changes: int
 
     @classmethod
-    def of(cls, name: str, changes: int) -> Lane:
+    def of(cls, name: str, changes: int, pool: int = _POOL) -> Lane:
         """A log of inserts that fill every column, spread over some streams at even distances in time.
 
-        That of `sparse`, which has the columns of `wide`, is of updates that each set some of them.
+        That of `sparse`, which has the columns of `wide`, is of updates that each set some of them. What they fill
+        them with is drawn from so many rows.
         """
         table = _table(name)
         names = _log_columns(table)
         layout = LogLayout.of(names, *([one.name for one in of] for of in (table.partition_key, table.clustering)))
         random = Random(name)
         draw = Draw(random, extremes=0.0, most=5, nulls=0.0)
-        pool = [_values(table, draw, random) for _ in range(_POOL)]
+        rows = [_values(table, draw, random) for _ in range(pool)]
         operation = Operation.INSERT
         if name == "sparse":
             operation = Operation.UPDATE
-            pool = [_some(values, random) for values in pool]
+            rows = [_some(values, random) for values in rows]
         log: dict[StreamId, list[Cells]] = {
             stream: []
             for stream in sorted(
@@ -125,7 +126,7 @@ class Lane:
         streams = list(log)[:-1]
         for at in range(changes):
             stream = random.choice(streams)
-            cells = random.choice(pool) | {
+            cells = random.choice(rows) | {
                 "cdc$stream_id": stream.raw,
                 "cdc$time": timeuuid_of(UnixMicros(_GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
                 "cdc$batch_seq_no": bytes(4),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bench.__main__ as whole
-from bench import flame, idle, path, place, scaling, simulation
+from bench import batches, flame, idle, path, place, scaling, simulation
 from bench.errors import BenchError
 from bridge.local.stack import LocalStack
 
@@ -37,6 +37,7 @@ _Main = Callable[[list[str]], int]
         (scaling.main, "--workers", "0"),
         (flame.main, "--rate", "0"),
         (path.main, "--rounds", "0"),
+        (batches.main, "--tables", "sparse"),
         (path.main, "--tables", "broad"),
         (simulation.main, "--minutes", "0"),
     ],
