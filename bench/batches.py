@@ -1,8 +1,8 @@
 """`python -m bench.batches`: what compression and linger of Kafka's record batches cost, and what they save.
 
-Encodes synthetic changes once, hardly two of them alike, and publishes them to a real broker as a lane's task does, with
-one setting after the other, in turns; of several rounds each figure's middle counts. One JSON line for each setting, then
-a table, on standard output. Exit statuses: as of `bench.command`.
+Encodes synthetic changes once, hardly two of them alike, and publishes them to a real broker as a lane's task does,
+with one setting after the other, in turns; of several rounds each figure's middle counts. One JSON line for each
+setting, then a table, on standard output. Exit statuses: as of `bench.command`.
 """
 
 from __future__ import annotations
