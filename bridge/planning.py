@@ -18,8 +18,10 @@ pending together are taken one after the other, the next when the streams have c
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from bridge.model.cursors import CatchUp, Cursor, Layout, PlannedBatch
@@ -31,6 +33,9 @@ _AHEAD_OF_CLOCK: Final = 1.25
 """How much log time a micro-batch reads for each second that it takes, where it must be long to keep up."""
 _BEYOND_NEED: Final = 2.0
 """How many times as long a window may be as it must be to keep up, for the sake of what is fixed in a micro-batch."""
+_TIMES_FIXED: Final = 2.0
+"""How many times what is fixed in it a micro-batch with a backlog may take, where that is more than is wanted: shorter
+ones would spend most of their time on it."""
 _LEAST_SPARE: Final = 0.1
 """Where less than this part of each second is left for what is fixed, windows grow no further: they would for ever."""
 _TIMES_AS_LONG: Final = 2
@@ -149,7 +154,8 @@ class WindowLength:
     """How long one table's windows may be, by how long its micro-batches take. Readings are of one clock, in s.
 
     What a micro-batch takes is fixed in part, and in part in proportion to its window. Only the fixed part is a reason
-    for windows that take longer than is wanted, and one length alone does not tell it: two that follow each other do.
+    for windows that take longer than is wanted, and one length alone does not tell it: two that follow each other do,
+    and of three such pairs the middle one counts where it makes windows longer than they must be.
 
     Args:
         longest_us: the configured bound.
@@ -164,6 +170,8 @@ class WindowLength:
         self._last: tuple[int, float] | None = None
         self._alike = 0
         self._keeps_up_us = 0
+        self._tried_from_us = 0
+        self._fixed_ms: deque[float] = deque(maxlen=3)
 
     def longest_us(self, apart_s: float) -> int:
         """The length that is allowed now, for a table whose micro-batches lie so far apart by their load."""
@@ -181,34 +189,44 @@ class WindowLength:
         planned_s, batch = self._planned
         took_ms = (now_s - planned_s) * 1000
         length_us = batch.longest_us
-        if length_us:
-            self._compare(length_us, took_ms)
+        says_something = not length_us or self._compare(length_us, took_ms)
+        tried_from_us, self._tried_from_us = self._tried_from_us, 0
+        if tried_from_us and not says_something:
+            self._us = tried_from_us
+            return
         target_ms = max(self._target_ms, int(500 * apart_s(batch)))
+        worth_ms = max(target_ms, int(_TIMES_FIXED * median(self._fixed_ms or (0,))))
         full = length_us >= self._us
         # Longer than `_us` where micro-batches lie apart.
         window_us = max(length_us, self._us)
-        self._us = next_window_us(window_us, took_ms, target_ms, full, self._longest_us, self._keeps_up_us)
-        if full and self._alike >= _ALIKE_FOR and (took_ms > 2 * target_ms or _ahead_us(took_ms) > length_us):
+        self._us = next_window_us(window_us, took_ms, worth_ms, full, self._longest_us, self._keeps_up_us)
+        is_slow = took_ms > (2 * target_ms if self._fixed_ms else target_ms)
+        if full and self._alike >= _ALIKE_FOR and (is_slow or _ahead_us(took_ms) > length_us):
             # What was fixed once need not be so now. Longer where the table's load allows no shorter ones.
             trial_us = length_us // 4 if self._alike == _ALIKE_FOR else _TIMES_AS_LONG * length_us
-            self._us = max(_SHORTEST_WINDOW_US, min(trial_us, self._longest_us))
+            self._us, self._tried_from_us = max(_SHORTEST_WINDOW_US, min(trial_us, self._longest_us)), self._us
 
-    def _compare(self, length_us: int, took_ms: float) -> None:
+    def _compare(self, length_us: int, took_ms: float) -> bool:
+        """Learn from a micro-batch and the one before; says False where one of them was plainly held up."""
         last, self._last = self._last, (length_us, took_ms)
         if last is None:
-            return
+            return True
         short, long = sorted((last, self._last))
         if long[0] < _TIMES_AS_LONG * short[0]:
             self._alike += 1
-            return
+            return True
         self._alike = 0
-        # A shorter one that took more than twice as long was held up: both say nothing of what is fixed.
-        if short[1] <= 2 * long[1]:
-            self._keeps_up_us = window_that_keeps_up_us(short, long)
+        # A shorter one that took more than twice as long was held up, and so was a longer one that took more than twice
+        # as long as in proportion: both say nothing of what is fixed.
+        if short[1] > 2 * long[1] or long[1] * short[0] > 2 * short[1] * long[0]:
+            return False
+        fixed_ms, self._keeps_up_us = fixed_and_window_that_keeps_up(short, long)
+        self._fixed_ms.append(fixed_ms)
+        return True
 
 
-def window_that_keeps_up_us(short: tuple[int, float], long: tuple[int, float]) -> int:
-    """A window's length at which a table keeps up in spite of all that is fixed in its micro-batches; 0 for nothing.
+def fixed_and_window_that_keeps_up(short: tuple[int, float], long: tuple[int, float]) -> tuple[float, int]:
+    """What is fixed in a table's micro-batches, in ms, and the window in us at which it keeps up in spite of that.
 
     What is fixed is no more than the quicker of both took, so a server's pause in the longer one makes no long window.
 
@@ -220,7 +238,7 @@ def window_that_keeps_up_us(short: tuple[int, float], long: tuple[int, float]) -
     ms_per_us = min(max(0.0, (long_ms - short_ms) / (long_us - short_us)), short_ms / short_us)
     fixed_ms = min(short_ms - ms_per_us * short_us, long_ms)
     needed_us = 1000 * fixed_ms / max(_LEAST_SPARE, 1 - 1000 * ms_per_us)
-    return min(int(_BEYOND_NEED * needed_us), _ahead_us(long_ms))
+    return fixed_ms, min(int(_BEYOND_NEED * needed_us), _ahead_us(long_ms))
 
 
 def next_window_us(
