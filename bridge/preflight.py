@@ -5,6 +5,7 @@ Used by the job at its start and by `scylla-cdc-bridge validate --online`; write
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from schemas.table_schema import TableSchema
 T = TypeVar("T")
 _IN_PODS: Final = "k8s://"
 _STANDALONE: Final = "spark://"
+_MASTER_WITHIN_S: Final = 5.0
 _CLOSING: Final = ("spark.authenticate", "spark.network.crypto.enabled")
 """What has Spark's processes know each other, and encrypt what they send."""
 _Off = tuple[TableSettings, str]
@@ -98,6 +100,8 @@ def check(
             problems.append(words)
     tables = () if found is None else found.tables
     attempt(lambda left_s: _registry(config, tables, problems, report, left_s))
+    if config.spark.master.startswith(_STANDALONE):
+        attempt(lambda left_s: _master(config, report, left_s))
     if config.spark.master.startswith(_IN_PODS) and kubernetes.ACCOUNT.exists():
         attempt(lambda left_s: _executors(config, report, left_s))
     if problems or found is None:
@@ -170,8 +174,10 @@ def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: 
                 output = config.output_of(table).options(config.name)
                 key_schema(schema, output)
                 value_schema(schema, output)
-                for words in shortcomings(log.cdc_options(table.keyspace, table.table), output):
+                options = log.cdc_options(table.keyspace, table.table)
+                for words in shortcomings(options, output):
                     report(f"table {schema.full_name}: {words}")
+                check_ttl(options, config.reading.confidence_ms, schema.full_name)
             except RetriableError as error:
                 raise StartupError(str(error)) from error
             except (BridgeError, SchemaError) as error:
@@ -191,6 +197,21 @@ def _with_log_left(log: ChangeLog, table: TableSettings, off: CdcOffError) -> Ta
         raise
     except StartupError:
         raise off from None
+
+
+def check_ttl(options: CdcOptions | None, confidence_ms: int, table: str) -> None:
+    """Does the log keep changes for longer than they are waited for?
+
+    Raises:
+        StartupError: it does not, so that each would expire unread.
+    """
+    ttl_s = 0 if options is None else options.ttl_s
+    if ttl_s and ttl_s * 1000 <= confidence_ms:
+        raise StartupError(
+            f"table {table}: its log keeps changes for {ttl_s} s (cdc option 'ttl'), and they are read when they are "
+            f"{confidence_ms / 1000:g} s old (reading.confidence_ms): all would expire unread. Raise the one, or lower "
+            "the other"
+        )
 
 
 def shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[str]:
@@ -252,6 +273,28 @@ def _has_progress(config: BridgeConfig, admin: KafkaAdmin, table: TableSettings)
     topic = config.progress_topic_of(table)
     with CommittedReader(config.kafka, client_id="scylla-cdc-bridge-preflight") as reader:
         return any(reader.end(topic, lane) > 0 for lane in range(admin.partitions(topic)))
+
+
+def _master(config: BridgeConfig, report: Report, patience_s: float) -> None:
+    """Does a master of the standalone cluster answer? If none does, Spark gives up after a minute and names none."""
+    addresses = config.spark.master.removeprefix(_STANDALONE)
+
+    def ask() -> str:
+        problems = []
+        for address in addresses.split(","):
+            host, _, port = address.rpartition(":")
+            if not port.isdigit():
+                raise StartupError(f"spark.master: {address!r} has no port, as in spark://{address}:7077")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), _MASTER_WITHIN_S).close()
+            except OSError as error:
+                problems.append(f"{address}: {error}")
+            else:
+                return address
+        raise RetriableError("; ".join(problems))
+
+    answering = with_patience("spark.master", config.spark.master, ask, patience_s=patience_s, report=report)
+    report(f"Spark's master at {answering} answers")
 
 
 def _executors(config: BridgeConfig, report: Report, patience_s: float) -> None:

@@ -17,6 +17,7 @@ Worker: TypeAlias = Callable[..., int]
 """PySpark's loop of one worker process: a socket and whether it is trusted -> an exit code."""
 
 _GONE: Final = 1
+_PYSPARKS: Final = "pyspark.daemon"
 
 
 def main() -> None:
@@ -24,8 +25,8 @@ def main() -> None:
     os.environ.update(nursery.WITHOUT_THREADS)
     if not nursery.preload():
         # Threads would be missing in forks: PySpark's own way, by which each worker imports for itself.
-        os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])  # noqa: S606
-    daemon: Any = import_module("pyspark.daemon")
+        os.execv(sys.executable, [sys.executable, "-m", _PYSPARKS, *sys.argv[1:]])  # noqa: S606
+    daemon: Any = import_module(_PYSPARKS)
     daemon.worker = ending_with_spark(daemon.worker)
     daemon.manager()
 
@@ -44,6 +45,17 @@ def ending_with_spark(worker: Worker) -> Worker:
             return _GONE
 
     return run
+
+
+def let_go_quietly() -> None:
+    """Have a worker of PySpark's own daemon end without a traceback when Spark lets go of it, which it does when idle.
+
+    Beside a driver whose executors are elsewhere Spark starts that daemon for what plans and not for what works. By the
+    time that ours is imported there, the worker is one already.
+    """
+    daemon: Any = sys.modules["__main__"]
+    if getattr(daemon.__spec__, "name", None) == _PYSPARKS and daemon.worker.__module__ == daemon.__name__:
+        daemon.worker = ending_with_spark(daemon.worker)
 
 
 if __name__ == "__main__":

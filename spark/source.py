@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from bridge.config import BridgeConfig, SourceConfig
 from bridge.config_file import from_options
 from bridge.publishing import TableStart
+from spark.daemon import let_go_quietly
 from spark.lane_publishing import Publishing
 from spark.rows import REPORT_TYPE, ROW_TYPE
 from spark.stream_reader import ScyllaCdcStreamReader
@@ -27,6 +28,9 @@ START_OPTION = "table_start"
 ACTIVITY_OPTION = "activity"
 JOB_OPTION = "job"
 OWNER_OPTION = "owner"
+
+# Spark runs nothing of ours in those processes before it loads this.
+let_go_quietly()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
 
-from bridge.config import validate
-from bridge.preflight import _open_network, _readable_secrets, shortcomings
+from bridge.config import BridgeConfig, validate
+from bridge.errors import StartupError
+from bridge.preflight import _master, _open_network, _readable_secrets, check_ttl, shortcomings
 from bridge.table_watch import CdcOptions
 from schemas.output import OutputOptions, ShapeName
 
@@ -53,6 +55,19 @@ def test_readable_secrets_are_told(
     assert all("would encrypt" in words for words in told)
 
 
+def _config(master: str, properties: dict[str, Any] | None = None) -> BridgeConfig:
+    return validate(
+        {
+            "name": "j",
+            "scylla": {"contact_points": "a:1"},
+            "kafka": {"bootstrap_servers": "b:2"},
+            "registry": {"url": "http://r"},
+            "tables": ["k.t"],
+            "spark": {"master": master, "properties": properties or {}},
+        }
+    )
+
+
 CLOSED = {"spark.authenticate": True, "spark.network.crypto.enabled": "true"}
 
 
@@ -72,15 +87,7 @@ CLOSED = {"spark.authenticate": True, "spark.network.crypto.enabled": "true"}
 )
 def test_open_network_of_sparks_is_told(master: str, properties: dict[str, Any], secret: bool | None) -> None:
     """Whoever has Spark on several machines hears which properties close its ports, and where a secret is needed."""
-    settings = {
-        "name": "j",
-        "scylla": {"contact_points": "a:1"},
-        "kafka": {"bootstrap_servers": "b:2"},
-        "registry": {"url": "http://r"},
-        "tables": ["k.t"],
-        "spark": {"master": master, "properties": properties},
-    }
-    told = list(_open_network(validate(settings)))
+    told = list(_open_network(_config(master, properties)))
     assert len(told) == (secret is not None)
     for words in told:
         assert all(name in words for name in CLOSED)
@@ -103,3 +110,29 @@ def test_nothing_is_said_of_a_log_that_holds_what_is_wanted() -> None:
     full = CdcOptions(enabled=True, preimage="full", postimage=True, delta="full", ttl_s=0)
     assert not list(shortcomings(full, OutputOptions(shape="debezium")))
     assert not list(shortcomings(None, OutputOptions(shape="full")))
+
+
+@pytest.mark.parametrize(("ttl_s", "is_refused"), [(0, False), (11, False), (10, True), (9, True)])
+def test_log_that_forgets_before_it_is_read_is_refused(ttl_s: int, is_refused: bool) -> None:
+    """By both settings, before the table is said to have lost something."""
+    options = CdcOptions(enabled=True, preimage="false", postimage=False, delta="full", ttl_s=ttl_s)
+    if not is_refused:
+        check_ttl(options, 10_000, "k.t")
+        return
+    with pytest.raises(StartupError, match=rf"k\.t: its log keeps changes for {ttl_s} s .* 10 s old \(reading\.confid"):
+        check_ttl(options, 10_000, "k.t")
+
+
+def test_standalone_master_is_asked() -> None:
+    """Any one of several will do; that none answers is said with the setting and the address."""
+    told: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = server.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            gone = other.getsockname()[1]
+        _master(_config(f"spark://127.0.0.1:{gone},127.0.0.1:{there}"), told.append, 0)
+        assert told == [f"Spark's master at 127.0.0.1:{there} answers"]
+    with pytest.raises(StartupError, match=rf"spark\.master at spark://127\.0\.0\.1:{there} is not reachable"):
+        _master(_config(f"spark://127.0.0.1:{there}"), told.append, 0)
+    with pytest.raises(StartupError, match=r"spark\.master: .there. has no port, as in spark://there:7077"):
+        _master(_config("spark://there"), told.append, 0)

@@ -6,12 +6,14 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any, BinaryIO
 
 import pytest
 from pyspark import daemon, worker
 
-from spark.daemon import ending_with_spark
+from spark.daemon import ending_with_spark, let_go_quietly
 
 HANDLED = (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 
@@ -53,3 +55,24 @@ def test_what_else_goes_wrong_is_told(left_alone: Any, monkeypatch: pytest.Monke
     monkeypatch.delenv("PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE")
     with pytest.raises(ImportError, match="no such module"):
         left_alone(ending_with_spark(daemon.worker))
+
+
+def test_worker_of_pysparks_own_daemon_is_let_go_quietly(left_alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where ours is loaded in one, and only there; once is enough."""
+    monkeypatch.setattr(daemon, "worker", daemon.worker)
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
+    let_go_quietly()
+    quiet = daemon.worker
+    let_go_quietly()
+    assert daemon.worker is quiet
+    assert left_alone(quiet) != 0
+
+
+def test_no_other_program_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose main module has a function of that name, and one that has no specification, as a script."""
+    for spec in (ModuleSpec("other", None), None):
+        other: Any = ModuleType("__main__")
+        other.__spec__, other.worker = spec, answers
+        monkeypatch.setitem(sys.modules, "__main__", other)
+        let_go_quietly()
+        assert other.worker is answers
