@@ -120,6 +120,23 @@ def test_each_type_at_its_limits(monkeypatch: pytest.MonkeyPatch, cql_type: str)
 SMALL = table({"p": "int"}, {"c": "int"}, {"v": "text"})
 
 
+def test_a_lookup_that_fails_leaves_its_row_to_the_reference() -> None:
+    """A slip in what the compiled code takes for known costs time; it does not stop a lane."""
+    codec = TableCodec(SMALL, log_columns(SMALL))
+    cells = at_ticks(EPOCH_TICKS + 10_000_000 * 1_700_000_000)
+    for _ in range(run_code.WORTH_A_LOOP):
+        codec.runs.knows(cells)
+    (loop,) = codec.runs.loops
+    for compiled in (loop, codec._encode, codec._encode_key):
+        compiled.__globals__.update(whole_0=(), head_0=())
+    body, source = sized(*cells), codec.runs.source(GENERATION_MS, STREAM)
+    assert loop(body, 0, 1, START, STREAM, source, lambda _: None) == (0, 0)
+    assert codec.runs.one(cells, GENERATION_MS) is None
+    (expected,) = made_by_reference(SMALL, [cells])
+    assert codec.encode(cells, operation=2, generation_ms=GENERATION_MS, last_in_group=True) == expected
+    assert codec.encode_key(cells) == expected[0]
+
+
 def at_ticks(ticks: int) -> LogRow:
     """A row of a time in ticks since 1582."""
     time = struct.pack(">IHH8x", ticks & 0xFFFF_FFFF, ticks >> 32 & 0xFFFF, ticks >> 48 | 0x1000)
