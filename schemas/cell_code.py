@@ -62,8 +62,22 @@ class DeclinedError(Exception):
     """The fast path does not know this row; the reference encoder may."""
 
 
-DECLINED: Final = (DeclinedError, CellError, EncodeError, struct.error, KeyError, TypeError, ValueError, OverflowError)
-"""What code from here raises for a cell that it does not know."""
+DECLINED: Final = (
+    DeclinedError,
+    CellError,
+    EncodeError,
+    struct.error,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    OverflowError,
+)
+"""What code from here raises for a cell that it does not know.
+
+No cell should bring an IndexError: a number that is beyond a table of `schemas.varints` is not looked up. One that is
+all the same costs its row the fast path; it would stop its lane otherwise.
+"""
 
 
 def decline() -> NoReturn:

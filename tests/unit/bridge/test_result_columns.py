@@ -9,6 +9,8 @@ import pytest
 from cassandra import DriverException
 from cassandra.protocol_features import ProtocolFeatures
 
+from bridge.adapters import scylla
+from bridge.adapters.results import KnownMetadata, ResultColumns
 from bridge.adapters.scylla import _RawResultMessage
 from schemas.cql_types import CqlType, parse
 from schemas.table_changes import describe
@@ -72,6 +74,50 @@ def test_each_page_is_its_own() -> None:
     assert other.parsed_rows.columns.types == (parse("text"), parse("text"))
     fewer = receive(result({"b": short(TEXT)}, (b"x",)))
     assert list(fewer.parsed_rows) == [(b"x",)]
+
+
+def test_metadata_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page of known columns costs a comparison, and nothing more is kept for it, whatever pages came between."""
+    known = KnownMetadata()
+    monkeypatch.setattr(scylla, "known_metadata", known)
+    pages = [
+        result({"a": short(INT), "b": short(TEXT)}, (b"\0\0\0\1", b"x")),
+        result({"a": short(TEXT), "b": short(TEXT)}, (b"1", b"x")),
+        result({"a": short(INT)}, (b"\0\0\0\2",)),
+        result({"b": short(INT)}),
+    ]
+    first = [receive(page) for page in pages]
+    with monkeypatch.context() as patch:
+        patch.setattr(_RawResultMessage, "recv_results_metadata", None)
+        for _ in range(3):
+            for page, before in zip(pages, first, strict=True):
+                again = receive(page)
+                assert again.parsed_rows.columns is before.parsed_rows.columns
+                assert list(again.parsed_rows) == list(before.parsed_rows)
+    # An altered table's pages are parsed, and others are known still.
+    altered = receive(result({"a": short(INT), "c": short(TEXT)}))
+    assert altered.column_names == ("a", "c")
+    assert receive(pages[0]).parsed_rows.columns is first[0].parsed_rows.columns
+
+
+def test_only_the_latest_metadata_is_kept() -> None:
+    """Of each number of columns so many, found where they begin; what only begins alike is other metadata."""
+    known = KnownMetadata(most=2)
+    columns = {raw: ResultColumns((raw.decode(),), (), ()) for raw in (b"ab", b"ac", b"bc")}
+    for raw, of in columns.items():
+        assert known.find(1, 1, b"-" + raw, 1) is None
+        known.add(1, 1, raw, of)
+        assert known.find(1, 1, b"-" + raw + b"rows", 1) == (of, 3)
+    assert known.find(1, 1, b"-ab", 1) is None
+    assert known.find(1, 1, b"-ac", 1) == (columns[b"ac"], 3)
+    for flags, count, body, at in (
+        (1, 1, b"-a", 1),
+        (1, 1, b"-ac", 0),
+        (1, 1, b"-ad", 1),
+        (0, 1, b"ac", 0),
+        (1, 2, b"ac", 0),
+    ):
+        assert known.find(flags, count, body, at) is None
 
 
 def test_paging_state_and_metadata_id_are_read_past() -> None:

@@ -12,12 +12,14 @@ import pytest
 
 from bridge.captured import CapturedTable, Schemas
 from bridge.config import ScyllaSettings, SourceConfig
-from bridge.encoding import EncodedChange
+from bridge.encoding import EncodedChange, EncodedRun
 from bridge.errors import PoisonError, RetriableError
+from bridge.integrity import SAMPLE_EVERY
 from bridge.lane_reader import ColumnsChangedError
 from bridge.model.changes import LogLayout
 from bridge.model.cursors import Cursor, Part, PlannedBatch, Role
-from bridge.model.streams import StreamId
+from bridge.model.key_ranges import KeyRange
+from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId
 from bridge.model.times import UnixMicros, timeuuid_of
 from bridge.monitoring.figures import tally
 from bridge.publishing import LaneTask
@@ -25,6 +27,8 @@ from schemas.envelope import TableCodec
 from schemas.output import OutputOptions, ShapeName
 from spark import lane_changes, worker
 from spark.lane_changes import LaneChanges
+from tests.unit.bridge import test_plain_rows as plain_rows
+from tests.unit.bridge.log_pages import RawLog
 from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, table
 from tests.unit.schemas.example_tables import row as log_row
 from tests.unit.spark.test_stream_reader import G1, G2, LAYOUT, at, config
@@ -159,3 +163,101 @@ def test_a_change_that_json_does_not_hold_is_named(form: Literal["millis", "time
         return
     with pytest.raises(PoisonError, match=rf"^table ks\.t: change 0x{STREAM.hex()}/.*`output\.timestamps` is millis"):
         list(lane_changes._as_json(changes, captured))
+
+
+PLAIN_ROWS = 900
+PAGE_ROWS = 150
+
+
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> list[CapturedTable]:
+    """How often the table was captured; its log has pages of plain rows in three streams."""
+    found: list[CapturedTable] = []
+
+    def capture(_cluster: object, _keyspace: str, _table: str, output: OutputOptions) -> CapturedTable:
+        of = plain_rows.NARROW
+        layout = plain_rows.layout_of(of)
+        log = RawLog(layout, plain_rows.inserts(PLAIN_ROWS), PAGE_ROWS)
+        found.append(CapturedTable(of, log, layout, TableCodec(of, log_columns(of), output)))
+        return found[-1]
+
+    streams = dict(zip(plain_rows.STREAMS, plain_rows.OPENED.values(), strict=True))
+    monkeypatch.setattr(worker, "_tables", {})
+    monkeypatch.setattr(worker, "change_log", lambda _: None)
+    monkeypatch.setattr(worker, "capture", capture)
+    monkeypatch.setattr(worker, "lane_streams", lambda *_: streams)
+    ranges = {stream: KeyRange(MIN_TOKEN, MAX_TOKEN, [stream]) for stream in streams}
+    monkeypatch.setattr(worker, "lane_key_ranges", lambda *_: ranges)
+    return found
+
+
+def task_of(settings: SourceConfig, fingerprint: str = "") -> list[EncodedChange | EncodedRun]:
+    """What one task reads."""
+    ends = (Cursor(plain_rows.GENERATION_MS, UnixMicros(plain_rows.START_US + by)) for by in (0, 10**9))
+    lane = LaneChanges(settings, LaneTask("ks", "t", 0, PlannedBatch(*ends, LAYOUT)), fingerprint)
+    return [change for _, _, changes in lane.runs() for change in changes]
+
+
+def keys_checked() -> int:
+    return sum(figures.keys_checked for _, _, figures in tally.take())
+
+
+def settings_of(**changed: Any) -> SourceConfig:
+    """All as it is unless somebody sets it."""
+    return SourceConfig.model_validate({"scylla": ScyllaSettings(contact_points=("a:1",)), "table": "ks.t", **changed})
+
+
+def test_plain_rows_of_a_lane_come_in_runs(captures: list[CapturedTable]) -> None:
+    """With the settings as they are by default; of their keys a sample is checked, or all where that is set."""
+    task_of(settings_of())  # the loop is made here
+    tally.take()
+    for settings in (settings_of(), settings_of(dead_letters=True)):
+        for _ in range(2):
+            found = task_of(settings)
+            runs = [one for one in found if isinstance(one, EncodedRun)]
+            # The last row of a page is no run's where others may follow it: of the first page of each stream.
+            assert len(found) - len(runs) == len(plain_rows.STREAMS)
+            assert sum(len(one.records) for one in runs) == PLAIN_ROWS - len(plain_rows.STREAMS)
+            assert len(runs) <= 8
+            assert PLAIN_ROWS // SAMPLE_EVERY <= keys_checked() <= PLAIN_ROWS // SAMPLE_EVERY + 6
+    task_of(settings_of(reading={"integrity": "always"}))
+    assert keys_checked() == PLAIN_ROWS
+    task_of(settings_of(reading={"integrity": "off"}))
+    assert keys_checked() == 0
+    assert len(captures) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"payload": "json"},
+        {"reading": {"deduplicate": True}},
+        {"output": {"key": "primary_key"}},
+        {"output": {"tombstones": True}},
+        {"output": {"headers": ["position", "operation"]}},
+        {"output": {"headers": ["position", "timestamp"]}},
+        {"output": {"headers": ["position", "table"]}},
+    ],
+)
+def test_what_looks_at_each_change_gets_each(captures: list[CapturedTable], changed: dict[str, Any]) -> None:
+    """No run of records goes past what needs more of a change than key, value and position."""
+    for _ in range(2):
+        found = task_of(settings_of(**changed))
+        assert [type(one) for one in found] == [EncodedChange] * PLAIN_ROWS
+    assert len(captures) == 1
+
+
+def test_table_is_captured_once_while_it_stays(captures: list[CapturedTable]) -> None:
+    """What is compiled for it serves every task of a process; another fingerprint or another form is looked at anew."""
+    for _ in range(3):
+        task_of(settings_of(), "now")
+    assert len(captures) == 1
+    for _ in range(3):
+        task_of(settings_of(), "altered")
+    assert len(captures) == 2
+    for _ in range(2):
+        task_of(settings_of(output={"shape": "full"}), "altered")
+        task_of(settings_of(), "altered")
+    assert len(captures) == 3
+    task_of(settings_of(), "now")
+    assert len(captures) == 4
