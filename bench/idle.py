@@ -160,7 +160,9 @@ def _until(run: BridgeRun, done: Any, timeout_s: float) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command.parser("bench.idle", "Measure what a silent table costs.")
-    parser.add_argument("--streams", type=_streams, default=1000, help=f"streams of the log, in steps of {_SHARDS}")
+    parser.add_argument(
+        "--streams", type=_streams, default=1000, help=f"streams of the log; rounded down to a multiple of {_SHARDS}"
+    )
     parser.add_argument("--lanes", type=command.count, default=2, help="lanes of the bridge")
     parser.add_argument(
         "--interval",

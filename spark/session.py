@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Future
 from pathlib import Path
@@ -67,6 +67,8 @@ _HADOOP_ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"
 _LOGS_ELSEWHERE: Final = ("SPARK_CONF_DIR", "SPARK_HOME")
 _LOCAL: Final = re.compile(r"^local(?:\[(?P<threads>\*|\d+)\])?$")
 _LOCAL_TRIES: Final = 4
+_MOST_TURNS: Final = 8
+"""Up to how many lanes a core nothing is said."""
 _GIVE_UP_S: Final = 5.0
 
 
@@ -87,6 +89,16 @@ def cores_of(settings: SparkSettings) -> int:
     properties = settings.properties
     executors = int(properties.get("spark.executor.instances", 1))
     return max(1, executors * int(properties.get("spark.executor.cores", 1)))
+
+
+def crowded(settings: SparkSettings, lanes: int) -> Iterator[str]:
+    """What is to be said of far more lanes than there are cores, as far as the settings say how many there are."""
+    cores = cores_of(settings)
+    if _LOCAL.match(settings.master) and lanes > _MOST_TURNS * cores:
+        yield (
+            f"{lanes} lanes are worked {cores} at a time, and each has a transaction of its own in every micro-batch; "
+            "with about as many lanes as cores (spark.lanes, tables[].lanes) it goes quicker"
+        )
 
 
 class ComingSession:

@@ -39,7 +39,7 @@ from spark import worker
 from spark.beginning import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
 from spark.checkpoint import Checkpoint
 from spark.report import ProgressReport, observed
-from spark.session import activate, cores_of
+from spark.session import activate, cores_of, crowded
 from spark.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, START_OPTION
 from spark.topic_watch import ChangeTopic
 
@@ -92,6 +92,8 @@ class TableQuery:
         self._table = table
         self.name = f"{table.keyspace}.{table.table}"
         self.lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
+        for advice in crowded(config.spark, self.lanes):
+            _log.warning("%s: %s", self.name, advice)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
         words = ChangeTopicWords(
             table=self.name,

@@ -494,7 +494,7 @@ class TestPreflight:
         words: str | None,
     ) -> None:
         """What the log lacks for the wanted output, or holds in vain, is told, and refuses nothing."""
-        options = CdcOptions(enabled=True, preimage=preimage, postimage=postimage, delta=delta, ttl_s=1)
+        options = CdcOptions(enabled=True, preimage=preimage, postimage=postimage, delta=delta, ttl_s=86_400)
         self._servers(monkeypatch, options=options)
         output = settings.output.model_copy(update={"shape": shape})
         lines: list[str] = []

@@ -40,3 +40,19 @@ def test_stack_traces_are_for_level_debug(
         text = Path(path).read_text(encoding="utf-8")
         assert "%ex{none}" in text
         assert "rootLogger.level = error" in text
+
+
+@pytest.mark.parametrize(
+    ("master", "lanes", "is_said"),
+    [
+        ("local[2]", 16, False),
+        ("local[2]", 17, True),
+        ("local", 9, True),
+        ("spark://there:7077", 100, False),
+    ],
+)
+def test_far_more_lanes_than_cores_are_said(master: str, lanes: int, is_said: bool) -> None:
+    """Where the settings tell the cores; a few turns are what a larger machine next month is prepared for."""
+    said = list(session.crowded(SparkSettings(master=master), lanes))
+    assert bool(said) == is_said
+    assert all(f"{lanes} lanes" in words for words in said)
