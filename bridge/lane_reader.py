@@ -204,7 +204,9 @@ class _Lane:
             firsts.clear()
         # By stream, so that a stable sort leaves what has the same time in the order of the streams.
         sections.sort(key=_first)
-        chunk = [entry for _, section in sections for entry in section]
+        chunk: list[Entry] = []
+        for _, section in sections:
+            chunk += section
         # Stable, so rows of one group stay in batch_seq_no order, too.
         chunk.sort(key=_first)
         return chunk, exhausted
