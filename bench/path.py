@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
+from itertools import starmap
 from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
@@ -31,6 +32,7 @@ from bridge.captured import Schemas
 from bridge.config import BridgeConfig, validate
 from bridge.encoding import EncodedChange, EncodedRun, GroupEncoder, RecordForm
 from bridge.integrity import SAMPLE_EVERY, KeyCheck
+from bridge.lane_memory import most_rows
 from bridge.lane_publisher import LanePublisher
 from bridge.lane_reader import Entry, TakePage, as_rows, read_lane
 from bridge.local.simulator.nested_values import Draw
@@ -71,12 +73,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.path", description="CPU time of one change, step by step.")
     command.add_tables(parser, TABLES, TABLES)
     parser.add_argument("--changes", type=command.count, default=40_000, help="changes of each table")
+    parser.add_argument("--streams", type=command.count, default=_STREAMS, help="streams of the lane")
+    parser.add_argument(
+        "--page-rows", type=command.count, help="rows of a page; default: as many as a lane of so many streams asks for"
+    )
     parser.add_argument("--rounds", type=command.count, default=5, help="the least time of so many counts")
     parser.add_argument("--produce", action="store_true", help="also the Kafka client, against its own mock")
     parser.add_argument("--profile", choices=("plain", "general"), help="print where the time of one way goes instead")
     arguments = parser.parse_args(argv)
     for name in arguments.tables:
-        lane = Lane.of(name, arguments.changes)
+        lane = Lane.of(name, arguments.changes, streams=arguments.streams, page_rows=arguments.page_rows)
         worker.settle_memory()
         if arguments.profile:
             _profile(lane, arguments.profile)
@@ -98,13 +104,17 @@ class Lane:
     layout: LogLayout
     pages: dict[StreamId, list[Page]]
     changes: int
+    page_rows: int
 
     @classmethod
-    def of(cls, name: str, changes: int, pool: int = _POOL) -> Lane:
+    def of(
+        cls, name: str, changes: int, pool: int = _POOL, *, streams: int = _STREAMS, page_rows: int | None = None
+    ) -> Lane:
         """A log of inserts that fill every column, spread over some streams at even distances in time.
 
         That of `sparse`, which has the columns of `wide`, is of updates that each set some of them. What they fill
-        them with is drawn from so many rows.
+        them with is drawn from so many rows. Pages are of as many rows as a lane of so many streams asks for, unless
+        it is said.
         """
         table = _table(name)
         names = _log_columns(table)
@@ -119,13 +129,13 @@ class Lane:
         log: dict[StreamId, list[Cells]] = {
             stream: []
             for stream in sorted(
-                StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 1) for _ in range(_STREAMS)
+                StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 1) for _ in range(streams)
             )
         }
         # Where there are many, most have nothing.
-        streams = list(log)[:-1]
+        written = list(log)[: max(1, streams - 1)]
         for at in range(changes):
-            stream = random.choice(streams)
+            stream = random.choice(written)
             cells = random.choice(rows) | {
                 "cdc$stream_id": stream.raw,
                 "cdc$time": timeuuid_of(UnixMicros(_GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
@@ -136,8 +146,9 @@ class Lane:
                 "ck": random.randrange(1000).to_bytes(4, "big"),
             }
             log[stream].append(tuple(cells.get(column) for column in names))
-        pages = {stream: list(_pages(layout, rows)) for stream, rows in log.items()}
-        return cls(table, TableCodec(table, names), layout, pages, changes)
+        page_rows = page_rows or most_rows(streams, _PAGE_ROWS)
+        pages = {stream: list(_pages(layout, rows, page_rows)) for stream, rows in log.items()}
+        return cls(table, TableCodec(table, names), layout, pages, changes, page_rows)
 
     def page(
         self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
@@ -160,7 +171,7 @@ class Lane:
     def chunks(self, take: TakePage | None = None) -> Iterator[list[Entry]]:
         """The merged entries."""
         return read_lane(
-            self, list(self.pages), _WINDOW, self.layout, page_rows=_PAGE_ROWS, in_flight=_STREAMS, take=take
+            self, list(self.pages), _WINDOW, self.layout, page_rows=self.page_rows, in_flight=len(self.pages), take=take
         )
 
     def check(self) -> KeyCheck:
@@ -222,8 +233,8 @@ def plain_way(lane: Lane) -> dict[str, Callable[[], Any]]:
     """The same of the fast path."""
     changes = plain_changes(lane)
     return {
-        "loops": lambda: _all(lane.taking(None)(*each) for each in lane.all_pages()),
-        "key check": lambda: _all(lane.taking(lane.check())(*each) for each in lane.all_pages()),
+        "loops": lambda: _all(starmap(lane.taking(None), lane.all_pages())),
+        "key check": lambda: _all(starmap(lane.taking(lane.check()), lane.all_pages())),
         "merge": lambda: _all(lane.chunks(lane.taking(lane.check()))),
         "runs": lambda: _all(changes()),
         "publish": lambda: publish(_switching(lane, changes)),
@@ -378,14 +389,14 @@ def _some(values: dict[str, bytes | None], random: Random) -> dict[str, bytes | 
     return {name: cell for name, cell in values.items() if random.random() < _TOUCHED}
 
 
-def _pages(layout: LogLayout, log: Sequence[Cells]) -> Iterator[Page]:
-    for number, at in enumerate(range(0, max(1, len(log)), _PAGE_ROWS), start=1):
-        part = log[at : at + _PAGE_ROWS]
+def _pages(layout: LogLayout, log: Sequence[Cells], page_rows: int) -> Iterator[Page]:
+    for number, at in enumerate(range(0, max(1, len(log)), page_rows), start=1):
+        part = log[at : at + page_rows]
         body = bytearray(len(part).to_bytes(4, "big"))
         for row in part:
             for cell in row:
                 body += b"\xff" * 4 if cell is None else len(cell).to_bytes(4, "big") + cell
-        state = number.to_bytes(4, "big") if at + _PAGE_ROWS < len(log) else None
+        state = number.to_bytes(4, "big") if at + page_rows < len(log) else None
         yield Page(layout.columns, RawRows(bytes(body), 0, len(layout.columns)), state, layout.types)
 
 

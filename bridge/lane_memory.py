@@ -47,7 +47,7 @@ class LaneMemory:
         """
         self._pages = pages
         streams = max(1, streams)
-        self.most_rows: Final = max(_FEWEST_PAGE_ROWS, min(page_rows, _ROWS // (2 * streams)))
+        self.most_rows: Final = most_rows(streams, page_rows)
         self._page_bytes = max(_FEWEST_PAGE_BYTES, _BYTES * _FIRST_PAGES_SHARE / streams)
         self._lock = Lock()
         self._under_way = 0
@@ -94,6 +94,11 @@ class LaneMemory:
     def _rows(self) -> int:
         row_bytes = self._row_bytes()
         return max(1, min(self.most_rows, int(self._page_bytes / row_bytes))) if row_bytes else self.most_rows
+
+
+def most_rows(streams: int, page_rows: int) -> int:
+    """Rows to ask for at once in a lane of so many streams, and `page_rows` at most; fewer where they are wide."""
+    return max(_FEWEST_PAGE_ROWS, min(page_rows, _ROWS // (2 * streams)))
 
 
 def size_of(page: Page) -> int:

@@ -2,7 +2,8 @@
 
 Every stream has at most two pages here: the one being consumed and the next, asked for ahead where there is room
 (`bridge.lane_memory`). Rows leave in rounds: all that lie at or before the earliest end of a page which has a successor
-are complete and can be sorted and handed on.
+are complete and can be sorted and handed on. There are about as many rounds as pages, so a round looks only at the
+streams that have such rows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -53,15 +54,16 @@ class _Stream:
     """One stream's buffered entries, and what follows them.
 
     Attributes:
+        number: its place among the lane's streams, which are ordered by id.
         pending: the next page, asked for.
         unasked: its paging state, while it is not.
         size: bytes of the page that the entries are from.
     """
 
-    __slots__ = ("entries", "pending", "size", "stream", "taken", "unasked")
+    __slots__ = ("entries", "number", "pending", "size", "stream", "taken", "unasked")
 
-    def __init__(self, stream: StreamId) -> None:
-        self.stream = stream
+    def __init__(self, number: int, stream: StreamId) -> None:
+        self.number, self.stream = number, stream
         self.entries: list[Entry] = []
         self.taken = self.size = 0
         self.pending: Future[Page] | None = None
@@ -72,10 +74,27 @@ class _Stream:
         """Whether pages follow."""
         return self.pending is not None or self.unasked is not None
 
-    def upto(self, key: bytes, stream: StreamId) -> int:
-        """How many entries do not lie behind the place that a sort key and a stream make."""
-        bisect = bisect_right if self.stream <= stream else bisect_left
-        return bisect(self.entries, key, lo=self.taken, key=_first)
+    @property
+    def first(self) -> _Place:
+        """Where the entries that are left begin."""
+        return self.entries[self.taken][0], self.number, self
+
+    @property
+    def end(self) -> _Place:
+        """Where they end."""
+        return self.entries[-1][0], self.number, self
+
+    def take(self, bound: _Place | None) -> list[Entry]:
+        """What is left of the entries up to a place; without one, all."""
+        began, self.taken = self.taken, len(self.entries)
+        if bound is not None:
+            bisect = bisect_right if self.number <= bound[1] else bisect_left
+            self.taken = bisect(self.entries, bound[0], lo=began, key=_first)
+        return self.entries[began : self.taken]
+
+
+_Place: TypeAlias = tuple[bytes, int, _Stream]
+"""In lane order: a sort key, and a stream by its number. No two streams share one, so streams are never compared."""
 
 
 def read_lane(
@@ -126,25 +145,17 @@ class _Lane:
         self._layout = layout
         self._memory = memory
         self._take_page = take
-        self._unasked: list[tuple[bytes, StreamId, _Stream]] = []
+        self._unasked: list[_Place] = []
         """A heap of streams whose next page found no room; the one whose page ends first will need it first."""
+        self._firsts: list[_Place] = []
+        """A heap of what is buffered, by its first entries."""
+        self._ends: list[_Place] = []
+        """A heap of the pages that have a successor, by their ends."""
 
     def merged(self, streams: Sequence[StreamId]) -> Iterator[list[Entry]]:
-        # By their ids, so that a stable sort leaves what has the same time in the order of the streams.
-        reading = self._begin(sorted(streams))
-        while reading:
-            bound = min(((one.entries[-1][0], one.stream) for one in reading if one.has_more), default=None)
-            chunk: list[Entry] = []
-            exhausted = []
-            for one in reading:
-                end = len(one.entries)
-                upto = end if bound is None else one.upto(*bound)
-                chunk += one.entries[one.taken : upto]
-                one.taken = upto
-                if upto == end:
-                    exhausted.append(one)
-            # Stable, so rows of one group stay in batch_seq_no order, too.
-            chunk.sort(key=_first)
+        self._begin(sorted(streams))
+        while self._firsts:
+            chunk, exhausted = self._complete()
             yield chunk
             # What was handed on is not to be kept while pages come.
             del chunk
@@ -153,17 +164,52 @@ class _Lane:
             self._ask_ahead()
             for one in exhausted:
                 self._advance(one)
+                if one.entries:
+                    heappush(self._firsts, one.first)
+                    if one.has_more:
+                        heappush(self._ends, one.end)
             self._ask_ahead()
-            reading = [one for one in reading if one.entries]
 
-    def _begin(self, streams: Sequence[StreamId]) -> list[_Stream]:
-        reading = [_Stream(stream) for stream in streams]
+    def _begin(self, streams: Sequence[StreamId]) -> None:
+        reading = [_Stream(number, stream) for number, stream in enumerate(streams)]
         for one in reading:
             self._ask(one, None)
         for one in reading:
             self._advance(one)
         self._ask_ahead()
-        return [one for one in reading if one.entries]
+        self._firsts = [one.first for one in reading if one.entries]
+        self._ends = [one.end for one in reading if one.entries and one.has_more]
+        heapify(self._firsts)
+        heapify(self._ends)
+
+    def _complete(self) -> tuple[list[Entry], list[_Stream]]:
+        """What no page to come can precede, in lane order, and the streams of which nothing is left."""
+        firsts = self._firsts
+        sections: list[tuple[int, list[Entry]]] = []
+        exhausted: list[_Stream] = []
+        if self._ends:
+            # Of the pages that have a successor only this one ends here.
+            bound = heappop(self._ends)
+            while firsts and firsts[0] <= bound:
+                *_, one = firsts[0]
+                sections.append((one.number, one.take(bound)))
+                if one.taken < len(one.entries):
+                    heapreplace(firsts, one.first)
+                else:
+                    heappop(firsts)
+                    exhausted.append(one)
+        else:
+            exhausted = [one for *_, one in firsts]
+            sections = [(one.number, one.take(None)) for one in exhausted]
+            firsts.clear()
+        # By stream, so that a stable sort leaves what has the same time in the order of the streams.
+        sections.sort(key=_first)
+        chunk: list[Entry] = []
+        for _, section in sections:
+            chunk += section
+        # Stable, so rows of one group stay in batch_seq_no order, too.
+        chunk.sort(key=_first)
+        return chunk, exhausted
 
     def _ask(self, one: _Stream, paging_state: bytes | None) -> None:
         one.unasked = None
@@ -206,7 +252,7 @@ class _Lane:
             self._ask(one, one.unasked)
         one.entries = self._take_page(one.stream, page)
         if one.unasked is not None and one.entries:
-            heappush(self._unasked, (one.entries[-1][0], one.stream, one))
+            heappush(self._unasked, one.end)
 
 
 def columns_in_words(columns: Sequence[str], types: Sequence[CqlType]) -> str:

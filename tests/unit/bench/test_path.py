@@ -19,6 +19,11 @@ MOST_INSTRUCTIONS = {"narrow": 255, "wide": 1_415, "collections": 1_735, "sparse
 FRACTION = {"sparse": 0.9}
 """Of the general path's calls; two thirds where nothing else is said."""
 FEW, MANY = 300, 1300
+# Narrow in many streams of several short pages each, pages' own costs included: 1,000 streams of 100 rows a page made
+# small. A merge that looks at every stream for every page took twice as much and more.
+STREAMS, PAGE_ROWS, CHANGES = 200, 10, 3_000
+MOST_CALLS_IN_STREAMS = 40.5
+MOST_INSTRUCTIONS_IN_STREAMS = 715
 
 
 def each(count: Callable[[Callable[[], object]], int], table: str, way: str) -> float:
@@ -30,6 +35,14 @@ def each(count: Callable[[Callable[[], object]], int], table: str, way: str) -> 
         steps["publish"]()  # the loops are compiled here
         found.append(count(steps["publish"]))
     return (found[1] - found[0]) / (MANY - FEW)
+
+
+def in_many_streams(count: Callable[[Callable[[], object]], int]) -> float:
+    """What a change of a lane of many streams and pages comes to."""
+    lane = path.Lane.of("narrow", CHANGES, streams=STREAMS, page_rows=PAGE_ROWS)
+    publish = path.plain_way(lane)["publish"]
+    publish()
+    return count(publish) / CHANGES
 
 
 def calls(run: Callable[[], object]) -> int:
@@ -86,3 +99,16 @@ def test_plain_rows_cost_few_instructions(table: str) -> None:
 def test_narrow_plain_rows_cost_a_fraction_of_the_instructions() -> None:
     """Less than a third of the general path's, whatever release of Python counts them."""
     assert 3 * each(instructions, "narrow", "plain") < each(instructions, "narrow", "general")
+
+
+def test_many_streams_cost_few_calls() -> None:
+    """What a page costs does not grow with the number of streams."""
+    found = in_many_streams(calls)
+    assert found <= MOST_CALLS_IN_STREAMS, f"{found:.1f} calls a change"
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other releases of Python count other instructions")
+def test_many_streams_cost_few_instructions() -> None:
+    """What calls nothing does not, either."""
+    found = in_many_streams(instructions)
+    assert found <= MOST_INSTRUCTIONS_IN_STREAMS, f"{found:.0f} instructions a change"
