@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from bridge.config import BridgeConfig, SourceConfig
 from bridge.config_file import from_options
 from bridge.publishing import TableStart
-from spark.daemon import let_go_quietly
+from spark.hanging_up import let_go_quietly
 from spark.lane_publishing import Publishing
 from spark.rows import REPORT_TYPE, ROW_TYPE
 from spark.stream_reader import ScyllaCdcStreamReader

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pytest
 from pyspark import daemon, worker
 
-from spark.daemon import ending_with_spark, let_go_quietly
+from spark.hanging_up import ending_with_spark, let_go_quietly
 
 HANDLED = (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 
