@@ -72,10 +72,7 @@ def positive(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: it is none.
     """
-    found = _finite(text)
-    if found is None or found <= 0:
-        raise argparse.ArgumentTypeError(f"a number above 0, and not {text!r}")
-    return found
+    return _number(text, "a number above 0", lambda found: found > 0)
 
 
 def not_negative(text: str) -> float:
@@ -84,10 +81,7 @@ def not_negative(text: str) -> float:
     Raises:
         argparse.ArgumentTypeError: it is none.
     """
-    found = _finite(text)
-    if found is None or found < 0:
-        raise argparse.ArgumentTypeError(f"a number from 0 on, and not {text!r}")
-    return found
+    return _number(text, "a number from 0 on", lambda found: found >= 0)
 
 
 def carry_out(measure: Callable[[], None]) -> int:
@@ -108,9 +102,11 @@ def carry_out(measure: Callable[[], None]) -> int:
     return 0
 
 
-def _finite(text: str) -> float | None:
+def _number(text: str, wanted: str, fits: Callable[[float], bool]) -> float:
     try:
         found = float(text)
     except ValueError:
-        return None
-    return found if math.isfinite(found) else None
+        found = math.nan
+    if not (math.isfinite(found) and fits(found)):
+        raise argparse.ArgumentTypeError(f"{wanted}, and not {text!r}")
+    return found
