@@ -144,6 +144,8 @@ KAFKA_REFUSED: Final = RefusedNames(
 """Properties that `kafka.properties` does not take."""
 _WEAK: Final = re.compile(r"seclevel\s*=\s*0|null|anon|adh|aecdh|exp(ort)?(?=[-\d]|$)", re.IGNORECASE)
 """Cipher suites of OpenSSL that encrypt nothing or let anybody be the broker, and the level that allows them."""
+_SIZES: Final = ("message.max.bytes", "queue.buffering.max.kbytes")
+"""What a producer reckons with itself, before librdkafka reads it."""
 
 
 class KafkaSettings(Model):
@@ -185,6 +187,7 @@ class KafkaSettings(Model):
                 *((name, f"set {_SECTIONS[name]} instead") for name in value if name in _SECTIONS),
                 *((name, _UNSAFE[name]) for name in value if name in _UNSAFE),
                 *([("ssl.cipher.suites", _WEAK_WHY)] if weak else []),
+                *((name, "must be a whole number") for name in _SIZES if not str(value.get(name, 0)).isdecimal()),
                 *((name, _IN_PLAIN_SIGHT) for name in secret),
             ]
         )

@@ -648,7 +648,9 @@ class CommittedReader(_Client):
                 if time.monotonic() > deadline:
                     raise RetriableError(
                         f"Kafka at {self._address}: the end of {place.topic} [{place.partition}] stays hidden by an "
-                        "open transaction, or was not reached in time"
+                        "open transaction, or was not reached in time; if that goes on for minutes, a broker may have "
+                        "left the transaction without an end: `kafka-transactions.sh find-hanging` shows it, `abort` "
+                        "ends it"
                     )
                 message = self._consumer.poll(0.1)
                 if message is None:

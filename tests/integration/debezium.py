@@ -19,7 +19,7 @@ from bridge.local.java import find_java
 from tests.integration.java_reader import avro_jar
 
 DEBEZIUM_VERSION = "3.2.3.Final"
-_JACKSON_VERSION = "2.21.2"  # that of the local stack's Kafka
+_JACKSON_VERSION = "2.21.6"  # that of the local stack's Kafka
 _SOURCE = Path(__file__).parent / "java" / "ApplyDebezium.java"
 _LOCK = Path(__file__).parent / "java" / "debezium.lock"
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -81,6 +81,8 @@ def test_topics() -> None:
         ("kafka.properties", {"client.dns.lookup": "use_all_dns_ips"}, "not by those that the DNS gives"),
         ("kafka.properties", {"ssl.cipher.suites": "HIGH:eNULL"}, "ssl.cipher.suites: with these, connections are not"),
         ("kafka.properties", {"ssl.cipher.suites": "HIGH@SECLEVEL=0"}, "ssl.cipher.suites: with these"),
+        ("kafka.properties", {"message.max.bytes": "0x4000"}, "message.max.bytes: must be a whole number"),
+        ("kafka.properties", {"queue.buffering.max.kbytes": True}, "max.kbytes: must be a whole number"),
         ("kafka.properties", {"queue.buffering.max.ms": 5}, "queue.buffering.max.ms: set kafka.linger_ms instead"),
         ("kafka.properties", {"logger": "hunter2"}, "logger: librdkafka has no property of that name"),
         ("kafka.properties", {"oauth_cb": "hunter2"}, "oauth_cb: librdkafka has no property of that name"),
