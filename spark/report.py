@@ -87,6 +87,10 @@ class ProgressReport:
                 _log.info("%s: nothing new; read to what was written %.1f s ago", self._name, behind_s)
         self._since_s, self._published, self._offset, self._is_new = now_s, 0, None, False
 
+    def sum_up(self) -> None:
+        """Write how much was published in all, once the last query has ended and was looked at."""
+        _log.info("%s: %d changes in all", self._name, self._changes + self._published)
+
     def _new(self, query: StreamingQuery) -> Sequence[Mapping[str, Any]]:
         """What Spark has reported since the last look, oldest first."""
         # PySpark's own properties fetch and parse all that is kept, each time.

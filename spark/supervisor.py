@@ -164,6 +164,7 @@ class Job:
                 if all(running.given_up for running in self._tables) and not self._outlive_tables:
                     break
                 if self._once and all(running.done for running in self._tables):
+                    self._sum_up()
                     break
                 self._stop.wait(self._look_again_in_s())
         finally:
@@ -177,6 +178,13 @@ class Job:
                 for running in self._tables:
                     running.table.close()
         return _EXIT_FAILED if any(running.given_up for running in self._tables) else 0
+
+    def _sum_up(self) -> None:
+        for running in self._tables:
+            # One may have ended since the last look.
+            if running.query is not None:
+                running.table.look(running.query, ended=True)
+            running.table.sum_up()
 
     def _look_again_in_s(self) -> float:
         if any(running.attempt or running.verdict for running in self._tables):

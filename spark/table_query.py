@@ -196,6 +196,10 @@ class TableQuery:
         self._report.look(query, at_once=ended)
         self._keep_ttl()
 
+    def sum_up(self) -> None:
+        """Tell how much was published since this job's start."""
+        self._report.sum_up()
+
     def stopped(self) -> None:
         """Have the next job know what this one has seen, now that its JVM is to end; waits for some s at most."""
         until_s = time.monotonic() + _KEEP_WITHIN_S

@@ -25,8 +25,8 @@ from bridge.local.errors import LocalStackError
 from bridge.local.java import Java, find_java
 
 CASSANDRA_VERSION = "5.0.9"
-# Not 4.3 or 4.4 (KAFKA-20734): a broker that is killed in the midst of a commit and has its partitions for itself, as this
-# stack's has, leaves out the commit's markers when it is back, and who reads committed records stands there for ever.
+# Not 4.3 or 4.4 (KAFKA-20734): a broker that is killed in the midst of a commit and has its partitions for itself, as
+# this stack's has, leaves out the commit's markers when it is back: who reads committed records stands there for ever.
 KAFKA_VERSION = "4.2.2"
 KAFKA_LOGGING_VERSION = "2.25.5"
 REGISTRY_VERSION = "3.0.9"

@@ -83,6 +83,7 @@ def look(
         marks = {f"{of['runId']} {of['timestamp']}" for of in one}
         assert query.asked == len(marks - seen)
         seen |= marks
+    made.sum_up()
     return board.view().tables[0]
 
 
@@ -106,6 +107,7 @@ def test_each_batch_counts_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
         "a.b: 200 changes",
         "a.b: 300 changes",
         "a.b: 500 changes",
+        "a.b: 500 changes in all",
     ]
 
 
@@ -113,7 +115,7 @@ def test_silence_is_not_told_as_a_stall(monkeypatch: pytest.MonkeyPatch, caplog:
     """A table to which nothing is written is looked at seldom, and is no further behind for that."""
     caplog.set_level(logging.INFO)
     look(monkeypatch, [progress("r1", 0, lane(0), lane(1))])
-    (line,) = caplog.messages
+    line, _ = caplog.messages
     assert line.startswith("a.b: nothing new; read to what was written ")
 
 

@@ -210,6 +210,9 @@ def run_job(
         def failed(self, query: Query | None, *, by_spark: bool) -> None:
             failed.append((query, by_spark))
 
+        def sum_up(self) -> None:
+            summed_up.append((self.name, len(looked)))
+
         def stopped(self) -> None:
             assert looked[-1][1]
 
@@ -241,15 +244,21 @@ def run_job(
     session: Any = None
     closed: list[str] = []
     looked: list[tuple[Query, bool]] = []
+    summed_up: list[tuple[str, int]] = []
     config = config_of(*queries, **sections)
     board = board or Board(config, "0", lambda: 0.0)
     stop = board.stop if isinstance(board, StoppingBoard) else threading.Event()
+    status = None
     try:
-        return Job(session, config, stop, once=once, board=board, warm=warm).run()
+        status = Job(session, config, stop, once=once, board=board, warm=warm).run()
     finally:
         assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
         # What the last micro-batch reports comes with its end.
         assert {query for query, _ in looked} == {query for query, ended in looked if ended}
+        # Told of each table, and only when everything was counted.
+        assert [name for name, _ in summed_up] in ([closed] if once and status == 0 else [[], closed] if once else [[]])
+        assert all(ended for _, at in summed_up for _, ended in looked[at - 1 : at])
+    return status
 
 
 @pytest.mark.parametrize("looks", range(5))
