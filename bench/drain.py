@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +15,12 @@ from bench.errors import BenchError
 from bench.figures import Figures, memory_figures
 from bench.tables import KEYSPACE
 from bench.watch import Watch
+from bridge.adapters.kafka import CommittedReader, KafkaAdmin
+from bridge.config import KafkaSettings
+from bridge.model.cursors import LaneProgress
 
 _READ_BACK_S: Final = 60.0
+_CURSORS_WITHIN_S: Final = 30.0
 _MILLION: Final = 1_000_000
 
 
@@ -27,6 +32,8 @@ class Drained:
         changes: how many.
         size_bytes: of all keys and values.
         first_s: when the first record was published, in s since the epoch.
+        settled_s: when the first micro-batch was done (see `settled`).
+        settled_changes: how many were published after that.
         last_s: when the last cursor was.
         measured: the job's own processes.
     """
@@ -34,13 +41,20 @@ class Drained:
     changes: int
     size_bytes: int
     first_s: float
+    settled_s: float
+    settled_changes: int
     last_s: float
     measured: Measured
 
     @property
     def per_s(self) -> float:
-        """Changes a second from the first record to the last cursor."""
-        return self.changes / (self.last_s - self.first_s)
+        """Changes a second from the end of the first micro-batch to the last cursor."""
+        return self.settled_changes / (self.last_s - self.settled_s)
+
+    @property
+    def cpu_s_per_million(self) -> float:
+        """CPU seconds of the job's own processes for a million changes, in the same time."""
+        return self.measured.cpu_s_between(self.settled_s, self.last_s) / self.settled_changes * _MILLION
 
 
 def drain(
@@ -56,7 +70,7 @@ def drain(
 ) -> Figures:
     """The figures of `drained`, with the cores that the servers had, whom `watch` follows; the rest as there."""
     found = drained(folder, servers, table, written, lanes=lanes, settings=settings, timeout_s=timeout_s)
-    return {**_figures(found), "cores": watch.cores_between(found.first_s, found.last_s)}
+    return {**_figures(found), "cores": watch.cores_between(found.settled_s, found.last_s)}
 
 
 def drained(
@@ -98,20 +112,50 @@ def drained(
         if meanwhile is not None:
             meanwhile(run)
         measured = run.wait(timeout_s)
-    first_ms, size_bytes = _verify(servers.kafka, run, written)
-    # A lane's cursor is the last record of each transaction.
-    last_ms = max(seen.produced_ms for seen in topics.read_all(servers.kafka, run.progress_topic, timeout_s=30))
+    published, size_bytes = _verify(servers.kafka, run, written)
+    cursors = list(_cursors(servers.kafka, run.progress_topic))
     topics.delete(servers.kafka, run.topic, run.progress_topic)
-    if last_ms <= first_ms:
-        raise BenchError(f"{len(written)} changes were published within a millisecond: take more of them (--changes)")
-    return Drained(len(written), size_bytes, first_ms / 1000, last_ms / 1000, measured)
+    settled_ms = settled(cursors, min(published))
+    # A lane's cursor is the last record of each transaction.
+    last_ms = max(produced_ms for produced_ms, _ in cursors)
+    later = sum(changes for produced_ms, changes in published.items() if produced_ms > settled_ms)
+    if not later or last_ms <= settled_ms:
+        raise BenchError(f"{len(written)} changes were published in one micro-batch: take more of them (--changes)")
+    return Drained(len(written), size_bytes, min(published) / 1000, settled_ms / 1000, later, last_ms / 1000, measured)
 
 
-def _verify(kafka: str, run: BridgeRun, written: set[bytes]) -> tuple[int, int]:
-    """Check the topic; gives when its first record was produced, in ms, and the bytes of all keys and values."""
+def _cursors(kafka: str, topic: str) -> Iterable[tuple[int, LaneProgress]]:
+    """What every lane has committed, and when it was produced, in ms."""
+    settings = KafkaSettings(bootstrap_servers=(kafka,))
+    with CommittedReader(settings) as reader:
+        partitions = range(KafkaAdmin(settings).partitions(topic))
+        for record in reader.read_to_end(topic, partitions, _CURSORS_WITHIN_S):
+            assert record.value is not None
+            yield record.timestamp_ms, LaneProgress.from_bytes(record.value)
+
+
+def settled(cursors: Iterable[tuple[int, LaneProgress]], first_ms: int) -> int:
+    """When the first micro-batch that published anything was done on every lane, in ms.
+
+    What was read by then is published, so that the CPU time from here on is that of the changes that come later. At the
+    first record it is not: whole pages of every stream are read and encoded before it.
+
+    Args:
+        cursors: what lanes have committed, and when.
+        first_ms: when the first record was produced.
+    """
+    ends: dict[object, int] = {}
+    for produced_ms, progress in cursors:
+        if progress.batch is not None and progress.done is None:
+            ends[progress.batch.next] = max(produced_ms, ends.get(progress.batch.next, 0))
+    return min(end_ms for end_ms in ends.values() if end_ms >= first_ms)
+
+
+def _verify(kafka: str, run: BridgeRun, written: set[bytes]) -> tuple[Mapping[int, int], int]:
+    """Check the topic; gives how many records were produced in which ms, and the bytes of all keys and values."""
     arrived: set[bytes] = set()
     count = size = 0
-    first_ms: int | None = None
+    published: Counter[int] = Counter()
     # Every other collection would walk through all positions: of ten millions for a quarter of an hour.
     gc.disable()
     try:
@@ -119,37 +163,36 @@ def _verify(kafka: str, run: BridgeRun, written: set[bytes]) -> tuple[int, int]:
             count += 1
             arrived.add(seen.position)
             size += seen.size_bytes
-            first_ms = seen.produced_ms if first_ms is None else min(first_ms, seen.produced_ms)
+            published[seen.produced_ms] += 1
     finally:
         gc.enable()
     missing, unknown = len(written - arrived), len(arrived - written)
     doubled = count - len(arrived)
-    if missing or unknown or doubled or first_ms is None:
+    if missing or unknown or doubled or not count:
         raise BenchError(
             f"{run.topic} is wrong: {len(written)} changes written, {count} records, {missing} missing, "
             f"{doubled} doubled, {unknown} unknown.{run.tail()}"
         )
-    return first_ms, size
+    return published, size
 
 
 def _figures(found: Drained) -> Figures:
-    changes, first_s, last_s, measured = found.changes, found.first_s, found.last_s, found.measured
-    seconds = last_s - first_s
-    millions = changes / _MILLION
+    changes, last_s, measured = found.changes, found.last_s, found.measured
+    seconds = last_s - found.settled_s
     return {
         "changes": changes,
         "changes_per_s": found.per_s,
         "changes_per_s_with_startup": changes / (last_s - measured.began_s),
         "seconds": seconds,
-        "startup_s": first_s - measured.began_s,
-        "mib_per_s": found.size_bytes / 1024 / 1024 / seconds,
-        "cpu_s_per_million": measured.cpu_s / millions,
-        "cpu_s_per_million_streaming": measured.cpu_s_between(first_s, last_s) / millions,
-        "cores_used": measured.cpu_s_between(first_s, last_s) / seconds,
-        "cpu_s_startup": measured.cpu_s_between(measured.began_s, first_s),
+        "startup_s": found.first_s - measured.began_s,
+        "mib_per_s": found.per_s * found.size_bytes / changes / 1024 / 1024,
+        "cpu_s_per_million": measured.cpu_s / changes * _MILLION,
+        "cpu_s_per_million_streaming": found.cpu_s_per_million,
+        "cores_used": measured.cpu_s_between(found.settled_s, last_s) / seconds,
+        "cpu_s_startup": measured.cpu_s_between(measured.began_s, found.first_s),
         "cpu_s_by_role": measured.cpu_s_by_role,
         "processes": measured.processes,
         "peak_rss_mib": measured.peak_rss_mib,
         "peak_pss_mib": measured.peak_pss_mib,
-        **memory_figures(measured.memory, first_s, last_s, changes),
+        **memory_figures(measured.memory, found.first_s, last_s, changes),
     }

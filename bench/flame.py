@@ -175,7 +175,7 @@ def _tell(arguments: argparse.Namespace, table: str, found: Drained, onlooker: _
     path = arguments.output / f"flame-graph-{table}.svg"
     path.write_text(graph, encoding="utf-8")
     lines = _lines(found, seen, onlooker)
-    all_us = found.measured.cpu_s_between(found.first_s, found.last_s) / found.changes * _MILLION
+    all_us = found.cpu_s_per_million
     left_us = max(0.0, all_us - sum(line["us_per_change"] for line in lines))
     lines.append({"process": "all", "thread": _REST, "stage": "", "us_per_change": left_us})
     for line in lines:
@@ -188,8 +188,8 @@ def _tell(arguments: argparse.Namespace, table: str, found: Drained, onlooker: _
 def _lines(found: Drained, seen: Sequence[Stack], onlooker: _Onlooker) -> list[Figures]:
     """Each thread's time a change; those of workers' own Python divided by what their stacks say."""
     lines: list[Figures] = []
-    for (process, thread), seconds in onlooker.thread_seconds(found.first_s, found.last_s).items():
-        us = seconds / found.changes * _MILLION
+    for (process, thread), seconds in onlooker.thread_seconds(found.settled_s, found.last_s).items():
+        us = seconds / found.settled_changes * _MILLION
         own = [one for one in seen if _is_of(one, process, thread)]
         shares = stacks.by_stage(own, STAGES, _REST) if own else {"": 1.0}
         lines += [

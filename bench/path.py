@@ -53,9 +53,11 @@ from schemas.table_schema import Column, ColumnKind, TableSchema
 from spark import worker
 from spark.lane_output import LaneOutput
 
-TABLES: Final = ("narrow", "wide", "collections", "sparse")
+TABLES: Final = ("narrow", "mixed", "wide", "collections", "sparse")
 _TOUCHED: Final = 0.3
 """Share of columns that an update of `sparse` sets: no form comes twice."""
+_LIKE: Final = {"sparse": "wide", "mixed": "narrow"}
+"""Whose columns they have."""
 _COLLECTIONS: Final = ("list<int>", "set<text>", "map<text, bigint>", "frozen<list<text>>")
 _META: Final = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "cdc$ttl", "cdc$end_of_batch")
 _GENERATION_MS: Final = UnixMillis(1_700_000_000_000)
@@ -66,6 +68,8 @@ _FRAME: Final = bytes(5)
 _POOL: Final = 256
 _PRODUCED: Final = 200_000
 _PLAIN_FORM: Final = RecordForm()
+_CHECKED: Final = {"sample": SAMPLE_EVERY, "always": 1}
+"""As `reading.integrity`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,12 +81,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--page-rows", type=command.count, help="rows of a page; default: as many as a lane of so many streams asks for"
     )
+    parser.add_argument(
+        "--integrity", choices=tuple(_CHECKED), default="sample", help="which rows' keys are held against their stream"
+    )
     parser.add_argument("--rounds", type=command.count, default=5, help="the least time of so many counts")
     parser.add_argument("--produce", action="store_true", help="also the Kafka client, against its own mock")
     parser.add_argument("--profile", choices=("plain", "general"), help="print where the time of one way goes instead")
     arguments = parser.parse_args(argv)
     for name in arguments.tables:
-        lane = Lane.of(name, arguments.changes, streams=arguments.streams, page_rows=arguments.page_rows)
+        every = _CHECKED[arguments.integrity]
+        lane = Lane.of(
+            name, arguments.changes, streams=arguments.streams, page_rows=arguments.page_rows, check_every=every
+        )
         worker.settle_memory()
         if arguments.profile:
             _profile(lane, arguments.profile)
@@ -105,16 +115,25 @@ class Lane:
     pages: dict[StreamId, list[Page]]
     changes: int
     page_rows: int
+    check_every: int
 
     @classmethod
     def of(
-        cls, name: str, changes: int, pool: int = _POOL, *, streams: int = _STREAMS, page_rows: int | None = None
+        cls,
+        name: str,
+        changes: int,
+        pool: int = _POOL,
+        *,
+        streams: int = _STREAMS,
+        page_rows: int | None = None,
+        check_every: int = SAMPLE_EVERY,
     ) -> Lane:
         """A log of inserts that fill every column, spread over some streams at even distances in time.
 
-        That of `sparse`, which has the columns of `wide`, is of updates that each set some of them. What they fill
-        them with is drawn from so many rows. Pages are of as many rows as a lane of so many streams asks for, unless
-        it is said.
+        That of `sparse`, which has the columns of `wide`, is of updates that each set some of them; in that of `mixed`,
+        which has those of `narrow`, a stream's rows are inserts and updates in turn. What they fill them with is drawn
+        from so many rows. Pages are of as many rows as a lane of so many streams asks for, unless it is said; one row
+        in so many is checked.
         """
         table = _table(name)
         names = _log_columns(table)
@@ -140,7 +159,7 @@ class Lane:
                 "cdc$stream_id": stream.raw,
                 "cdc$time": timeuuid_of(UnixMicros(_GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
                 "cdc$batch_seq_no": bytes(4),
-                "cdc$operation": bytes((operation,)),
+                "cdc$operation": bytes((Operation.UPDATE if name == "mixed" and len(log[stream]) % 2 else operation,)),
                 "cdc$end_of_batch": b"\x01",
                 "pk": random.randrange(10_000).to_bytes(4, "big"),
                 "ck": random.randrange(1000).to_bytes(4, "big"),
@@ -148,7 +167,7 @@ class Lane:
             log[stream].append(tuple(cells.get(column) for column in names))
         page_rows = page_rows or most_rows(streams, _PAGE_ROWS)
         pages = {stream: list(_pages(layout, rows, page_rows)) for stream, rows in log.items()}
-        return cls(table, TableCodec(table, names), layout, pages, changes, page_rows)
+        return cls(table, TableCodec(table, names), layout, pages, changes, page_rows, check_every)
 
     def page(
         self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
@@ -175,9 +194,9 @@ class Lane:
         )
 
     def check(self) -> KeyCheck:
-        """The sampled comparison of keys with streams."""
+        """The comparison of keys with streams."""
         ranges = {stream: KeyRange(MIN_TOKEN, MAX_TOKEN, [stream]) for stream in self.pages}
-        return KeyCheck(self.layout, lambda: ranges, token_of, lambda _: None, every=SAMPLE_EVERY)
+        return KeyCheck(self.layout, lambda: ranges, token_of, lambda _: None, every=self.check_every)
 
     def taking(self, check: KeyCheck | None) -> TakePage:
         """The fast path's way to take a page."""
@@ -360,8 +379,8 @@ def _config(**properties: object) -> BridgeConfig:
 
 
 def _table(name: str) -> TableSchema:
-    if name == "sparse":
-        return tables.table("wide").table_schema
+    if name in _LIKE:
+        return tables.table(_LIKE[name]).table_schema
     if name != "collections":
         return tables.table(name).table_schema
     keys = tables.table("narrow").table_schema

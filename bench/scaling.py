@@ -110,19 +110,19 @@ def _settings(cluster: StandaloneCluster, cores: int) -> Mapping[str, Any]:
 
 
 def _figures(found: Drained, watch: Watch) -> Figures:
-    seconds, millions = found.last_s - found.first_s, found.changes / _MILLION
-    by = _cpu_s(found, watch, found.first_s, found.last_s)
+    seconds, millions = found.last_s - found.settled_s, found.settled_changes / _MILLION
+    by = _cpu_s(found, watch, found.settled_s, found.last_s)
     job_s = sum(by.values())
     return {
         "changes": found.changes,
         "changes_per_s": found.per_s,
         "seconds": seconds,
-        "mib_per_s": found.size_bytes / 1024 / 1024 / seconds,
+        "mib_per_s": found.per_s * found.size_bytes / found.changes / 1024 / 1024,
         "startup_s": found.first_s - found.measured.began_s,
         "cpu_s_startup_by": _cpu_s(found, watch, found.measured.began_s, found.first_s),
         "cpu_s_per_million": job_s / millions,
         "cpu_s_per_million_by": {name: cpu_s / millions for name, cpu_s in by.items()},
-        "cores": {**watch.cores_between(found.first_s, found.last_s), "job": job_s / seconds},
+        "cores": {**watch.cores_between(found.settled_s, found.last_s), "job": job_s / seconds},
         "executors_peak_pss_mib": watch.peak_pss_mib(found.measured.began_s, found.measured.ended_s),
         "driver_peak_pss_mib": found.measured.peak_pss_mib,
     }

@@ -1,7 +1,8 @@
 """What a lane may hold of its log: how many rows a request asks for, and whether a page is asked for ahead.
 
 Merging needs one page of each stream, so that much is there whatever it takes; all further ones wait for room. A page's
-bytes are known when it has come. What is under way is reckoned as rows of the width that the last pages had.
+bytes are known when it has come. What is under way is reckoned as rows of the width that the last pages had; before the
+first has come, the server's own limit bounds it (ScyllaDB ends a page at about 1 MiB, however many rows are asked for).
 """
 
 from __future__ import annotations

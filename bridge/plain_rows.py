@@ -30,8 +30,8 @@ _LOOPS_TRIED: Final = 3
 """Before a row's form is looked up, which takes as long as so many loops that do not know it."""
 
 _MISSES: Final = 8
-"""After so many rows in a row that no loop took two of at once, loops cost more than they bring: of an update that sets
-any of 30 columns no form comes twice. They are then tried with one row in so many:"""
+"""When so many more rows' forms had to be looked up than were among those that were tried, loops cost more than they
+bring: of an update that sets any of 30 columns no form comes twice. They are then tried with one row in so many:"""
 _TRIED_AGAIN_AFTER: Final = 32
 
 _MOST_UNCHECKED: Final = 1 << 30
@@ -75,7 +75,7 @@ class PlainRows:
         found: list[Entry] = []
         began, done = at, 0
         while left:
-            cells, behind = None, at
+            cells, behind, tried = None, at, False
             if self._missed < _MISSES or not self._missed % _TRIED_AGAIN_AFTER:
                 most = min(alone, self._most)
                 for number, loop in enumerate(loops[:_LOOPS_TRIED]):
@@ -83,12 +83,18 @@ class PlainRows:
                     if done:
                         if number:
                             self._runs.use(number)
+                        tried = True
                         break
                 else:
                     cells, behind = parse_row(body, width, at)
                     if alone and self._runs.knows(cells):
                         done, end = loops[0](body, at, most, start, stream_id, source, found.append)
-            self._missed = 0 if done > 1 else self._missed + 1
+            if done > 1:
+                self._missed = 0
+            elif tried:
+                self._missed = max(0, min(self._missed, _MISSES) - 1)
+            else:
+                self._missed += 1
             if not done:
                 if cells is None:
                     cells, behind = parse_row(body, width, at)

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from bench import path
+from bridge.integrity import SAMPLE_EVERY
 
 # Calls of Python and C functions a change, from its page to the Kafka client's queue. Raise one only for a reason: each
 # call is some 0.05 us of every change.
-MOST_CALLS = {"narrow": 7.9, "wide": 38.3, "collections": 113.0, "sparse": 142.0}
+MOST_CALLS = {"narrow": 7.9, "mixed": 18.9, "wide": 38.3, "collections": 113.0, "sparse": 142.0}
 # The same in bytecode instructions, of which a us has some 100; as Python 3.11 counts them.
-MOST_INSTRUCTIONS = {"narrow": 255, "wide": 1_415, "collections": 1_735, "sparse": 2_815}
+MOST_INSTRUCTIONS = {"narrow": 255, "mixed": 545, "wide": 1_415, "collections": 1_735, "sparse": 2_815}
 FRACTION = {"sparse": 0.9}
 """Of the general path's calls; two thirds where nothing else is said."""
+MOST_CALLS_CHECKED = {"narrow": 42.2, "wide": 142.5}
+"""With `reading.integrity: always`."""
 FEW, MANY = 300, 1300
 # Narrow in many streams of several short pages each, pages' own costs included: 1,000 streams of 100 rows a page made
 # small. A merge that looks at every stream for every page took twice as much and more.
@@ -26,11 +29,13 @@ MOST_CALLS_IN_STREAMS = 40.5
 MOST_INSTRUCTIONS_IN_STREAMS = 715
 
 
-def each(count: Callable[[Callable[[], object]], int], table: str, way: str) -> float:
+def each(
+    count: Callable[[Callable[[], object]], int], table: str, way: str, *, check_every: int = SAMPLE_EVERY
+) -> float:
     """What a change adds to a count."""
     found = []
     for changes in (FEW, MANY):
-        lane = path.Lane.of(table, changes)
+        lane = path.Lane.of(table, changes, check_every=check_every)
         steps = path.plain_way(lane) if way == "plain" else path.general_way(lane)
         steps["publish"]()  # the loops are compiled here
         found.append(count(steps["publish"]))
@@ -99,6 +104,13 @@ def test_plain_rows_cost_few_instructions(table: str) -> None:
 def test_narrow_plain_rows_cost_a_fraction_of_the_instructions() -> None:
     """Less than a third of the general path's, whatever release of Python counts them."""
     assert 3 * each(instructions, "narrow", "plain") < each(instructions, "narrow", "general")
+
+
+@pytest.mark.parametrize("table", MOST_CALLS_CHECKED)
+def test_rows_that_are_all_checked_cost_few_calls(table: str) -> None:
+    """With every key held against its stream, rows still become records in loops."""
+    found = each(calls, table, "plain", check_every=1)
+    assert found <= MOST_CALLS_CHECKED[table], f"{found:.1f} calls a change"
 
 
 def test_many_streams_cost_few_calls() -> None:

@@ -159,6 +159,19 @@ def test_rows_come_in_order_whatever_room_there_is(widths: list[int], rows: int,
 
 
 @pytest.mark.usefixtures("_small")
+def test_what_was_handed_on_makes_room() -> None:
+    """Also behind many times the bytes that fit, each stream's next page is under way before it is needed."""
+    log = Log(4, 4000, lambda *_: 2_000, page_bytes=1 << 20)
+    ahead = []
+    for chunk in read_lane(log, log.streams, WINDOW, LAYOUT, page_rows=100, in_flight=8):
+        log.handed_on([row for _, row in chunk])  # type: ignore[misc]  # they are rows' entries all
+        ahead.append(sum(len(pages) for pages in log._left.values()))
+    assert len(ahead) > 4 * ROOM_BYTES / (100 * 2_000)
+    # The last pages have none behind them.
+    assert min(ahead[: -2 * len(log.streams)]) > len(log.streams)
+
+
+@pytest.mark.usefixtures("_small")
 def test_what_is_under_way_is_reckoned_with() -> None:
     """A page counts as rows of the width that the last ones had, until it has come or failed."""
     open_: list[Future[Page]] = []

@@ -95,6 +95,19 @@ def test_group_over_a_page_break_stays_together_beside_an_equal_time() -> None:
     assert [row[0] for row in read] == [one.raw] * 75 + [two.raw] * 75
 
 
+def test_a_stream_with_earlier_rows_does_not_tear_another_ones_group_of_an_equal_time() -> None:
+    """What it hands on beside the first part of that group ends before the group."""
+    one, two = stream(1), stream(2)
+    rows = {
+        one: [log_row(one, 5, seq) for seq in range(75)],
+        two: [log_row(two, 4), *(log_row(two, 5, seq) for seq in range(20))],
+    }
+    read = [
+        r for chunk in read_lane(Log(rows), [one, two], WINDOW, LAYOUT, page_rows=50, in_flight=2) for _, r in chunk
+    ]
+    assert [row[0] for row in read] == [two.raw] + [one.raw] * 75 + [two.raw] * 20
+
+
 def test_requests_under_way_are_bounded() -> None:
     """No more requests are sent than allowed; the next goes out when one comes back."""
     rows = {stream(n): [log_row(stream(n), n)] for n in range(1, 10)}
