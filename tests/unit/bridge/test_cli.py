@@ -623,7 +623,7 @@ class TestRegistry:
         monkeypatch.setattr(
             connections,
             "with_patience",
-            lambda _what, _address, _attempt, *, patience_s, report: asked.append(patience_s),
+            lambda _what, _address, _attempt, *, patience_s, report, setting: asked.append(patience_s),
         )
         settings = commands.config_file.load(config)
         connections.open_scylla(settings, report=lambda _: None)
