@@ -250,6 +250,7 @@ SECTIONS: Final[dict[str, list[Case]]] = {
         _set("kafka.properties", {"acks": 1}),
         _set("kafka.properties", {"linger.ms": 5}),
         _set("kafka.properties", {"error_cb": "print"}),
+        _set("kafka.properties", {"message.max.bytes": "lots"}),
         _set("kafka.properties", ["a"]),
         _set("kafka.properties", {"client.rack": ["a"]}),
         _set("registry.subject_name_strategy", "Topic"),

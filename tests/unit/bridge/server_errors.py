@@ -242,12 +242,6 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_STRANGE,
         ),
         _one(
-            "`kafka.properties: {message.max.bytes: lots}`",
-            "Kafka at a:9092: making a client (see kafka.properties) "
-            'failed: _INVALID_ARG (Invalid value for configuration property "message.max.bytes")',
-            test=_STRANGE,
-        ),
-        _one(
             "`kafka.properties: {message.max.bytes: 5}`",
             "Kafka at a:9092: making a client (see kafka.properties) "
             'failed: _INVALID_ARG (Configuration property "message.max.bytes" value 5 is outside allowed range ...',
