@@ -255,6 +255,8 @@ SECTIONS: Final[dict[str, list[Case]]] = {
         _set("kafka.properties", {"client.rack": ["a"]}),
         _set("registry.subject_name_strategy", "Topic"),
         _set("reading.integrity", True),
+        _set("reading.accept_data_loss", "yes"),
+        _set("reading.accept_data_loss", 1),
         _set("reading", "earliest"),
         _set("output.shape", "debesium"),
         _set("output.headers", ["cdc.position"]),
