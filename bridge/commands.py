@@ -35,8 +35,11 @@ _NO_PATIENCE_S: Final = 0.0
 def validate(arguments: argparse.Namespace) -> int:
     """Check the file, and with `--online` the servers and tables; say what the job would do."""
     config = config_file.load(arguments.config)
-    _say(f"{arguments.config}: no problem found")
-    if arguments.online:
+    if not arguments.online:
+        _say(f"{arguments.config}: no problem found")
+    else:
+        # What the servers say may be another matter.
+        _say(f"{arguments.config}: nothing wrong in the file itself; now asking the servers")
         preflight.check(config, report=_say)
         _say(f"Tables: {', '.join(map(_name, config.tables))}: all are captured")
     _say(plan(config))

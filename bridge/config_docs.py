@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from bridge.config import BridgeConfig, Secret
 from bridge.config_values import InWords
 
+BOOLEAN: Final = "true or false"
 _WIDTH: Final = 100
 
 _EXAMPLES: Final[Mapping[str, str]] = {
@@ -275,7 +276,7 @@ def _expected_part(part: Any, field: FieldInfo) -> str:
 
 _WORDS: Final[Mapping[object, str]] = {
     str: "text",
-    bool: "true or false",
+    bool: BOOLEAN,
     Path: "a path",
     datetime: "an instant with its UTC offset",
     Secret: "{env: NAME} or {file: PATH}",

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from bridge.config import BridgeConfig, validate
-from bridge.config_docs import Catalog, catalog_of
+from bridge.config_docs import BOOLEAN, Catalog, catalog_of
 from bridge.config_problems import Problem, problems_of, shown
 from bridge.config_values import Place
 from bridge.errors import ConfigError
@@ -19,6 +19,7 @@ from bridge.yaml_document import parse, with_line
 
 M = TypeVar("M", bound=BaseModel)
 
+_BOOLEANS: Final = {"true": True, "false": False}
 _COMMA_OUTSIDE_QUOTES: Final = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
 
 
@@ -72,7 +73,10 @@ def from_options(options: Mapping[str, str], model: type[M]) -> M:
         if place is None:
             problems.append(f"option {name}: unknown; {_option_hint(name, names)}")
         else:
-            _put(nested, place, value)
+            setting = catalog.settings.get(shown(place))
+            # Options have no booleans but in text, which a strict setting does not take.
+            is_boolean = setting is not None and setting.expected == BOOLEAN
+            _put(nested, place, _BOOLEANS.get(value.lower(), value) if is_boolean else value)
     if "tables" in nested:
         nested["tables"] = [part.strip() for part in _COMMA_OUTSIDE_QUOTES.split(nested["tables"]) if part.strip()]
     try:
@@ -109,7 +113,7 @@ def _free_option(name: str, catalog: Catalog) -> tuple[str, ...] | None:
     return None
 
 
-def _put(nested: dict[str, Any], place: tuple[str, ...], value: str) -> None:
+def _put(nested: dict[str, Any], place: tuple[str, ...], value: str | bool) -> None:
     *parents, last = place
     for part in parents:
         inner = nested.setdefault(part, {})

@@ -60,6 +60,7 @@ class ReadingSettings(Model):
     )
     accept_data_loss: bool = Field(
         False,
+        strict=True,  # nothing that only reads like a yes permits a loss
         description="Go on although changes, or the streams that held them, were gone before they were read; otherwise "
         "the table stops and says which span of time is affected.",
     )

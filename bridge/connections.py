@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bridge import logs
 from bridge.adapters.kafka import KafkaAdmin
@@ -20,6 +20,7 @@ T = TypeVar("T")
 Report = Callable[[str], None]
 
 PING_TIMEOUT_S = 5.0
+_REGISTRY_URL: Final = "registry.url"
 
 _MENDABLE = (RegistryAccessError, UnregisteredSchemaError)
 
@@ -41,7 +42,8 @@ def open_scylla(config: BridgeConfig, *, report: Report, patience_s: float | Non
             return CqlSession.connect(config.scylla)
 
     address = ", ".join(config.scylla.contact_points)
-    return with_patience("ScyllaDB", address, connect, patience_s=_patience(config, patience_s), report=report)
+    setting, patience_s = "scylla.contact_points", _patience(config, patience_s)
+    return with_patience("ScyllaDB", address, connect, patience_s=patience_s, report=report, setting=setting)
 
 
 def open_kafka(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> KafkaAdmin:
@@ -54,7 +56,8 @@ def open_kafka(config: BridgeConfig, *, report: Report, patience_s: float | None
         return admin
 
     address = ", ".join(config.kafka.bootstrap_servers)
-    return with_patience("Kafka", address, ping, patience_s=_patience(config, patience_s), report=report)
+    setting, patience_s = "kafka.bootstrap_servers", _patience(config, patience_s)
+    return with_patience("Kafka", address, ping, patience_s=patience_s, report=report, setting=setting)
 
 
 def open_registry(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> Registry:
@@ -65,8 +68,8 @@ def open_registry(config: BridgeConfig, *, report: Report, patience_s: float | N
         asking_registry(registry.ping)
         return registry
 
-    what = "Schema registry"
-    return with_patience(what, registry.address, ping, patience_s=_patience(config, patience_s), report=report)
+    what, address, patience_s = "Schema registry", registry.address, _patience(config, patience_s)
+    return with_patience(what, address, ping, patience_s=patience_s, report=report, setting=_REGISTRY_URL)
 
 
 def make_registry(settings: RegistrySettings, known: SchemaIds | None = None) -> Registry:
@@ -100,7 +103,7 @@ def _hints(settings: RegistrySettings) -> Hints:
         credentials = "registry.username and registry.password"
     else:
         credentials = "registry.username and registry.password, or registry.token"
-    return Hints(credentials, "registry.ca_file", "registry.client_certificate_file", "registry.url")
+    return Hints(credentials, "registry.ca_file", "registry.client_certificate_file", _REGISTRY_URL)
 
 
 def _auth(settings: RegistrySettings) -> Callable[[], Identity] | None:

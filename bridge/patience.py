@@ -30,6 +30,7 @@ def with_patience(
     *,
     patience_s: float,
     report: Callable[[str], None],
+    setting: str | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
     chance: Callable[[], float] = random.random,
@@ -45,12 +46,13 @@ def with_patience(
         attempt: raises RetriableError for what may pass.
         patience_s: how long to go on, in s; 0 is a single try.
         report: gets one line for each try that failed and is to be repeated.
+        setting: where the address comes from, as in "kafka.bootstrap_servers"; None, `what` says so.
         clock: monotonic seconds.
         sleep: pauses for so many seconds; what it raises ends the waiting.
         chance: a number in [0, 1).
 
     Raises:
-        StartupError: it did not come; the message names the address and how long it was tried.
+        StartupError: it did not come; the message names the address, its setting and how long it was tried.
     """
     named = f"{what} at {address}"
     began_s = clock()
@@ -66,7 +68,9 @@ def with_patience(
             reason = _without_name(str(error), address)
             if left_s <= 0:
                 tried = f"tried {tries} times in {waited_s:.1f} s" if tries > 1 else "tried once"
-                raise StartupError(f"{named} is not reachable ({tried}): {reason}") from error
+                # A reason that asks about the setting itself needs it no second time.
+                see = f"; see {setting}" if setting is not None and setting not in reason else ""
+                raise StartupError(f"{named} is not reachable ({tried}): {reason}{see}") from error
             pause_s = min(delay_s * (1 - chance() / 2), left_s)
             report(f"{named} is not reachable (try {tries}, next in {pause_s:.1f} s): {reason}")
         sleep(pause_s)

@@ -303,7 +303,7 @@ def _executors(config: BridgeConfig, report: Report, patience_s: float) -> None:
     address = server if "://" in server else f"https://{server}"
     namespace = str(config.spark.properties.get("spark.kubernetes.namespace", "default"))
     ask = partial(kubernetes.missing_pod_verbs, address, namespace)
-    missing = with_patience("Kubernetes", address, ask, patience_s=patience_s, report=report)
+    missing = with_patience("Kubernetes", address, ask, patience_s=patience_s, report=report, setting="spark.master")
     if missing:
         raise StartupError(
             f"Kubernetes at {address}: the pod's service account may not {', '.join(missing)} pods in the namespace "

@@ -35,7 +35,8 @@ _STRANGE_ANSWERS: Final = (ValueError, TypeError, KeyError, AttributeError)
 """What the library raises when an answer is no JSON or JSON of another shape."""
 
 _UNAUTHORIZED: Final = 401
-_IS_IT_ONE: Final = "is that the base address of a schema registry?"
+_NO_CODE: Final = -1
+"""The library's, for an answer that is no JSON."""
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _RETRIABLE_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -294,7 +295,8 @@ class Registry:
     def _strange(self, what: str, answer: object) -> RegistryError:
         # The library hands on what is missing in an answer as None.
         message = (
-            f"schema registry {self.address}: {what}: unintelligible answer ({type(answer).__name__}); {_IS_IT_ONE}"
+            f"schema registry {self.address}: {what}: unintelligible answer ({type(answer).__name__}); "
+            f"{_is_it_one(self._hints)}"
         )
         return RegistryError(message, retriable=False)
 
@@ -359,11 +361,14 @@ def _registry_error(error: Exception, address: str, what: str, hints: Hints) -> 
     at = f"schema registry {address}: {what}"
     if isinstance(error, SchemaRegistryError):
         status = error.http_status_code
-        said = f"(HTTP {status}, code {error.error_code}): {error.error_message}"
+        said = _said(error)
         if status in _REFUSALS:
             hint = _see(hints.credentials) if status == _UNAUTHORIZED else ""
             return RegistryAccessError(f"{at}: {_REFUSALS[status]} {said}{hint}")
-        foreign = "" if _is_its_own(error.error_code) or status in _RETRIABLE_STATUS else f"; {_IS_IT_ONE}"
+        code: object = error.error_code
+        # Of a path that it does not have, a registry gives HTTP's own code.
+        has_it = _is_its_own(code) and code != _NOT_FOUND
+        foreign = "" if has_it or status in _RETRIABLE_STATUS else f"; {_is_it_one(hints)}"
         meaning = _MEANINGS.get(status, "failed")
         return RegistryError(f"{at}: {meaning} {said}{foreign}", retriable=status in _RETRIABLE_STATUS)
     if isinstance(error, httpx2.TimeoutException):
@@ -373,14 +378,28 @@ def _registry_error(error: Exception, address: str, what: str, hints: Hints) -> 
         if problem is not None:
             return RegistryAccessError(f"{at}: {problem}")
         if isinstance(error, httpx2.ProtocolError):
-            return RegistryError(f"{at}: no answer in HTTP ({type(error).__name__}); {_IS_IT_ONE}", retriable=True)
+            return RegistryError(
+                f"{at}: no answer in HTTP ({type(error).__name__}); {_is_it_one(hints)}", retriable=True
+            )
         return RegistryError(f"{at}: no connection ({type(error).__name__})", retriable=True)
-    return RegistryError(f"{at}: unintelligible answer ({type(error).__name__}); {_IS_IT_ONE}", retriable=False)
+    return RegistryError(f"{at}: unintelligible answer ({type(error).__name__}); {_is_it_one(hints)}", retriable=False)
 
 
 def _is_its_own(code: object) -> bool:
     """Whether an error's code is a registry's; what comes from some other server has none."""
     return isinstance(code, int) and code > 0
+
+
+def _said(error: SchemaRegistryError) -> str:
+    """What was answered; servers that are no registry leave out the code, the message or both."""
+    code: object = error.error_code
+    message: object = error.error_message
+    coded = "" if code in (None, _NO_CODE) else f", code {code}"
+    return f"(HTTP {error.http_status_code}{coded})" + (f": {message}" if message else "")
+
+
+def _is_it_one(hints: Hints) -> str:
+    return f"is {hints.address or 'that'} the base address of a schema registry?"
 
 
 def _see(hint: str) -> str:

@@ -159,5 +159,5 @@ def look_who_is_there(settings: KafkaSettings) -> None:
             login = "" if settings.sasl.mechanism else ", or does it want a login (kafka.sasl)"
             raise RetriableError(
                 f"Kafka at {address}: something takes connections there, but does not answer as Kafka does; is it "
-                f"the port of another server{login}?"
+                f"the port of another server (kafka.bootstrap_servers){login}?"
             )

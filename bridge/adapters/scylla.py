@@ -570,7 +570,7 @@ def _node_words(error: object) -> str:
     """What a node answered, without what Python adds to it."""
     if isinstance(error, OperationTimedOut) and isinstance(error.errors, str):
         # Its own text has fields of the class that are not set.
-        return f"{error.errors[:1].lower()}{error.errors[1:]}; is that its port for CQL?"
+        return f"{error.errors[:1].lower()}{error.errors[1:]}; is that its port for CQL (scylla.contact_points)?"
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno).lower() or str(error)
     return str(error) or type(error).__name__

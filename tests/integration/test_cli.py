@@ -114,7 +114,10 @@ def test_everything_right(tmp_path: Path, settings: dict[str, Any]) -> None:
         ),
         ({"kafka": {"bootstrap_servers": [_CLOSED]}}, f"Kafka at {_CLOSED} is not reachable (tried "),
         ({"registry": {"url": f"http://{_CLOSED}"}}, f"Schema registry at http://{_CLOSED}/ is not reachable (tried "),
-        ({"registry": {"url": "REGISTRY/nowhere"}}, "REGISTRY/nowhere: "),
+        (
+            {"registry": {"url": "REGISTRY/nowhere"}},
+            "REGISTRY/nowhere: list schema types: does not know it (HTTP 404); is registry.url the base address",
+        ),
         ({"tables": ["no_such_keyspace.t"]}, "table no_such_keyspace.t: there is no keyspace 'no_such_keyspace' at "),
         ({"tables": ["KEYSPACE.nothing"]}, "table KEYSPACE.nothing: there is no such table at "),
         ({"tables": ["KEYSPACE.plain"]}, "table KEYSPACE.plain: CDC is not enabled; enable it with ALTER TABLE "),
@@ -174,18 +177,22 @@ def test_servers_that_are_mixed_up_are_told(
     cql, kafka, registry = local_stack.cql, local_stack.kafka, local_stack.registry
     http = registry.removeprefix("http://").partition("/")[0]
     login = {"mechanism": "PLAIN", "username": "u", "password": {"file": __file__}}
-    no_kafka = "does not answer as Kafka does; is it the port of another server, or does it want a login (kafka.sasl)?"
+    no_kafka = (
+        "does not answer as Kafka does; is it the port of another server (kafka.bootstrap_servers), or does it want a "
+        "login (kafka.sasl)?"
+    )
     no_login = "takes no login there; leave kafka.sasl out, or name the port of a listener that takes one"
-    no_registry = "no answer in HTTP (RemoteProtocolError); is that the base address of a schema registry?"
+    no_registry = "no answer in HTTP (RemoteProtocolError); is registry.url the base address of a schema registry?"
+    no_cql = "is that its port for CQL (scylla.contact_points)?"
     cases: list[tuple[str, dict[str, Any], str]] = [
-        ("scylla", {"contact_points": [kafka], "request_timeout_ms": 300}, "is that its port for CQL?"),
-        ("scylla", {"contact_points": [http], "request_timeout_ms": 300}, "is that its port for CQL?"),
+        ("scylla", {"contact_points": [kafka], "request_timeout_ms": 300}, no_cql),
+        ("scylla", {"contact_points": [http], "request_timeout_ms": 300}, no_cql),
         ("kafka", {"bootstrap_servers": [cql]}, no_kafka),
         ("kafka", {"bootstrap_servers": [http]}, no_kafka),
         ("kafka", {"tls": {"enabled": True}}, f"Kafka at {kafka}: it does not speak TLS there; see kafka.tls.enabled"),
         ("kafka", {"sasl": login}, f"Kafka at {kafka} {no_login}"),
         ("registry", {"url": f"http://{kafka}"}, no_registry),
-        ("registry", {"url": f"http://{cql}", "request_timeout_ms": 500}, "no answer in time"),
+        ("registry", {"url": f"http://{cql}", "request_timeout_ms": 500}, "no answer in time; see registry.url"),
     ]
     opening: dict[str, Callable[..., Any]] = {
         "scylla": connections.open_scylla,

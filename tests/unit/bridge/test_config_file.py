@@ -179,6 +179,23 @@ def test_secrets_stay_secret(tmp_path: Path, more: str) -> None:
     assert "hunter2" not in "\n".join(_problems(tmp_path, f"name: a\ntables: [a.b]\n{more}\n"))
 
 
+@pytest.mark.parametrize(
+    ("value", "told"), [("'yes'", "'yes'"), ("'true'", "'true'"), ("1", "1"), ("1.0", "1.0"), ("'on'", "'on'")]
+)
+def test_loss_is_permitted_by_a_boolean_alone(tmp_path: Path, value: str, told: str) -> None:
+    """What only reads like a yes is refused; elsewhere it is taken for one."""
+    (problem,) = _problems(tmp_path, f"{GOOD}reading:\n  accept_data_loss: {value}\n")
+    assert problem == f"bridge.yaml:11: reading.accept_data_loss: must be true or false, not {told}"
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_loss_that_is_permitted(tmp_path: Path, value: bool) -> None:
+    """A boolean is taken as it stands."""
+    path = tmp_path / "bridge.yaml"
+    path.write_text(f"{GOOD}reading: {{accept_data_loss: {str(value).lower()}}}\n", encoding="utf-8")
+    assert load(path).reading.accept_data_loss is value
+
+
 OPTIONS = {"scylla.contact_points": "127.0.0.1:9042", "table": "shop.orders"}
 
 
@@ -191,6 +208,12 @@ class TestOptions:
         assert config.table.name == "shop.orders"
         assert config.scylla.password is not None
         assert config.scylla.password.env == "P"
+
+    @pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), ("FALSE", False)])
+    def test_boolean(self, text: str, value: bool) -> None:
+        """What takes a boolean alone in the file takes one in text as an option."""
+        config = from_options({**OPTIONS, "reading.accept_data_loss": text}, SourceConfig)
+        assert config.reading.accept_data_loss is value
 
     def test_whole_configuration(self) -> None:
         """Several tables are separated by commas, and a free property keeps the dots of its name."""
@@ -215,6 +238,13 @@ class TestOptions:
             ({"confidence_ms": "0"}, "option confidence_ms: unknown; did you mean reading.confidence_ms?"),
             ({"zzz": "0"}, "option zzz: unknown; options are named like the settings of the file"),
             ({"lanes": "x"}, "option lanes: must be a whole number from 1 to 1024, not 'x'"),
+            *(
+                (
+                    {"reading.accept_data_loss": text},
+                    f"option reading.accept_data_loss: must be true or false, not '{text}'",
+                )
+                for text in ("yes", "1", "")
+            ),
             ({"table": "x"}, "option table.name: 'x' is not keyspace.table (quote a part as in CQL: ks.\"MyTable\")"),
             (
                 {"scylla.contact_points": ""},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 
@@ -143,6 +144,19 @@ def test_message_without_address() -> None:
 
     with pytest.raises(StartupError, match=r"\(tried once\): something about"):
         with_patience("Kafka", "b:2", fail, patience_s=0, report=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("refused", "refused; see a.b"), ("is it another's (a.b)?", "is it another's (a.b)?")]
+)
+def test_setting(reason: str, told: str) -> None:
+    """The end names the setting that the address comes from, once."""
+
+    def fail() -> None:
+        raise RetriableError(reason)
+
+    with pytest.raises(StartupError, match=rf"\(tried once\): {re.escape(told)}$"):
+        with_patience("Kafka", "b:2", fail, patience_s=0, report=lambda _: None, setting="a.b")
 
 
 def test_interruptible() -> None:

@@ -115,7 +115,6 @@ def _all(servers: Servers) -> dict[tuple[str, str], list[dict[str, Any]]]:
         ],
         ("Kafka", "`tls.enabled` where there is no TLS"): [{brokers: servers.web, "tls": tls}],
         ("Kafka", "`kafka.properties: {nonsense.setting: 1}`"): [{"properties": {"nonsense.setting": 1}}],
-        ("Kafka", "`kafka.properties: {message.max.bytes: lots}`"): [{"properties": {"message.max.bytes": "lots"}}],
         ("Kafka", "`kafka.properties: {message.max.bytes: 5}`"): [{"properties": {"message.max.bytes": 5}}],
         ("Schema registry", "a web page, other JSON, half of a JSON document"): [
             url(200, body) for body in (_WEB_PAGE, {"version": "1.2"}, b'{"version')

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import IncompatibleSchemaError, RegistryAccessError, RegistryError, UnregisteredSchemaError
 from schemas.registry import Registry
-from schemas.registry_access import BearerToken, Credentials, Identity
+from schemas.registry_access import BearerToken, Credentials, Hints, Identity
 from tests.unit.schemas.fake_registry import Answer, FakeRegistry, FixedAnswers, error, serving
 
 SCHEMA = '{"type":"record","name":"R","fields":[]}'
@@ -215,6 +215,24 @@ def test_not_found_by_another_server() -> None:
     """A "not found" without a registry's code comes from a wrong address, not from a registry without the schema."""
     with answering((404, b"<html>")) as (url, _), pytest.raises(RegistryError, match="look up subject t-key: does not"):
         Registry(url).find("t-key", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "(HTTP 404)"),
+        ({"error_code": None, "message": "no"}, "(HTTP 404): no"),
+        ({"error_code": 404}, "(HTTP 404, code 404)"),
+        ({"error_code": 40499}, "(HTTP 404, code 40499)"),
+        (b"", "(HTTP 404): Unknown Schema Registry Error: b''"),
+    ],
+)
+def test_what_is_not_told_is_left_out(body: object, said: str) -> None:
+    """Of code and message only what the server gave is told; the setting is named where it may be no registry."""
+    with answering((404, body)) as (url, _), pytest.raises(RegistryError) as caught:
+        Registry(url, hints=Hints(address="registry.url")).ping()
+    asked = "" if "40499" in said else "; is registry.url the base address of a schema registry?"
+    assert str(caught.value).endswith(f": does not know it {said}{asked}")
 
 
 def test_failure_is_not_cached() -> None:
