@@ -37,6 +37,8 @@ _STRANGE_ANSWERS: Final = (ValueError, TypeError, KeyError, AttributeError)
 _UNAUTHORIZED: Final = 401
 _NO_CODE: Final = -1
 """The library's, for an answer that is no JSON."""
+_EMPTY_ANSWER: Final = "b''"
+"""How its words for such an answer end when there was none."""
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _RETRIABLE_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -395,7 +397,8 @@ def _said(error: SchemaRegistryError) -> str:
     code: object = error.error_code
     message: object = error.error_message
     coded = "" if code in (None, _NO_CODE) else f", code {code}"
-    return f"(HTTP {error.http_status_code}{coded})" + (f": {message}" if message else "")
+    is_said = message and not str(message).endswith(_EMPTY_ANSWER)
+    return f"(HTTP {error.http_status_code}{coded})" + (f": {message}" if is_said else "")
 
 
 def _is_it_one(hints: Hints) -> str:

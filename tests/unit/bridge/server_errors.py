@@ -269,8 +269,8 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "404 or a redirect of another server",
-            "schema registry http://a:80/: list schema types: ... (HTTP ...): "
-            "...; is registry.url the base address of a schema registry?",
+            "schema registry http://a:80/: list schema types: ... (HTTP ...)...; is registry.url "
+            "the base address of a schema registry?",
             test=_STRANGE,
         ),
         _one(

@@ -224,7 +224,7 @@ def test_not_found_by_another_server() -> None:
         ({"error_code": None, "message": "no"}, "(HTTP 404): no"),
         ({"error_code": 404}, "(HTTP 404, code 404)"),
         ({"error_code": 40499}, "(HTTP 404, code 40499)"),
-        (b"", "(HTTP 404): Unknown Schema Registry Error: b''"),
+        (b"", "(HTTP 404)"),
     ],
 )
 def test_what_is_not_told_is_left_out(body: object, said: str) -> None:
