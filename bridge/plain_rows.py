@@ -75,7 +75,7 @@ class PlainRows:
         found: list[Entry] = []
         began, done = at, 0
         while left:
-            cells, behind, tried = None, at, False
+            cells, behind, known = None, at, False
             if self._missed < _MISSES or not self._missed % _TRIED_AGAIN_AFTER:
                 most = min(alone, self._most)
                 for number, loop in enumerate(loops[:_LOOPS_TRIED]):
@@ -83,7 +83,7 @@ class PlainRows:
                     if done:
                         if number:
                             self._runs.use(number)
-                        tried = True
+                        known = True
                         break
                 else:
                     cells, behind = parse_row(body, width, at)
@@ -91,7 +91,7 @@ class PlainRows:
                         done, end = loops[0](body, at, most, start, stream_id, source, found.append)
             if done > 1:
                 self._missed = 0
-            elif tried:
+            elif known:
                 self._missed = max(0, min(self._missed, _MISSES) - 1)
             else:
                 self._missed += 1
