@@ -1,8 +1,8 @@
 """`python -m bench.idle`: what a table costs to which nothing is written.
 
 Runs the bridge over an empty log of so many streams, lets it come to rest, and then counts: CPU seconds of all its
-processes, by process and thread, and the reads that the CQL server has served. One JSON line, then tables, on standard
-output. Exit statuses: as of `bench.command`.
+processes, by process and thread, the requests that the CQL server has answered, and the partitions that it has read for
+them. One JSON line, then tables, on standard output. Exit statuses: as of `bench.command`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ _BEGINS_WITHIN_S: Final = 180.0
 _LOOK_EVERY_S: Final = 0.5
 _WORTH_A_ROW_MS_PER_S: Final = 0.05
 _READS: Final = "SELECT keyspace_name, table_name, count FROM system_views.coordinator_read_latency"
+_REQUESTS: Final = (
+    "SELECT name, value FROM system_views.cql_metrics "
+    "WHERE name IN ('prepared_statements_executed', 'regular_statements_executed')"
+)
+_OWN_REQUESTS: Final = 2
+"""Between the first reading of that and the second: of what is read besides, and one of the two."""
 _LOG_TABLE: Final = f"{KEYSPACE}.{_TABLE}_scylla_cdc_log"
 _COLUMNS: Final = (
     ("streams", "streams"),
@@ -41,7 +47,7 @@ _COLUMNS: Final = (
     ("seconds", "counted s"),
     ("percent_of_a_core", "% of a core"),
     ("requests_per_s", "requests/s"),
-    ("log_requests_per_s", "of them for the log"),
+    ("log_partitions_per_s", "streams of the log read/s"),
 )
 _THREAD_COLUMNS: Final = (("process", "process"), ("thread", "thread"), ("ms_per_s", "ms of CPU a second"))
 
@@ -109,19 +115,19 @@ def _measure(stack: LocalStack, arguments: argparse.Namespace) -> Figures:
 def _count(run: BridgeRun, session: CqlSession, seconds: float) -> Figures:
     threads = ThreadTimes()
     _look(run, threads)
-    before, cpu_before, from_s = _reads(session), threads.totals(), time.time()
+    before, asked_before, cpu_before, from_s = _reads(session), _requests(session), threads.totals(), time.time()
     _follow(run, seconds, threads)
-    after, cpu_after, until_s = _reads(session), threads.totals(), time.time()
+    after, asked_after, cpu_after, until_s = _reads(session), _requests(session), threads.totals(), time.time()
     took_s = until_s - from_s
-    asked = {name: count - before.get(name, 0) for name, count in after.items()}
+    read = {name: count - before.get(name, 0) for name, count in after.items()}
     used = {name: 1000 * (s - cpu_before.get(name, 0.0)) / took_s for name, s in cpu_after.items()}
     return {
         "seconds": took_s,
         "from_s": from_s,
         "until_s": until_s,
-        "requests_per_s": sum(asked.values()) / took_s,
-        "log_requests_per_s": asked.get(_LOG_TABLE, 0) / took_s,
-        "requests": {name: count for name, count in sorted(asked.items()) if count},
+        "requests_per_s": (asked_after - asked_before - _OWN_REQUESTS) / took_s,
+        "log_partitions_per_s": read.get(_LOG_TABLE, 0) / took_s,
+        "partitions_read": {name: count for name, count in sorted(read.items()) if count},
         "threads": [
             {"process": role, "thread": thread, "ms_per_s": ms_per_s}
             for (role, thread), ms_per_s in sorted(used.items(), key=lambda one: -one[1])
@@ -131,8 +137,13 @@ def _count(run: BridgeRun, session: CqlSession, seconds: float) -> Figures:
 
 
 def _reads(session: CqlSession) -> Mapping[str, int]:
-    """How many reads the server has served of each table."""
+    """How many partitions the server has read of each table."""
     return {f"{row['keyspace_name']}.{row['table_name']}": row["count"] for row in session.rows(_READS, ())}
+
+
+def _requests(session: CqlSession) -> int:
+    """How many requests the server has answered."""
+    return sum(int(row["value"]) for row in session.rows(_REQUESTS, ()))
 
 
 def _follow(run: BridgeRun, seconds: float, threads: ThreadTimes) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from bridge.errors import BridgeError, RefusedError, RetriableError, TableMissingError
 from bridge.lane_reader import columns_in_words
 from bridge.model.changes import LogLayout
 from bridge.page_requests import LogPages
+from bridge.quiet_streams import LogStreams, QuietStreams
 from schemas.cql_types import CqlType
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError, TableSchemaError, TypeTextError
@@ -29,8 +30,8 @@ AGREE_WITHIN_S: Final = 30.0
 _ASK_EVERY_S: Final = 0.2
 
 
-class LogStatements(LogPages, Protocol):
-    """Pages of a log, and what its statement said of their columns when it was prepared."""
+class LogStatements(LogPages, LogStreams, Protocol):
+    """A log: its pages, which streams have rows, and what its statement said of the columns when it was prepared."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -74,12 +75,21 @@ class Schemas:
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """A table's reader and what was compiled for its columns."""
+    """A table's reader and what was compiled for its columns.
+
+    Attributes:
+        schema: the base table's.
+        reader: asks for what its log has.
+        layout: of the log's rows.
+        codec: encodes its changes.
+        quiet: knows which of its streams are worth reading, for the one thread that reads.
+    """
 
     schema: TableSchema
-    reader: LogPages
+    reader: LogStatements
     layout: LogLayout
     codec: TableCodec
+    quiet: QuietStreams = field(default_factory=QuietStreams, compare=False)
 
     @property
     def schemas(self) -> Schemas:

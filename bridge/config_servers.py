@@ -44,15 +44,20 @@ class ScyllaSettings(Model):
     )
     page_rows: int = Field(2000, ge=10, le=100_000, description="Most log rows asked for in one page.")
     requests_in_flight: int = Field(
-        32, ge=1, le=1024, description="Most log requests that one lane has under way at a time."
+        32,
+        ge=1,
+        le=1024,
+        description="Most log requests that one lane has under way at a time; "
+        "one that asks whether 16 streams have changes counts as 16.",
     )
     requests_per_second: int = Field(
         10_000,
         ge=1,
         le=10_000_000,
         description="Most log requests a second that looking for changes may cost, over all tables (in equal shares) "
-        "and lanes. Each micro-batch asks each stream once, so it bounds how often a table with many streams is "
-        "looked at, also after a failure; further pages, which come with changes, are not held back.",
+        "and lanes. Each micro-batch asks each stream once (each counts, also where one request asks for 16), so it "
+        "bounds how often a table with many streams is looked at, also after a failure; further pages, which come with "
+        "changes, are not held back.",
     )
     request_timeout_ms: int = Field(10_000, ge=100, le=HOUR_MS, description="How long one request may take, in ms.")
     tls: TlsSettings = TlsSettings()

@@ -36,9 +36,10 @@ _SHELL: Final = "pyspark-shell"
 _SMALL_HEAP: Final = "-XX:+UseSerialGC"
 """Another collector's own threads would compete with the work for few cores."""
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
-_QUICK: Final = ("-XX:TieredStopAtLevel=1",)
+_QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """The second compiler, and the counting for it in what the first one makes, took a quarter of a start's CPU time, for
-code that runs some hundred times a second: what is done for each change is done in Python's processes."""
+code that runs some hundred times a second: what is done for each change is done in Python's processes. And 20 times a
+second the JVM would write figures of itself to a file in /tmp, for `jstat` and `jps`: at rest 4 % of the job's CPU."""
 ARCHIVE: Final = Path(sys.prefix, "share", "scylla-cdc-bridge", "spark.jsa")
 """The archive of the JVM's classes, where one was made (`spark.archive`)."""
 _LOOK_EVERY_S: Final = 0.02

@@ -17,7 +17,7 @@ from bridge.config import SourceConfig
 from bridge.encoding import EncodedChange, GroupEncoder
 from bridge.errors import PoisonError, RetriableError
 from bridge.integrity import SAMPLE_EVERY, KeyCheck, Misplaced
-from bridge.lane_reader import read_lane
+from bridge.lane_reader import as_rows, read_lane
 from bridge.model.changes import Cells, Group, LogLayout
 from bridge.model.cursors import Part
 from bridge.monitoring.figures import LaneFigures, tally
@@ -25,6 +25,7 @@ from bridge.monitoring.observed_pages import ObservedPages
 from bridge.pacing import LONGEST_PAUSE_S, load_interval_s
 from bridge.plain_rows import PlainRows, encoded
 from bridge.publishing import LaneTask
+from bridge.quiet_streams import CountedStreams
 from bridge.schema_switch import Changes
 from bridge.value_text import json_value
 from schemas.errors import DecodeError
@@ -130,14 +131,16 @@ class LaneChanges:
         # What looks at each change, or at each group, goes by way of them.
         by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
         plain = PlainRows(captured.codec.runs, layout, opened, check) if by_page else None
+        log = ObservedPages(captured.reader, tally, f"{task.keyspace}.{task.table}", task.lane)
+        counted = CountedStreams(as_rows(layout) if plain is None else plain.entries)
         chunks = read_lane(
-            ObservedPages(captured.reader, tally, f"{task.keyspace}.{task.table}", task.lane),
-            list(streams),
+            log,
+            captured.quiet.to_read(log, list(streams), part.window, scylla.requests_in_flight),
             part.window,
             layout,
             page_rows=scylla.page_rows,
             in_flight=scylla.requests_in_flight,
-            take=None if plain is None else plain.entries,
+            take=counted,
         )
 
         def general(log_rows: Iterator[Cells]) -> Iterator[EncodedChange]:
@@ -148,6 +151,7 @@ class LaneChanges:
 
         try:
             yield from encoded(chunks, general)
+            captured.quiet.note(len(streams), counted.count)
         finally:
             if encoder.unknown_operations:
                 _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))

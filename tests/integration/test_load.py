@@ -13,7 +13,11 @@ from bridge.adapters.change_log import ChangeLog
 from bridge.adapters.scylla import CqlSession
 from bridge.config import SourceConfig
 from bridge.local.simulator.pacing import system_clock_us
+from bridge.model.cursors import Window
+from bridge.model.streams import MAX_TOKEN, TokenRange
+from bridge.model.times import UnixMicros
 from bridge.monitoring.figures import tally
+from bridge.quiet_streams import TOGETHER
 from schemas.cql_types import parse
 from schemas.table_schema import Column, ColumnKind, TableSchema
 from spark import worker
@@ -24,6 +28,7 @@ from tests.integration.histories import LAST_MINUTE, history
 pytestmark = pytest.mark.integration
 
 CHANGES = 300
+WHOLE = TokenRange(None, MAX_TOKEN)
 LANES = 3
 REQUESTS_PER_S = 40
 """Two tables' share of this is 20, and the simulated cluster has 64 streams: a look every 3.2 s."""
@@ -119,6 +124,31 @@ def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, writte
     assert found == written
     assert proxy.statements > CHANGES / 10
     assert proxy.most == allowed
+
+
+def test_streams_that_have_rows_are_those_with_pages(session: CqlSession, written: int) -> None:
+    """As the server answers for several at once: of any window, whatever their number of rows; never too few."""
+    log = ChangeLog(session)
+    reader = log.log_reader("load", "t")
+    metadata = log.stream_metadata("load", "t")
+    streams = sorted(
+        {one for known in metadata.generations() for one in metadata.streams(known.start_ms, WHOLE)},
+        key=lambda one: one.token,
+    )
+    assert len(streams) > 2 * TOGETHER
+    now_us = system_clock_us()
+    spans = [(now_us - 10**9, now_us), *((now_us - at_us, now_us - at_us + 10**6) for at_us in range(0, 10**8, 10**7))]
+    shares: set[int] = set()
+    for start_us, end_us in spans:
+        window = Window(UnixMicros(start_us), UnixMicros(end_us))
+        for at in range(0, len(streams), TOGETHER):
+            group = streams[at : at + TOGETHER]
+            pages = [reader.page(one, window, page_rows=10) for one in group]
+            expected = [one for one, page in zip(group, pages, strict=True) if page.result(timeout=10).rows]
+            assert sorted(reader.with_rows(group, window).result(timeout=10)) == sorted(expected)
+            shares.add(len(expected))
+    assert {0, TOGETHER} & shares
+    assert len(shares) > 2
 
 
 def reads_of_the_log(session: CqlSession) -> int:

@@ -6,6 +6,7 @@ import os
 import struct
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,7 @@ from bridge.local.ports import free_ports
 from bridge.model.cursors import Window
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
+from bridge.quiet_streams import TOGETHER
 from tests.integration.running import wait_for
 
 WANTED = "SCYLLA_CDC_BRIDGE_CLUSTER"
@@ -151,6 +153,31 @@ def test_each_stream_is_asked_of_its_owner(cluster: int, session: CqlSession, ri
         # A heartbeat or two of the driver's connections may come between.
         assert found[owner] - len(owned) in range(4), found
         assert sum(found.values()) - found[owner] in range(4), found
+
+
+def test_streams_are_asked_together_of_the_firsts_owner(
+    cluster: int, session: CqlSession, ring: list[tuple[int, str]]
+) -> None:
+    """One request for neighbours on the ring, which mostly have the same owner; both nodes are asked so."""
+    log = ChangeLog(session).log_reader("ks", "t")
+    random = Random(3)
+    streams = sorted(
+        (StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 0) for _ in range(60 * TOGETHER)),
+        key=lambda one: one.token,
+    )
+    groups = [streams[at : at + TOGETHER] for at in range(0, len(streams), TOGETHER)]
+    # Its statement is prepared by then.
+    assert list(log.with_rows(groups[0], WINDOW).result(timeout=10)) == []
+    expected = Counter(owner_of(group[0].token, ring) for group in groups)
+    assert min(expected[host] for host in HOSTS) > 10
+
+    def ask() -> None:
+        for group in groups:
+            assert list(log.with_rows(group, WINDOW).result(timeout=10)) == []
+
+    found = asked(cluster, ask)
+    for host in HOSTS:
+        assert found[host] - expected[host] in range(4), (found, expected)
 
 
 def test_the_drivers_own_choice_would_be_another(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 
 from bridge.model.changes import Cells, LogLayout, Page
 from bridge.model.cursors import Window
 from bridge.model.raw_rows import RawRows
 from bridge.model.streams import StreamId
+from schemas.cql_types import CqlType
 
 
 def raw(rows: Sequence[Cells], width: int) -> RawRows:
@@ -35,4 +36,17 @@ class RawLog:
         state = end.to_bytes(4, "big") if end < len(rows) else None
         future: Future[Page] = Future()
         future.set_result(Page(columns, raw(rows[start:end], len(columns)), state, self._layout.types))
+        return future
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self._layout.columns
+
+    @property
+    def types(self) -> tuple[CqlType, ...]:
+        return self._layout.types
+
+    def with_rows(self, streams: Sequence[StreamId], window: Window) -> Future[Collection[StreamId]]:
+        future: Future[Collection[StreamId]] = Future()
+        future.set_result([one for one in streams if self.page(one, window, page_rows=1).result().rows])
         return future

@@ -111,6 +111,14 @@ def test_collector_may_be_chosen() -> None:
     assert "-XX:+UseSerialGC" not in java_options("-Da=b -XX:+UseZGC")
 
 
+def test_idle_jvm_writes_no_figures_of_itself() -> None:
+    """20 times a second, to a file that nobody reads; who wants to says so."""
+    given = "-XX:+UsePerfData"
+    properties = _properties("job", SparkSettings(properties={"spark.driver.extraJavaOptions": given}))
+    words = command(properties, {}, java="java", jars=Path("jars"))
+    assert words.index("-XX:-UsePerfData") < words.index(given)
+
+
 def test_class_archive_is_used_where_it_was_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without one the JVM is not told of any; what the configuration says of Java comes behind."""
     archive = tmp_path / "an archive.jsa"

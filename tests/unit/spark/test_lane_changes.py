@@ -227,6 +227,34 @@ def test_plain_rows_of_a_lane_come_in_runs(captures: list[CapturedTable]) -> Non
     assert len(captures) == 1
 
 
+def test_streams_without_rows_are_not_read_again(
+    captures: list[CapturedTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where most of a table's streams had none the last time, they are asked together; nothing changes in what is read.
+
+    A table that was captured anew is read whole once more.
+    """
+    silent = [StreamId(b"\x10" + number.to_bytes(15, "big")) for number in range(90)]
+    streams = dict(zip(plain_rows.STREAMS, plain_rows.OPENED.values(), strict=True)) | dict.fromkeys(silent, G1)
+    monkeypatch.setattr(worker, "lane_streams", lambda *_: streams)
+    known = RawLog.page
+    monkeypatch.setattr(
+        RawLog,
+        "page",
+        lambda self, stream, *of, **how: known(
+            RawLog(self._layout, dict(self._rows) | dict.fromkeys(silent, ()), self._page_rows), stream, *of, **how
+        ),
+    )
+    pages_with_rows = PLAIN_ROWS // PAGE_ROWS
+    first = task_of(settings_of(), "now")
+    tally.take()
+    for fingerprint, asked in [("now", 6), ("now", 6), ("altered", 90), ("altered", 6)]:
+        assert task_of(settings_of(), fingerprint) == first
+        ((_, _, figures),) = tally.take()
+        assert figures.pages.count == pages_with_rows + asked
+        assert figures.log_rows == PLAIN_ROWS
+
+
 @pytest.mark.parametrize(
     "changed",
     [

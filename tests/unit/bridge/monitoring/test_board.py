@@ -233,6 +233,23 @@ class Pages:
         self.asked.append(Future())
         return self.asked[-1]
 
+    with_rows = page
+
+
+def test_questions_for_rows_are_counted_as_requests() -> None:
+    """Which have no rows of the log, whatever they answer."""
+    pages: Any = Pages()
+    store = Store()
+    observed = ObservedPages(pages, store, "ks.t", 2)
+    window = Window(UnixMicros(0), UnixMicros(1))
+    streams = [StreamId(bytes(16)), StreamId(bytes(15) + b"1")]
+    answers = [observed.with_rows(streams, window) for _ in range(2)]
+    pages.asked[0].set_result(streams[:1])
+    pages.asked[1].set_exception(RetriableError("no answer"))
+    assert answers[0].result() == streams[:1]
+    ((_, _, figures),) = store.take()
+    assert (figures.pages.count, figures.page_errors, figures.log_rows, figures.most_in_flight) == (2, 1, 0, 2)
+
 
 def test_pages_are_counted_on_their_way() -> None:
     """Requests, rows, failures, and how many were under way at once."""
