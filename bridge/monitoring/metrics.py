@@ -367,7 +367,8 @@ has the usual `process_*` metrics of the job's first process.
 
 Counters begin at zero with each start of the job. What tasks count reaches `/metrics` with the end of their
 micro-batch; what a failed attempt has counted comes with a later micro-batch, and is lost only if its process dies.
-The requests for pages of the log are counted in the tasks; the planner's few requests for generations are not.
+The requests for pages of the log are counted in the tasks, and among them those that ask which of several streams have
+rows at all; the planner's few requests for generations are not.
 
 """
 
