@@ -16,7 +16,7 @@ from bridge.errors import BridgeError, RefusedError, RetriableError, TableMissin
 from bridge.lane_reader import columns_in_words
 from bridge.model.changes import LogLayout
 from bridge.page_requests import LogPages
-from bridge.quiet_streams import LogStreams, QuietStreams
+from bridge.quiet_streams import LogRows, QuietStreams
 from schemas.cql_types import CqlType
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError, TableSchemaError, TypeTextError
@@ -30,7 +30,7 @@ AGREE_WITHIN_S: Final = 30.0
 _ASK_EVERY_S: Final = 0.2
 
 
-class LogStatements(LogPages, LogStreams, Protocol):
+class LogStatements(LogPages, LogRows, Protocol):
     """A log: its pages, which streams have rows, and what its statement said of the columns when it was prepared."""
 
     @property
@@ -89,7 +89,10 @@ class CapturedTable:
     reader: LogStatements
     layout: LogLayout
     codec: TableCodec
-    quiet: QuietStreams = field(default_factory=QuietStreams, compare=False)
+    quiet: QuietStreams = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "quiet", QuietStreams(self.schema.full_name))
 
     @property
     def schemas(self) -> Schemas:

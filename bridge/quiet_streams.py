@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol
 
-from bridge.errors import RefusedError
+from bridge.errors import BridgeError
 from bridge.lane_reader import Entry, TakePage
 from bridge.model.changes import Page
 from bridge.model.cursors import Window
@@ -22,20 +22,24 @@ _log = logging.getLogger(__name__)
 
 TOGETHER: Final = 16
 """Streams that one request asks for: ScyllaDB takes 100, or what `max_partition_key_restrictions_per_query` says."""
+ROWS_TOGETHER: Final = 200
+"""Most rows of an answer. Streams that have more than that between them are read without further questions."""
 _FEWEST: Final = 4
 """A lane of fewer streams is read as it is."""
 _MOST_WITH_ROWS: Final = 0.25
 """Up to which share of streams that had rows they are asked first: the server reads those twice."""
+_NOT_ASKED_FOR: Final = 100
+"""So many readings ask nothing after an answer failed."""
 
 
-class LogStreams(Protocol):
-    """What says which streams have rows. The future fails with RetriableError when another try may succeed."""
+class LogRows(Protocol):
+    """What says which streams have rows."""
 
-    def with_rows(self, streams: Sequence[StreamId], window: Window) -> Future[Collection[StreamId]]:
-        """Those of at most `TOGETHER` streams that have rows in a window, or may have.
+    def rows_of(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+        """The first page of the rows of at most `TOGETHER` streams in a window that has an end.
 
-        Raises:
-            RefusedError: the server does not take this question, as may the future.
+        Its only column is the stream's id; the order of streams is the server's. The future, or this itself, fails
+        with BridgeError.
         """
         ...
 
@@ -43,38 +47,46 @@ class LogStreams(Protocol):
 class QuietStreams:
     """Which streams of one table to read, by how many of them had rows the last time. For one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: str) -> None:
+        """Take what the table is called in messages."""
+        self._table = table
         self._share = 1.0
-        self._refused = False
+        self._not_asked_for = 0
+        self._failed: BridgeError | None = None
 
-    def to_read(self, log: LogStreams, streams: Sequence[StreamId], window: Window, in_flight: int) -> list[StreamId]:
+    def to_read(self, log: LogRows, streams: Sequence[StreamId], window: Window, in_flight: int) -> list[StreamId]:
         """Those of a lane's streams that may have rows in a window.
+
+        An answer that fails is no reason to fail: all streams are read then, and so are they for a while.
 
         Args:
             log: who is asked.
             streams: the lane's.
             window: what is to be read of them.
             in_flight: how many streams' requests may be under way at a time; those that are asked together all count.
-
-        Raises:
-            RetriableError: the server failed.
         """
-        if self._refused or self._share > _MOST_WITH_ROWS or len(streams) < _FEWEST or window.upper_timeuuid is None:
+        if self._share > _MOST_WITH_ROWS or len(streams) < _FEWEST or window.end_us is None:
             return list(streams)
-        # Neighbours on the ring, which mostly have the same replicas.
-        ordered = sorted(streams, key=lambda one: one.token)
-        together = min(TOGETHER, in_flight)
-        groups = [ordered[at : at + together] for at in range(0, len(ordered), together)]
+        if self._not_asked_for:
+            self._not_asked_for -= 1
+            return list(streams)
         try:
-            return _asked(log, groups, window, in_flight // together)
-        except RefusedError as error:
-            _log.warning("streams are not asked together for rows any more, but one by one: %s", error)
-            self._refused = True
+            return [one for answer in _asked(log, streams, window, in_flight) for one in answer]
+        except BridgeError as error:
+            self._failed, self._not_asked_for = error, _NOT_ASKED_FOR
             return list(streams)
 
     def note(self, streams: int, with_rows: int) -> None:
-        """Learn that of so many streams of a lane so many had rows."""
-        self._share = with_rows / max(1, streams)
+        """Learn that a lane was read, and that of so many streams so many had rows."""
+        if streams:
+            self._share = with_rows / streams
+        if self._failed is not None:
+            # Not where reading fails as well: that error says it all.
+            _log.warning(
+                "%s: %d streams can't be asked together whether they have rows, so each is read the next %d times: %s",
+                *(self._table, TOGETHER, _NOT_ASKED_FOR, self._failed),
+            )
+            self._failed = None
 
 
 class CountedStreams:
@@ -96,13 +108,24 @@ class CountedStreams:
         return len(self._seen)
 
 
-def _asked(log: LogStreams, groups: Sequence[Sequence[StreamId]], window: Window, in_flight: int) -> list[StreamId]:
-    found: list[StreamId] = []
-    under_way: deque[Future[Collection[StreamId]]] = deque()
-    for group in groups:
-        if len(under_way) >= in_flight:
-            found += under_way.popleft().result()
-        under_way.append(log.with_rows(group, window))
-    for answer in under_way:
-        found += answer.result()
-    return found
+def _asked(log: LogRows, streams: Sequence[StreamId], window: Window, in_flight: int) -> Iterator[Sequence[StreamId]]:
+    together = min(TOGETHER, in_flight)
+    under_way: deque[tuple[Sequence[StreamId], Future[Page]]] = deque()
+    # Neighbours on the ring: in vnodes they mostly have the same replicas.
+    ordered = sorted(streams, key=lambda one: one.token)
+    for at in range(0, len(ordered), together):
+        if len(under_way) >= in_flight // together:
+            yield _with_rows(*under_way.popleft())
+        group = ordered[at : at + together]
+        under_way.append((group, log.rows_of(group, window, page_rows=ROWS_TOGETHER)))
+    while under_way:
+        yield _with_rows(*under_way.popleft())
+
+
+def _with_rows(group: Sequence[StreamId], answer: Future[Page]) -> Sequence[StreamId]:
+    page = answer.result()
+    if page.paging_state is not None:
+        # Who else has rows is not known yet, and whether these are many or the server had its reasons.
+        return group
+    found = {raw for (raw,) in page.rows}
+    return [one for one in group if one.raw in found]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -238,9 +238,10 @@ class LogReader:
         self._bounded: Prepared = session.prepare(f'{start} AND "cdc$time" < ? BYPASS CACHE', anew=True)
         self._unbounded: Prepared = session.prepare(f"{start} BYPASS CACHE", anew=True)
         self._columns, self._types = self._bounded.columns, self._bounded.types
-        self._first_rows = (
+        # No PER PARTITION LIMIT: ScyllaDB takes one in a paged query for a filter, and says "more" after a second row.
+        self._streams_of_rows = (
             f'SELECT "cdc$stream_id" FROM {log_table} WHERE "cdc$stream_id" IN ? '  # noqa: S608
-            'AND "cdc$time" >= ? AND "cdc$time" < ? PER PARTITION LIMIT 1 BYPASS CACHE'
+            'AND "cdc$time" >= ? AND "cdc$time" < ? BYPASS CACHE'
         )
 
     @property
@@ -272,38 +273,25 @@ class LogReader:
             routing_key=key_with_token(stream.token),
         )
 
-    def with_rows(self, streams: Sequence[StreamId], window: Window) -> Future[Collection[StreamId]]:
-        """Those of some streams that have rows in a window, or may have.
+    def rows_of(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+        """The first page of some streams' rows in a window, of which it has no more than the streams' ids.
 
-        The owner of the first is asked.
+        The owner of the first stream is asked.
 
         Args:
             streams: as many as the server takes in one `IN`.
             window: one that has an end.
+            page_rows: most rows in the page.
         """
-        assert window.upper_timeuuid is not None
-        bounds = (window.lower_timeuuid, window.upper_timeuuid)
-        result: Future[Collection[StreamId]] = Future()
-
-        def arrived(request: Future[Page]) -> None:
-            error = request.exception()
-            if error is not None:
-                result.set_exception(error)
-                return
-            page = request.result()
-            # Room was for more rows than there can be. What made the server stop is its affair.
-            stopped = page.paging_state is not None
-            result.set_result(streams if stopped else [StreamId(row[0] or b"") for row in page.rows])
-
-        request = self._session.page(
-            # Only when it is needed: a table that is written to steadily never asks so.
-            self._session.prepare(self._first_rows),
-            [[stream.raw for stream in streams], *map(timeuuid_parameter, bounds)],
-            page_rows=2 * len(streams),
+        lower, upper = window.lower_timeuuid, window.upper_timeuuid
+        assert upper is not None
+        # Prepared only when it is needed: a table that is written to steadily never asks so.
+        return self._session.page(
+            self._session.prepare(self._streams_of_rows),
+            [[stream.raw for stream in streams], timeuuid_parameter(lower), timeuuid_parameter(upper)],
+            page_rows=page_rows,
             routing_key=key_with_token(streams[0].token),
         )
-        request.add_done_callback(arrived)
-        return result
 
 
 def parse_options(blob: bytes) -> CdcOptions:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock
-from typing import TypeVar
 
 from bridge.captured import LogStatements
-from bridge.model.changes import Page
+from bridge.model.changes import Cells, Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.monitoring.figures import Store
-
-_Answer = TypeVar("_Answer")
 
 
 class ObservedPages:
@@ -32,28 +29,36 @@ class ObservedPages:
     ) -> Future[Page]:
         """As the log behind it."""
         return self._counted(
-            lambda: self._log.page(stream, window, page_rows=page_rows, paging_state=paging_state),
-            lambda page: len(page.rows),
+            1, lambda: self._log.page(stream, window, page_rows=page_rows, paging_state=paging_state), len
         )
 
-    def with_rows(self, streams: Sequence[StreamId], window: Window) -> Future[Collection[StreamId]]:
-        """As the log behind it."""
-        return self._counted(lambda: self._log.with_rows(streams, window), lambda _: 0)
+    def rows_of(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+        """As the log behind it; under way it counts as a request for each stream, and its rows are not read yet."""
+        return self._counted(len(streams), lambda: self._log.rows_of(streams, window, page_rows=page_rows), lambda _: 0)
 
-    def _counted(self, ask: Callable[[], Future[_Answer]], rows_of: Callable[[_Answer], int]) -> Future[_Answer]:
+    def _counted(
+        self, streams: int, ask: Callable[[], Future[Page]], count: Callable[[Sequence[Cells]], int]
+    ) -> Future[Page]:
         with self._lock:
-            self._in_flight += 1
+            self._in_flight += streams
             in_flight = self._in_flight
         asked_s = time.perf_counter()
-        request = ask()
 
-        def arrived(done: Future[_Answer]) -> None:
+        def done(rows: int, *, failed: bool) -> None:
             seconds = time.perf_counter() - asked_s
             with self._lock:
-                self._in_flight -= 1
-            failed = done.exception() is not None
-            rows = 0 if failed else rows_of(done.result())
+                self._in_flight -= streams
             self._store.page(*self._of, seconds, rows, in_flight, failed=failed)
+
+        try:
+            request = ask()
+        except BaseException:
+            done(0, failed=True)
+            raise
+
+        def arrived(answer: Future[Page]) -> None:
+            failed = answer.exception() is not None
+            done(0 if failed else count(answer.result().rows), failed=failed)
 
         request.add_done_callback(arrived)
         return request

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 from bridge.model.changes import Cells, LogLayout, Page
@@ -46,7 +46,11 @@ class RawLog:
     def types(self) -> tuple[CqlType, ...]:
         return self._layout.types
 
-    def with_rows(self, streams: Sequence[StreamId], window: Window) -> Future[Collection[StreamId]]:
-        future: Future[Collection[StreamId]] = Future()
-        future.set_result([one for one in streams if self.page(one, window, page_rows=1).result().rows])
+    def rows_of(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+        rows: list[Cells] = [
+            (one.raw,) for one in streams for _ in self.page(one, window, page_rows=page_rows).result().rows
+        ]
+        state = b"more" if len(rows) >= page_rows else None
+        future: Future[Page] = Future()
+        future.set_result(Page(("cdc$stream_id",), raw(rows[:page_rows], 1), state, ()))
         return future

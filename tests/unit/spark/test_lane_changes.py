@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, Literal
 from unittest.mock import Mock
@@ -227,32 +227,83 @@ def test_plain_rows_of_a_lane_come_in_runs(captures: list[CapturedTable]) -> Non
     assert len(captures) == 1
 
 
-def test_streams_without_rows_are_not_read_again(
-    captures: list[CapturedTable], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Gives the lane so many streams more, in which there are no rows."""
+    page = RawLog.page
+
+    def add(count: int) -> None:
+        more = [StreamId(b"\x10" + number.to_bytes(15, "big")) for number in range(count)]
+        streams = dict(zip(plain_rows.STREAMS, plain_rows.OPENED.values(), strict=True)) | dict.fromkeys(more, G1)
+        monkeypatch.setattr(worker, "lane_streams", lambda *_: streams)
+        monkeypatch.setattr(
+            RawLog,
+            "page",
+            lambda self, stream, *of, **how: page(
+                RawLog(self._layout, dict(self._rows) | dict.fromkeys(more, ()), self._page_rows), stream, *of, **how
+            ),
+        )
+
+    return add
+
+
+def requests() -> int:
+    """How many there were since the last time."""
+    ((_, _, figures),) = tally.take()
+    assert figures.log_rows == PLAIN_ROWS
+    return figures.pages.count
+
+
+PAGES = PLAIN_ROWS // PAGE_ROWS
+
+
+def test_streams_without_rows_are_not_read_again(captures: list[CapturedTable], silent: Callable[[int], None]) -> None:
     """Where most of a table's streams had none the last time, they are asked together; nothing changes in what is read.
 
-    A table that was captured anew is read whole once more.
+    A table that was captured anew is read whole once more. The three with rows have more than one answer holds.
     """
-    silent = [StreamId(b"\x10" + number.to_bytes(15, "big")) for number in range(90)]
-    streams = dict(zip(plain_rows.STREAMS, plain_rows.OPENED.values(), strict=True)) | dict.fromkeys(silent, G1)
-    monkeypatch.setattr(worker, "lane_streams", lambda *_: streams)
-    known = RawLog.page
-    monkeypatch.setattr(
-        RawLog,
-        "page",
-        lambda self, stream, *of, **how: known(
-            RawLog(self._layout, dict(self._rows) | dict.fromkeys(silent, ()), self._page_rows), stream, *of, **how
-        ),
-    )
-    pages_with_rows = PLAIN_ROWS // PAGE_ROWS
+    silent(90)
     first = task_of(settings_of(), "now")
-    tally.take()
-    for fingerprint, asked in [("now", 6), ("now", 6), ("altered", 90), ("altered", 6)]:
+    assert requests() == PAGES + 90
+    for fingerprint, asked in [("now", 6 + 13), ("now", 6 + 13), ("altered", 90), ("altered", 6 + 13)]:
         assert task_of(settings_of(), fingerprint) == first
-        ((_, _, figures),) = tally.take()
-        assert figures.pages.count == pages_with_rows + asked
-        assert figures.log_rows == PLAIN_ROWS
+        assert requests() == PAGES + asked
+
+
+def test_streams_that_are_asked_together_count_each(
+    captures: list[CapturedTable], silent: Callable[[int], None]
+) -> None:
+    """With fewer requests allowed under way than streams fit in one, so many are asked together."""
+    silent(90)
+    for asked in (90, 19 + 2, 19 + 2):
+        task_of(settings_of(scylla=ScyllaSettings(contact_points=("a:1",), requests_in_flight=5)), "now")
+        assert requests() == PAGES + asked
+
+
+def test_streams_are_read_where_more_of_them_have_rows(
+    captures: list[CapturedTable], silent: Callable[[int], None]
+) -> None:
+    """Three of eleven are too many to ask first."""
+    silent(8)
+    for _ in range(3):
+        task_of(settings_of(), "now")
+        assert requests() == PAGES + 8
+
+
+def test_a_reading_that_is_broken_off_teaches_nothing(
+    captures: list[CapturedTable], silent: Callable[[int], None]
+) -> None:
+    """Whoever did not see all streams does not know how many have rows."""
+    silent(90)
+    task = LaneTask("ks", "t", 0, PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT))
+    for _ in range(2):
+        runs = LaneChanges(settings_of(), task, "now").runs()
+        _, _, changes = next(runs)
+        next(changes)
+        changes.close()  # type: ignore[attr-defined]  # an iterator that is a generator
+    tally.take()
+    task_of(settings_of(), "now")
+    assert requests() == PAGES + 90
 
 
 @pytest.mark.parametrize(

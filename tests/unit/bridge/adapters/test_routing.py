@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, Final
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -17,9 +18,12 @@ from cassandra.tablets import Tablet
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bridge.adapters.change_log import LogReader
 from bridge.adapters.scylla import _Routed, token_of
+from bridge.model.cursors import Window
 from bridge.model.murmur3 import key_with_token, murmur3_token
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, shard_of
+from bridge.model.times import UnixMicros
 
 LOG: Final = ("ks", "t_scylla_cdc_log")
 TOKENS: Final = (-6_000_000_000_000_000_000, -1, 5_000_000_000_000_000_000)
@@ -126,3 +130,19 @@ def test_without_a_key_of_its_own_a_statement_goes_by_its_partition_key() -> Non
     statement = _Routed(PreparedStatement([column], b"", [0], "", "ks", 4, None, None), None)
     statement.values = [b"\0\0\0\1"]
     assert statement.routing_key == b"\0\0\0\1"
+
+
+def test_a_reader_asks_the_owner_of_the_first_stream() -> None:
+    """For a page its stream's, for several streams' rows that of the first of them, by the same bounds of time."""
+    session = Mock(prepare=Mock(side_effect=lambda cql, **_: Mock(cql=cql)))
+    reader = LogReader(session, "ks", "t")
+    streams = [StreamId.build(Token(token), 0, 0) for token in (5_000, -7, 12)]
+    window = Window(UnixMicros(10), UnixMicros(20))
+    reader.page(streams[0], window, page_rows=10)
+    reader.rows_of(streams, window, page_rows=200)
+    (one, several) = session.page.call_args_list
+    assert one.kwargs["routing_key"] == several.kwargs["routing_key"] == key_with_token(Token(5_000))
+    assert several.args[1] == [[stream.raw for stream in streams], *one.args[1][1:]]
+    assert several.kwargs["page_rows"] == 200
+    bounds = '"cdc$time" >= ? AND "cdc$time" < ? BYPASS CACHE'
+    assert [call.args[0].cql.partition(" AND ")[2] for call in (one, several)] == [bounds, bounds]

@@ -6,6 +6,7 @@ import logging
 import time
 from concurrent.futures import Future
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -233,22 +234,36 @@ class Pages:
         self.asked.append(Future())
         return self.asked[-1]
 
-    with_rows = page
+    rows_of = page
 
 
 def test_questions_for_rows_are_counted_as_requests() -> None:
-    """Which have no rows of the log, whatever they answer."""
+    """With no rows of the log, whatever they answer; each stream of one is under way, as each is read."""
     pages: Any = Pages()
     store = Store()
     observed = ObservedPages(pages, store, "ks.t", 2)
     window = Window(UnixMicros(0), UnixMicros(1))
     streams = [StreamId(bytes(16)), StreamId(bytes(15) + b"1")]
-    answers = [observed.with_rows(streams, window) for _ in range(2)]
-    pages.asked[0].set_result(streams[:1])
+    answers = [observed.rows_of(streams, window, page_rows=10) for _ in range(2)]
+    answer = Page((), [(), ()], None)
+    pages.asked[0].set_result(answer)
     pages.asked[1].set_exception(RetriableError("no answer"))
-    assert answers[0].result() == streams[:1]
+    assert answers[0].result() is answer
     ((_, _, figures),) = store.take()
-    assert (figures.pages.count, figures.page_errors, figures.log_rows, figures.most_in_flight) == (2, 1, 0, 2)
+    assert (figures.pages.count, figures.page_errors, figures.log_rows, figures.most_in_flight) == (2, 1, 0, 4)
+
+
+def test_a_request_that_can_not_be_sent_has_failed() -> None:
+    """And is not under way any more."""
+    store = Store()
+    pages: Any = Mock(page=Mock(side_effect=RetriableError("away")))
+    observed = ObservedPages(pages, store, "ks.t", 2)
+    window = Window(UnixMicros(0), UnixMicros(1))
+    for _ in range(3):
+        with pytest.raises(RetriableError):
+            observed.page(StreamId(bytes(16)), window, page_rows=10)
+    ((_, _, figures),) = store.take()
+    assert (figures.pages.count, figures.page_errors, figures.most_in_flight) == (3, 3, 1)
 
 
 def test_pages_are_counted_on_their_way() -> None:
