@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from bridge.assembly import groups
@@ -24,6 +25,12 @@ STEP_US = 1_000_000
 STREAM = bytes.fromhex("ced0000000000000000000000000c0a1")
 GENERATION_MS = UnixMillis(1_769_860_000_000)
 _LOW = bytes.fromhex("8000000000000001")
+
+
+@cache
+def _codec(schema: TableSchema, columns: tuple[str, ...], output: OutputOptions) -> TableCodec:
+    """Compiled once for the many tests of one table."""
+    return TableCodec(schema, columns, output)
 
 
 class Carried(NamedTuple):
@@ -58,7 +65,7 @@ class Capture:
         )
         form = replace(form, primary_key=output.key == "primary_key")
         self.by_row = output.by_row
-        self.codec = TableCodec(self.schema, self.columns, output)
+        self.codec = _codec(self.schema, tuple(self.columns), output)
         self._encoder = GroupEncoder(self.codec, self.layout, (self.schema.keyspace, self.schema.name), form)
 
     def rows(self, statement: str) -> list[Cells]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from schemas.envelope import TableCodec
@@ -24,6 +26,7 @@ KEY: dict[str, bytes | None] = {"pk": ONE, "a": ONE, "b": b"x", "c": TWO}
 FULL = OutputOptions(shape="full")
 
 
+@cache
 def codec_of(of: object = OF, output: OutputOptions = OutputOptions()) -> TableCodec:  # noqa: B008
     return TableCodec(of, log_columns(of), output)  # type: ignore[arg-type]
 

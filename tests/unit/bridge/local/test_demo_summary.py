@@ -11,13 +11,19 @@ import pytest
 from bridge.local.checker import Verdict
 from bridge.local.demo.figures import GenerationMark, Observations
 from bridge.local.demo.plan import tables
-from bridge.local.demo.report import report
 from bridge.local.demo.summary import Run, faults, generations_crossed, summarize, summary_lines
 from bridge.model.times import UnixMicros, UnixMillis
 
 BEGIN_US = 1_700_000_000_000_000
 STARTS = [UnixMillis(BEGIN_US // 1000 + at_s * 1000) for at_s in (-10, 2, 4)]
 NARROW, WIDE = (one.table.table_schema for one in tables())
+
+
+def report(summary: dict[str, Any], seen: Observations) -> str:
+    """Matplotlib is imported when a test asks: else every worker would import it."""
+    from bridge.local.demo.report import report as made
+
+    return made(summary, seen)
 
 
 def observations() -> Observations:
