@@ -15,8 +15,7 @@ from typing import Final, Protocol
 from bridge.errors import BridgeError, RefusedError, RetriableError, TableMissingError
 from bridge.lane_reader import columns_in_words
 from bridge.model.changes import LogLayout
-from bridge.page_requests import LogPages
-from bridge.quiet_streams import LogRows, QuietStreams
+from bridge.quiet_streams import Log, QuietStreams
 from schemas.cql_types import CqlType
 from schemas.envelope import TableCodec
 from schemas.errors import SchemaError, TableSchemaError, TypeTextError
@@ -30,7 +29,7 @@ AGREE_WITHIN_S: Final = 30.0
 _ASK_EVERY_S: Final = 0.2
 
 
-class LogStatements(LogPages, LogRows, Protocol):
+class LogStatements(Log, Protocol):
     """A log: its pages, which streams have rows, and what its statement said of the columns when it was prepared."""
 
     @property
@@ -75,7 +74,7 @@ class Schemas:
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """A table's reader and what was compiled for its columns.
+    """A table's reader, what was compiled for its columns, and what reading it has taught.
 
     Attributes:
         schema: the base table's.
@@ -89,10 +88,7 @@ class CapturedTable:
     reader: LogStatements
     layout: LogLayout
     codec: TableCodec
-    quiet: QuietStreams = field(init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "quiet", QuietStreams(self.schema.full_name))
+    quiet: QuietStreams = field(default_factory=QuietStreams, compare=False)
 
     @property
     def schemas(self) -> Schemas:

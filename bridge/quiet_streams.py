@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from typing import Final, Protocol
 
 from bridge.errors import BridgeError
@@ -17,25 +17,26 @@ from bridge.lane_reader import Entry, TakePage
 from bridge.model.changes import Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
+from bridge.page_requests import LogPages
 
 _log = logging.getLogger(__name__)
 
 TOGETHER: Final = 16
 """Streams that one request asks for: ScyllaDB takes 100, or what `max_partition_key_restrictions_per_query` says."""
 ROWS_TOGETHER: Final = 200
-"""Most rows of an answer. Streams that have more than that between them are read without further questions."""
+"""Most rows of an answer. Streams that have as many between them are read without further questions."""
 _FEWEST: Final = 4
-"""A lane of fewer streams is read as it is."""
+"""Fewer streams are not worth a question."""
 _MOST_WITH_ROWS: Final = 0.25
 """Up to which share of streams that had rows they are asked first: the server reads those twice."""
-_NOT_ASKED_FOR: Final = 100
-"""So many readings ask nothing after an answer failed."""
+_LONGEST_REST: Final = 100
+"""After so many readings at most, streams are asked again that it did not pay to ask."""
 
 
-class LogRows(Protocol):
+class LogStreams(Protocol):
     """What says which streams have rows."""
 
-    def rows_of(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+    def streams_of_rows(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
         """The first page of the rows of at most `TOGETHER` streams in a window that has an end.
 
         Its only column is the stream's id; the order of streams is the server's. The future, or this itself, fails
@@ -44,20 +45,26 @@ class LogRows(Protocol):
         ...
 
 
+class Log(LogPages, LogStreams, Protocol):
+    """What a lane asks of a log."""
+
+
 class QuietStreams:
-    """Which streams of one table to read, by how many of them had rows the last time. For one thread."""
+    """Which streams of one table to read, by how many of them had rows the last time. For one thread.
 
-    def __init__(self, table: str) -> None:
-        """Take what the table is called in messages."""
-        self._table = table
+    Asking fails nothing: where it did, or did not spare enough, the streams are read without it, for one reading at
+    first and twice as many each time again.
+    """
+
+    def __init__(self) -> None:
         self._share = 1.0
-        self._not_asked_for = 0
+        self._rest = self._rests_for = 0
+        self._found: int | None = None
         self._failed: BridgeError | None = None
+        self._said = False
 
-    def to_read(self, log: LogRows, streams: Sequence[StreamId], window: Window, in_flight: int) -> list[StreamId]:
+    def to_read(self, log: LogStreams, streams: Sequence[StreamId], window: Window, in_flight: int) -> list[StreamId]:
         """Those of a lane's streams that may have rows in a window.
-
-        An answer that fails is no reason to fail: all streams are read then, and so are they for a while.
 
         Args:
             log: who is asked.
@@ -65,28 +72,51 @@ class QuietStreams:
             window: what is to be read of them.
             in_flight: how many streams' requests may be under way at a time; those that are asked together all count.
         """
-        if self._share > _MOST_WITH_ROWS or len(streams) < _FEWEST or window.end_us is None:
+        self._found = self._failed = None
+        together = min(TOGETHER, in_flight)
+        if self._share > _MOST_WITH_ROWS or min(len(streams), together) < _FEWEST or window.end_us is None:
             return list(streams)
-        if self._not_asked_for:
-            self._not_asked_for -= 1
+        if self._rests_for:
+            self._rests_for -= 1
             return list(streams)
         try:
-            return [one for answer in _asked(log, streams, window, in_flight) for one in answer]
+            found = _asked(log, streams, window, together, in_flight // together)
         except BridgeError as error:
-            self._failed, self._not_asked_for = error, _NOT_ASKED_FOR
+            self._failed = error
             return list(streams)
+        self._found = len(found)
+        return found
 
-    def note(self, streams: int, with_rows: int) -> None:
-        """Learn that a lane was read, and that of so many streams so many had rows."""
-        if streams:
-            self._share = with_rows / streams
+    def note(self, table: str, streams: int, with_rows: int) -> None:
+        """Learn from the reading that followed.
+
+        Args:
+            table: its name, for messages.
+            streams: how many the lane has.
+            with_rows: how many of them had rows.
+        """
+        if not streams:
+            return
+        self._share = with_rows / streams
         if self._failed is not None:
             # Not where reading fails as well: that error says it all.
-            _log.warning(
-                "%s: %d streams can't be asked together whether they have rows, so each is read the next %d times: %s",
-                *(self._table, TOGETHER, _NOT_ASKED_FOR, self._failed),
-            )
-            self._failed = None
+            if not self._said:
+                _log.warning(
+                    "%s: asking several streams at once whether they have rows failed, so that all are read until it "
+                    "succeeds again: %s",
+                    *(table, self._failed),
+                )
+            self._said = True
+            self._back_off()
+        elif self._found is not None:
+            self._said = False
+            if self._found > _MOST_WITH_ROWS * streams:
+                self._back_off()
+            else:
+                self._rest = 0
+
+    def _back_off(self) -> None:
+        self._rest = self._rests_for = min(_LONGEST_REST, max(1, 2 * self._rest))
 
 
 class CountedStreams:
@@ -108,18 +138,25 @@ class CountedStreams:
         return len(self._seen)
 
 
-def _asked(log: LogRows, streams: Sequence[StreamId], window: Window, in_flight: int) -> Iterator[Sequence[StreamId]]:
-    together = min(TOGETHER, in_flight)
-    under_way: deque[tuple[Sequence[StreamId], Future[Page]]] = deque()
-    # Neighbours on the ring: in vnodes they mostly have the same replicas.
+def _asked(
+    log: LogStreams, streams: Sequence[StreamId], window: Window, together: int, in_flight: int
+) -> list[StreamId]:
+    # Neighbours on the ring: those of one vnode have the same replicas.
     ordered = sorted(streams, key=lambda one: one.token)
-    for at in range(0, len(ordered), together):
-        if len(under_way) >= in_flight // together:
-            yield _with_rows(*under_way.popleft())
-        group = ordered[at : at + together]
-        under_way.append((group, log.rows_of(group, window, page_rows=ROWS_TOGETHER)))
-    while under_way:
-        yield _with_rows(*under_way.popleft())
+    found: list[StreamId] = []
+    under_way: deque[tuple[Sequence[StreamId], Future[Page]]] = deque()
+    try:
+        for at in range(0, len(ordered), together):
+            if len(under_way) >= in_flight:
+                found += _with_rows(*under_way.popleft())
+            group = ordered[at : at + together]
+            under_way.append((group, log.streams_of_rows(group, window, page_rows=ROWS_TOGETHER)))
+        while under_way:
+            found += _with_rows(*under_way.popleft())
+    finally:
+        # Where one failed, pages are asked for next, and are to be no more with these than without.
+        wait([answer for _, answer in under_way])
+    return found
 
 
 def _with_rows(group: Sequence[StreamId], answer: Future[Page]) -> Sequence[StreamId]:

@@ -21,7 +21,7 @@ from bridge.lane_reader import as_rows, read_lane
 from bridge.model.changes import Cells, Group, LogLayout
 from bridge.model.cursors import Part
 from bridge.monitoring.figures import LaneFigures, tally
-from bridge.monitoring.observed_pages import ObservedPages
+from bridge.monitoring.observed_log import ObservedLog
 from bridge.pacing import LONGEST_PAUSE_S, load_interval_s
 from bridge.plain_rows import PlainRows, encoded
 from bridge.publishing import LaneTask
@@ -131,7 +131,8 @@ class LaneChanges:
         # What looks at each change, or at each group, goes by way of them.
         by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
         plain = PlainRows(captured.codec.runs, layout, opened, check) if by_page else None
-        log = ObservedPages(captured.reader, tally, f"{task.keyspace}.{task.table}", task.lane)
+        name = f"{task.keyspace}.{task.table}"
+        log = ObservedLog(captured.reader, tally, name, task.lane)
         counted = CountedStreams(as_rows(layout) if plain is None else plain.entries)
         chunks = read_lane(
             log,
@@ -151,7 +152,7 @@ class LaneChanges:
 
         try:
             yield from encoded(chunks, general)
-            captured.quiet.note(len(streams), counted.count)
+            captured.quiet.note(name, len(streams), counted.count)
         finally:
             if encoder.unknown_operations:
                 _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))

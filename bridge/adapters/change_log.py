@@ -273,7 +273,7 @@ class LogReader:
             routing_key=key_with_token(stream.token),
         )
 
-    def rows_of(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+    def streams_of_rows(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
         """The first page of some streams' rows in a window, of which it has no more than the streams' ids.
 
         The owner of the first stream is asked.

@@ -76,7 +76,7 @@ class LaneFigures:
         aborts: transactions that were given up.
         fencings: how often another process had taken the transactional id over, or Kafka had ended a transaction for
             its age: it does not tell these apart.
-        pages: latency of requests for pages of the log, failed ones included, in s.
+        pages: latency of requests to the log, failed ones included, in s.
         page_errors: those that failed.
         log_rows: rows in the pages.
         most_in_flight: most requests of a lane under way at once.

@@ -160,19 +160,20 @@ METRICS: Final[tuple[Metric, ...]] = (
     _lane(
         "cql_requests_in_flight",
         "gauge",
-        "Most requests for pages of the log that were under way at once in the lane's last micro-batch.",
+        "Most requests to the log that were under way at once in the lane's last micro-batch; one that asks several "
+        "streams whether they have rows counts as one for each.",
         lambda _job, _table, lane: lane.figures.most_in_flight,
     ),
     _table(
         "cql_request_duration_seconds",
         "histogram",
-        "How long requests for pages of the log took, failed ones included.",
+        "How long requests to the log took, for pages and for which of several streams have rows; failed ones, too.",
         lambda _job, table: _pages(table),
     ),
     _table(
         "cql_request_errors_total",
         "counter",
-        "Requests for pages of the log that failed.",
+        "Requests to the log that failed. A table whose streams can't be asked together is read all the same.",
         lambda _job, table: table.total.page_errors,
     ),
     _table(
@@ -367,8 +368,7 @@ has the usual `process_*` metrics of the job's first process.
 
 Counters begin at zero with each start of the job. What tasks count reaches `/metrics` with the end of their
 micro-batch; what a failed attempt has counted comes with a later micro-batch, and is lost only if its process dies.
-The requests for pages of the log are counted in the tasks, and among them those that ask which of several streams have
-rows at all; the planner's few requests for generations are not.
+The requests to the log are counted in the tasks; the planner's few requests for generations are not.
 
 """
 

@@ -127,7 +127,7 @@ def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, writte
 
 
 def test_streams_that_have_rows_are_those_with_pages(session: CqlSession, written: int) -> None:
-    """As the server answers for several at once, for any window; never too few, and all of them where it stopped."""
+    """As a real server answers for several at once, for any window; ScyllaDB's own paging this can't tell."""
     log = ChangeLog(session)
     reader = log.log_reader("load", "t")
     metadata = log.stream_metadata("load", "t")
@@ -145,13 +145,13 @@ def test_streams_that_have_rows_are_those_with_pages(session: CqlSession, writte
             group = streams[at : at + TOGETHER]
             pages = [reader.page(one, window, page_rows=10) for one in group]
             expected = [one for one, page in zip(group, pages, strict=True) if page.result(timeout=10).rows]
-            answer = reader.rows_of(group, window, page_rows=1000).result(timeout=10)
+            answer = reader.streams_of_rows(group, window, page_rows=1000).result(timeout=10)
             assert answer.paging_state is None
             assert sorted({one.raw for one in expected}) == sorted({raw for (raw,) in answer.rows})
-            short = reader.rows_of(group, window, page_rows=3).result(timeout=10)
+            short = reader.streams_of_rows(group, window, page_rows=3).result(timeout=10)
             assert (short.paging_state is not None) >= (len(answer.rows) > 3)
             shares.add(len(expected))
-    assert {0, TOGETHER} & shares
+    assert min(shares) == 0
     assert len(shares) > 2
 
 

@@ -167,13 +167,13 @@ def test_streams_are_asked_together_of_the_firsts_owner(
     )
     groups = [streams[at : at + TOGETHER] for at in range(0, len(streams), TOGETHER)]
     # Its statement is prepared by then.
-    assert list(log.rows_of(groups[0], WINDOW, page_rows=10).result(timeout=10).rows) == []
+    assert list(log.streams_of_rows(groups[0], WINDOW, page_rows=10).result(timeout=10).rows) == []
     expected = Counter(owner_of(group[0].token, ring) for group in groups)
     assert min(expected[host] for host in HOSTS) > 10
 
     def ask() -> None:
         for group in groups:
-            assert list(log.rows_of(group, WINDOW, page_rows=10).result(timeout=10).rows) == []
+            assert list(log.streams_of_rows(group, WINDOW, page_rows=10).result(timeout=10).rows) == []
 
     found = asked(cluster, ask)
     for host in HOSTS:

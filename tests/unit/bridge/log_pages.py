@@ -46,7 +46,7 @@ class RawLog:
     def types(self) -> tuple[CqlType, ...]:
         return self._layout.types
 
-    def rows_of(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+    def streams_of_rows(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
         rows: list[Cells] = [
             (one.raw,) for one in streams for _ in self.page(one, window, page_rows=page_rows).result().rows
         ]

@@ -270,6 +270,23 @@ def test_streams_without_rows_are_not_read_again(captures: list[CapturedTable], 
         assert requests() == PAGES + asked
 
 
+def test_streams_with_a_few_rows_are_read(captures: list[CapturedTable], silent: Callable[[int], None]) -> None:
+    """Those and no others, where an answer holds all that there are: the same changes."""
+    silent(90)
+    task_of(settings_of(), "now")
+    ((captured,), log) = captures, captures[0].reader
+    log._rows = {stream: rows[:10] for stream, rows in log._rows.items()}  # type: ignore[attr-defined]
+    captured.quiet.note("ks.t", 1, 1)
+    found = []
+    for asked in (93, 6 + 3, 6 + 3):
+        tally.take()
+        found.append(task_of(settings_of(), "now"))
+        ((_, _, figures),) = tally.take()
+        assert (figures.pages.count, figures.log_rows) == (asked, 30)
+    assert found[0] == found[1] == found[2]
+    assert sum(len(one.records) if isinstance(one, EncodedRun) else 1 for one in found[0]) == 30
+
+
 def test_streams_that_are_asked_together_count_each(
     captures: list[CapturedTable], silent: Callable[[int], None]
 ) -> None:

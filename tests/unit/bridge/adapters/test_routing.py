@@ -139,7 +139,7 @@ def test_a_reader_asks_the_owner_of_the_first_stream() -> None:
     streams = [StreamId.build(Token(token), 0, 0) for token in (5_000, -7, 12)]
     window = Window(UnixMicros(10), UnixMicros(20))
     reader.page(streams[0], window, page_rows=10)
-    reader.rows_of(streams, window, page_rows=200)
+    reader.streams_of_rows(streams, window, page_rows=200)
     (one, several) = session.page.call_args_list
     assert one.kwargs["routing_key"] == several.kwargs["routing_key"] == key_with_token(Token(5_000))
     assert several.args[1] == [[stream.raw for stream in streams], *one.args[1][1:]]

@@ -20,7 +20,7 @@ from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.board import Board
 from bridge.monitoring.figures import LaneFigures, Store
 from bridge.monitoring.monitor import MessageHandler
-from bridge.monitoring.observed_pages import ObservedPages
+from bridge.monitoring.observed_log import ObservedLog
 from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.topology import TopologyLook
 from bridge.monitoring.view import TableStreams, Topology
@@ -234,17 +234,17 @@ class Pages:
         self.asked.append(Future())
         return self.asked[-1]
 
-    rows_of = page
+    streams_of_rows = page
 
 
 def test_questions_for_rows_are_counted_as_requests() -> None:
     """With no rows of the log, whatever they answer; each stream of one is under way, as each is read."""
     pages: Any = Pages()
     store = Store()
-    observed = ObservedPages(pages, store, "ks.t", 2)
+    observed = ObservedLog(pages, store, "ks.t", 2)
     window = Window(UnixMicros(0), UnixMicros(1))
     streams = [StreamId(bytes(16)), StreamId(bytes(15) + b"1")]
-    answers = [observed.rows_of(streams, window, page_rows=10) for _ in range(2)]
+    answers = [observed.streams_of_rows(streams, window, page_rows=10) for _ in range(2)]
     answer = Page((), [(), ()], None)
     pages.asked[0].set_result(answer)
     pages.asked[1].set_exception(RetriableError("no answer"))
@@ -257,7 +257,7 @@ def test_a_request_that_can_not_be_sent_has_failed() -> None:
     """And is not under way any more."""
     store = Store()
     pages: Any = Mock(page=Mock(side_effect=RetriableError("away")))
-    observed = ObservedPages(pages, store, "ks.t", 2)
+    observed = ObservedLog(pages, store, "ks.t", 2)
     window = Window(UnixMicros(0), UnixMicros(1))
     for _ in range(3):
         with pytest.raises(RetriableError):
@@ -270,7 +270,7 @@ def test_pages_are_counted_on_their_way() -> None:
     """Requests, rows, failures, and how many were under way at once."""
     pages: Any = Pages()
     store = Store()
-    observed = ObservedPages(pages, store, "ks.t", 2)
+    observed = ObservedLog(pages, store, "ks.t", 2)
     window = Window(UnixMicros(0), UnixMicros(1))
     for _ in range(3):
         observed.page(StreamId(bytes(16)), window, page_rows=10)

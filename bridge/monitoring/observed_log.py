@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock
 
-from bridge.captured import LogStatements
 from bridge.model.changes import Cells, Page
 from bridge.model.cursors import Window
 from bridge.model.streams import StreamId
 from bridge.monitoring.figures import Store
+from bridge.quiet_streams import Log
 
 
-class ObservedPages:
+class ObservedLog:
     """Passes requests on to a log, and counts them for a lane."""
 
-    def __init__(self, log: LogStatements, store: Store, table: str, lane: int) -> None:
+    def __init__(self, log: Log, store: Store, table: str, lane: int) -> None:
         self._log = log
         self._store = store
         self._of = (table, lane)
@@ -32,9 +32,11 @@ class ObservedPages:
             1, lambda: self._log.page(stream, window, page_rows=page_rows, paging_state=paging_state), len
         )
 
-    def rows_of(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+    def streams_of_rows(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
         """As the log behind it; under way it counts as a request for each stream, and its rows are not read yet."""
-        return self._counted(len(streams), lambda: self._log.rows_of(streams, window, page_rows=page_rows), lambda _: 0)
+        return self._counted(
+            len(streams), lambda: self._log.streams_of_rows(streams, window, page_rows=page_rows), lambda _: 0
+        )
 
     def _counted(
         self, streams: int, ask: Callable[[], Future[Page]], count: Callable[[Sequence[Cells]], int]
