@@ -1,9 +1,9 @@
 """How often a table is looked at, by what its streams cost and by what came. Pure; readings of a clock are given.
 
 A micro-batch asks each stream once, whether or not anything was written, so looking costs `streams / interval` requests
-a second; one that asks several streams at once counts as one for each. Pages beyond a stream's first come with changes; those only `scylla.requests_in_flight` bounds. A planner that
-takes over from another waits as long as the one before it would have, and a task that is tried again as long or
-`LONGEST_PAUSE_S`.
+a second; one that asks several streams at once counts as one for each. Pages beyond a stream's first come with changes;
+those only `scylla.requests_in_flight` bounds. A planner that takes over from another waits as long as the one before it
+would have, and a task that is tried again as long or `LONGEST_PAUSE_S`.
 """
 
 from __future__ import annotations
