@@ -17,11 +17,11 @@ help: ## List these targets
 
 setup: $(STAMP) ## Install everything into .venv
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml sandbox/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@$(BIN)/python -m spark.archive --quiet || echo "without an archive of the JVM's classes: jobs start all the same, more slowly"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e ./sandbox
+	@$(BIN)/python -m spark.jvm.class_archive --quiet || echo "without an archive of the JVM's classes: jobs start all the same, more slowly"
 	touch $@
 
 demo: $(STAMP) ## Run the whole bridge on this machine and write build/demo/report.html
@@ -102,8 +102,8 @@ format: $(STAMP) ## Put the code into its form
 
 constraints: ## Renew constraints.txt from the newest allowed versions
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/python -m pip install --quiet '.[dev]'
-	(head -1 constraints.txt; build/constraints/bin/python -m pip freeze --exclude scylla-cdc-bridge) > build/new.txt
+	build/constraints/bin/python -m pip install --quiet '.[dev]' ./sandbox
+	(head -1 constraints.txt; build/constraints/bin/python -m pip freeze --exclude scylla-cdc-bridge --exclude scylla-cdc-bridge-sandbox) > build/new.txt
 	mv build/new.txt constraints.txt
 
 licences: $(STAMP) ## Write docs/licences.md from what is installed (a test holds it against the allowed licences)

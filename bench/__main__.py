@@ -19,7 +19,7 @@ from bench.load import Cluster
 from bench.place import a_stack, machine_now, say, server_pids
 from bench.tables import DEFAULT_TABLES
 from bench.watch import Watch
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 
 
 def main(argv: Sequence[str] | None = None) -> int:

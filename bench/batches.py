@@ -20,11 +20,11 @@ from bench.path import Lane, plain_changes
 from bench.place import a_stack, machine_now, say
 from bench.processes import everyone
 from bench.tables import TABLES
-from bridge.adapters.kafka import KafkaAdmin, TransactionalProducer
-from bridge.config import KafkaSettings
-from bridge.encoding import POSITION_HEADER, EncodedRun
-from bridge.local.stack import LocalStack
-from schemas.run_code import PlainChange
+from bridge.adapters.kafka.clients import KafkaAdmin, TransactionalProducer
+from bridge.config.document import KafkaSettings
+from bridge.encoding.group_encoder import POSITION_HEADER, EncodedRun
+from sandbox.stack.stack import LocalStack
+from schemas.compiled.page_encoder import PlainChange
 
 _Setting = tuple[str, int]
 _LINGER_MS: Final[int] = KafkaSettings.model_fields["linger_ms"].default

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from bench.errors import BenchError
 from bench.tables import TABLES
-from bridge import logs
 from bridge.errors import BridgeError
-from bridge.local.errors import LocalStackError
+from bridge.runtime import log_setup
+from sandbox.errors import LocalStackError
 
 
 def parser(program: str, description: str) -> argparse.ArgumentParser:
@@ -86,7 +86,7 @@ def not_negative(text: str) -> float:
 
 def carry_out(measure: Callable[[], None]) -> int:
     """Measure; gives the exit status, and has said what went wrong."""
-    logs.setup("warning")
+    log_setup.setup("warning")
     # So that an ended benchmark cleans up after itself, however it was asked to end. A shell starts what is in its
     # background with SIGINT ignored.
     for number in (signal.SIGTERM, signal.SIGINT):

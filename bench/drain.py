@@ -15,9 +15,9 @@ from bench.errors import BenchError
 from bench.figures import Figures, memory_figures
 from bench.tables import KEYSPACE
 from bench.watch import Watch
-from bridge.adapters.kafka import CommittedReader, KafkaAdmin
-from bridge.config import KafkaSettings
-from bridge.model.cursors import LaneProgress
+from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.config.document import KafkaSettings
+from bridge.model.cursor import LaneProgress
 
 _READ_BACK_S: Final = 60.0
 _CURSORS_WITHIN_S: Final = 30.0

@@ -26,7 +26,7 @@ from bench.place import a_stack, machine_now, say
 from bench.processes import OTHER_PYTHON, ThreadTimes, descendants, everyone, role
 from bench.stacks import Stack
 from bench.topics import Beginning
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 
 _MILLION: Final = 1_000_000
 _LOOK_EVERY_S: Final = 0.2

@@ -20,11 +20,11 @@ from bench.figures import Figures
 from bench.place import a_stack, machine_now, say
 from bench.processes import ThreadTimes, descendants, everyone
 from bench.tables import KEYSPACE
-from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.pacing import system_clock_us
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMillis
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.stack.stack import LocalStack
 
 _TABLE: Final = "narrow"
 _SHARDS: Final = 4

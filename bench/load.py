@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench import tables
-from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.oracle import ExpectedChange, Oracle
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.writer import Simulator
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.oracle import ExpectedChange, Oracle
+from sandbox.scylla.pacing import spread, system_clock_us
+from sandbox.scylla.writer import Simulator
 
 _GENERATIONS_S_AGO: Final = (600, 300)
 _FROM_S_AGO: Final = 590

@@ -25,33 +25,34 @@ from random import Random
 from typing import Any, Final, cast
 
 from bench import command, tables
-from bridge import assembly
-from bridge.adapters.kafka import TransactionalProducer
-from bridge.adapters.scylla import token_of
-from bridge.captured import Schemas
-from bridge.config import BridgeConfig, validate
-from bridge.encoding import EncodedChange, EncodedRun, GroupEncoder, RecordForm
-from bridge.integrity import SAMPLE_EVERY, KeyCheck
-from bridge.lane_memory import most_rows
-from bridge.lane_publisher import LanePublisher
-from bridge.lane_reader import Entry, TakePage, as_rows, read_lane
-from bridge.local.simulator.nested_values import Draw
-from bridge.model.changes import Cells, LogLayout, Operation, Page
-from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch, Window
+from bridge.adapters.kafka.clients import TransactionalProducer
+from bridge.adapters.scylla.session import token_of
+from bridge.config.document import BridgeConfig, validate
+from bridge.encoding import grouping
+from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder
+from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck
+from bridge.engine import process_cache
+from bridge.engine.write_lane import LaneOutput
+from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch, Window
 from bridge.model.key_ranges import KeyRange
+from bridge.model.log_rows import Cells, LogLayout, Operation, Page
 from bridge.model.raw_rows import RawRows
+from bridge.model.record_form import RecordForm
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.plain_rows import PlainRows, encoded
-from bridge.publishing import LaneTask
-from bridge.schema_switch import runs
-from schemas.cql_types import is_multi_cell, parse
-from schemas.envelope import TableCodec
-from schemas.log_columns import deleted_elements, deleted_flag, value_type
-from schemas.subjects import Part
-from schemas.table_schema import Column, ColumnKind, TableSchema
-from spark import worker
-from spark.lane_output import LaneOutput
+from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.protocol import LaneTask
+from bridge.reading.fast_path import PlainRows, encoded
+from bridge.reading.lane_merge import Entry, TakePage, as_rows, read_lane
+from bridge.reading.page_budget import most_rows
+from bridge.reading.schema_change import runs
+from bridge.reading.table_capture import Schemas
+from sandbox.scylla.values.nested_values import Draw
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import is_multi_cell, parse
+from schemas.log.columns import deleted_elements, deleted_flag, value_type
+from schemas.table_codec import TableCodec
+from schemas.wire.subjects import Part
 
 TABLES: Final = ("narrow", "mixed", "wide", "collections", "sparse")
 _TOUCHED: Final = 0.3
@@ -93,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         lane = Lane.of(
             name, arguments.changes, streams=arguments.streams, page_rows=arguments.page_rows, check_every=every
         )
-        worker.settle_memory()
+        process_cache.settle_memory()
         if arguments.profile:
             _profile(lane, arguments.profile)
             continue
@@ -220,15 +221,15 @@ def general_way(lane: Lane) -> dict[str, Callable[[], Any]]:
 
     def changes() -> Changes:
         encoder = GroupEncoder(lane.codec, lane.layout, ("bench", "t"), _PLAIN_FORM)
-        for group in lane.check().passing(assembly.groups(read(), lane.layout)):
+        for group in lane.check().passing(grouping.groups(read(), lane.layout)):
             yield from encoder.encode(group, _GENERATION_MS)
 
     return {
         "cells": lambda: _all(page.rows[:1] for _, page in lane.all_pages()),
         "sort keys": lambda: _all(as_rows(lane.layout)(*each) for each in lane.all_pages()),
         "merge": lambda: _all(lane.chunks()),
-        "groups": lambda: _all(assembly.groups(read(), lane.layout)),
-        "key check": lambda: _all(lane.check().passing(assembly.groups(read(), lane.layout))),
+        "groups": lambda: _all(grouping.groups(read(), lane.layout)),
+        "key check": lambda: _all(lane.check().passing(grouping.groups(read(), lane.layout))),
         "encode": lambda: _all(changes()),
         "publish": lambda: publish(_switching(lane, changes)),
     }
@@ -240,7 +241,7 @@ def plain_changes(lane: Lane) -> Callable[[], Changes]:
     def changes() -> Changes:
         def general(of: Iterator[Cells]) -> Iterator[EncodedChange]:
             encoder = GroupEncoder(lane.codec, lane.layout, ("bench", "t"), _PLAIN_FORM)
-            for group in assembly.groups(of, lane.layout):
+            for group in grouping.groups(of, lane.layout):
                 yield from encoder.encode(group, _GENERATION_MS)
 
         return encoded(lane.chunks(lane.taking(lane.check())), general)

@@ -16,10 +16,10 @@ from typing import Final
 from bench.bridge_run import ROOT
 from bench.errors import BenchError
 from bench.figures import Figures
-from bridge.local.errors import LocalStackError
-from bridge.local.jars import JARS_VARIABLE
-from bridge.local.stack import COMPONENTS, LocalStack
-from spark.gateway import ARCHIVE
+from sandbox.errors import LocalStackError
+from sandbox.stack.jars import JARS_VARIABLE
+from sandbox.stack.stack import COMPONENTS, LocalStack
+from spark.jvm.launcher import ARCHIVE
 
 _JARS: Final = ROOT / ".local-stack" / "jars"
 _DEFAULT_FOLDER: Final = ROOT / ".local-stack" / "bench"

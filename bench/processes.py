@@ -156,13 +156,13 @@ def role(one: ProcessStat, main: int) -> str:
         return "jvm"
     if not command:
         return ""
-    if "spark.nursery" in command:
+    if "spark.workers.fork_server" in command:
         # Forks of the job's warm process have its command line, but a name of their own.
         return "planner" if _read(_PROC / str(one.pid) / "comm").startswith(_PLANNER) else "workers"
     if "python_streaming_source_runner" in command:
         return "planner"
     # Ours, or PySpark's own (`pyspark.daemon`).
-    return "workers" if "spark.daemon" in command else "other"
+    return "workers" if "spark.workers.daemon" in command else "other"
 
 
 class RoleTimes:

@@ -23,9 +23,9 @@ from bench.place import a_stack, machine_now, say, server_pids
 from bench.standalone import StandaloneCluster
 from bench.tables import TABLES
 from bench.watch import Watch
-from bridge.local.ports import LOOPBACK
-from bridge.local.stack import LocalStack
-from spark.gateway import java_options
+from sandbox.stack.ports import LOOPBACK
+from sandbox.stack.stack import LocalStack
+from spark.jvm.launcher import java_options
 
 _MILLION: Final = 1_000_000
 _EXECUTORS: Final = "executors"

@@ -26,9 +26,9 @@ from typing import Any, Final
 
 from bench import command
 from bench.errors import BenchError
-from bridge.adapters.stream_metadata import select
-from bridge.config import ReadingSettings, ScyllaSettings
-from bridge.model.cursors import (
+from bridge.adapters.scylla.stream_metadata import select
+from bridge.config.document import ReadingSettings, ScyllaSettings
+from bridge.model.cursor import (
     GroupPosition,
     LanePosition,
     LaneProgress,
@@ -41,10 +41,10 @@ from bridge.model.cursors import (
 )
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, build_vnode_streams, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
-from bridge.pacing import PaceLimits, Pacer, load_interval_s
-from bridge.planning import GenerationStart, Limits, WindowLength, first_cursor, plan
-from bridge.publishing import LaneTask, Plans, decide_start, remainder
-from bridge.server_time import ASK_EVERY_S, ServerClock
+from bridge.planning.micro_batches import GenerationStart, Limits, WindowLength, first_cursor, plan
+from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
+from bridge.planning.server_clock import ASK_EVERY_S, ServerClock
+from bridge.publishing.protocol import LaneTask, Plans, decide_start, remainder
 
 _SECOND: Final = 1_000_000
 _FIRST: Final = UnixMillis(1_700_000_000_000)

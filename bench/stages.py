@@ -34,18 +34,19 @@ from bench.errors import BenchError
 from bench.figures import Figures
 from bench.tables import KEYSPACE
 from bench.watch import Watch
-from bridge import assembly
-from bridge.adapters.change_log import ChangeLog
-from bridge.adapters.kafka import KafkaAdmin
-from bridge.adapters.scylla import CqlSession
-from bridge.captured import CapturedTable, capture
-from bridge.config import KafkaSettings
-from bridge.encoding import POSITION_HEADER, EncodedChange, GroupEncoder, RecordForm
-from bridge.model.cursors import Window
+from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.scylla.change_log import ChangeLog
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import KafkaSettings
+from bridge.encoding import grouping
+from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange, GroupEncoder
+from bridge.model.cursor import Window
+from bridge.model.record_form import RecordForm
 from bridge.model.streams import StreamId, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
-from schemas.envelope import TableCodec
-from schemas.wire_format import header
+from bridge.reading.table_capture import CapturedTable, capture
+from schemas.table_codec import TableCodec
+from schemas.wire.framing import header
 
 STAGES: Final = ("read", "encode", "produce")
 _SAMPLE: Final = 20_000
@@ -185,7 +186,7 @@ def _encoded(log: ChangeLog, table: str, captured: CapturedTable) -> Iterator[En
         state: bytes | None = None
         while True:
             page = captured.reader.page(stream, window, page_rows=5000, paging_state=state).result(60)
-            for group in assembly.groups(iter(page.rows), captured.layout, incomplete="deliver"):
+            for group in grouping.groups(iter(page.rows), captured.layout, incomplete="deliver"):
                 yield from encoder.encode(group, generation_ms)
             state = page.paging_state
             if state is None:

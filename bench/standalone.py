@@ -12,10 +12,10 @@ from urllib.request import urlopen
 
 from bench.bridge_run import environment
 from bench.errors import BenchError
-from bridge.local import processes
-from bridge.local.ports import LOOPBACK, free_ports
-from bridge.local.processes import ProcessIdentity
-from spark.gateway import MODULE_OPTIONS, class_path, find_java, spark_folder
+from sandbox.stack import processes
+from sandbox.stack.ports import LOOPBACK, free_ports
+from sandbox.stack.processes import ProcessIdentity
+from spark.jvm.launcher import MODULE_OPTIONS, class_path, find_java, spark_folder
 
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from bridge.local.simulator.element_pools import ElementPool
-from bridge.local.simulator.mutations import Cells, ColumnWrite, Insert, Mutation, Update
-from bridge.local.simulator.nested import is_multi_cell
-from bridge.local.simulator.nested_values import Draw
-from bridge.local.simulator.ordering import Key
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.values import encode
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from sandbox.scylla.base.element_pools import ElementPool
+from sandbox.scylla.base.mutations import Cells, ColumnWrite, Insert, Mutation, Update
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.values.native import encode
+from sandbox.scylla.values.nested import is_multi_cell
+from sandbox.scylla.values.nested_values import Draw
+from sandbox.scylla.values.ordering import Key
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 
 KEYSPACE: Final = "bench"
 DEFAULT_TABLES: Final = ("narrow", "twelve")

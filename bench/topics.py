@@ -13,9 +13,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from bench.errors import BenchError
-from bridge.adapters.kafka import CommittedReader, KafkaAdmin
-from bridge.config import KafkaSettings
-from bridge.encoding import POSITION_HEADER
+from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.config.document import KafkaSettings
+from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.times import UnixMicros, micros_of
 
 _AT_ONCE: Final = 10_000

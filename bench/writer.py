@@ -16,10 +16,10 @@ from typing import Final
 
 from bench import load, tables
 from bench.load import Cluster, Positions
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.pacing import paced, system_clock_us
-from bridge.local.simulator.writer import Simulator
 from bridge.model.times import UnixMillis
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.pacing import paced, system_clock_us
+from sandbox.scylla.writer import Simulator
 
 _GENERATION_S_AGO: Final = 30
 

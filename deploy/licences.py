@@ -100,12 +100,14 @@ def packages(requirements: Iterable[str]) -> list[Package]:
 
 def document() -> str:
     """The page of all licences."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
+    project, sandbox = (
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for folder in (".", "sandbox")
+    )
     groups = {
         "Installed with the bridge": project["dependencies"],
-        "Further for the demo": extras["demo"],
-        "Further for development": [one for one in extras["dev"] if not one.startswith(project["name"])],
+        "Further for the sandbox": [one for one in sandbox["dependencies"] if not one.startswith(project["name"])],
+        "Further for development": project["optional-dependencies"]["dev"],
     }
     lines = [_HEAD]
     seen: set[Package] = set()

@@ -23,7 +23,7 @@ class SchemaError(Exception):
 
 
 class TypeTextError(SchemaError):
-    """A CQL type text that is not understood (see ``schemas.cql_types.parse``)."""
+    """A CQL type text that is not understood (see ``schemas.cql.types.parse``)."""
 
 
 class TableSchemaError(SchemaError):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from bridge.local.expectations import reader
-from bridge.local.simulator.base import BaseRow, BaseState
-from bridge.local.simulator.ordering import Key
 from bridge.model.times import UnixMicros, sort_key
-from schemas.avro_names import avro_name
-from schemas.cql_types import CqlType, ListType, MapType, NativeType, SetType, UdtType
-from schemas.table_schema import Column, TableSchema
+from sandbox.scylla.base.state import BaseRow, BaseState
+from sandbox.scylla.values.ordering import Key
+from sandbox.verify.expectations import reader
+from schemas.avro.names import avro_name
+from schemas.cql.table import Column, TableSchema
+from schemas.cql.types import CqlType, ListType, MapType, NativeType, SetType, UdtType
 from tests.replica import Replica, RowKey, SeenRow, frozen
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, overload
 
-from bridge.model.changes import Cells
+from bridge.model.log_rows import Cells
 
 _INT: Final = Struct(">i")
 _NULLS: Final = 7

@@ -18,9 +18,9 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from bridge.monitoring.figures import Histogram
+from bridge.monitoring.counters import Histogram
 from bridge.monitoring.metrics import METRICS, Metric
-from bridge.monitoring.view import JobView
+from bridge.monitoring.snapshot import JobView
 
 _FAMILIES: Final = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 

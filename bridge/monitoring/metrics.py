@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from bridge.monitoring import health
-from bridge.monitoring.figures import Histogram
-from bridge.monitoring.view import STATES, JobView, LaneView, TableStreams, TableView
+from bridge.monitoring.counters import Histogram
+from bridge.monitoring.snapshot import STATES, JobView, LaneView, TableStreams, TableView
 
 PREFIX: Final = "scylla_cdc_bridge_"
 

@@ -8,11 +8,11 @@ from importlib import metadata
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from bridge.config import BridgeConfig
-from bridge.monitoring.board import Board
+from bridge.config.document import BridgeConfig
 from bridge.monitoring.server import Answers, MonitoringServer
+from bridge.monitoring.snapshot import Message
+from bridge.monitoring.state import Board
 from bridge.monitoring.topology import TopologyWatcher
-from bridge.monitoring.view import Message
 
 _log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from bridge.errors import BridgeError
-from bridge.model.cursors import Cursor, canonical_json
-from bridge.monitoring import figures
-from bridge.monitoring.figures import Counted
+from bridge.model.cursor import Cursor, canonical_json
+from bridge.monitoring import counters
+from bridge.monitoring.counters import Counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class LaneReport:
                 "table": self.table,
                 "lane": self.lane,
                 "cursor": self.cursor.to_json(),
-                "counted": figures.to_json(self.counted),
+                "counted": counters.to_json(self.counted),
                 "poison": self.poison,
             }
         )
@@ -59,5 +59,5 @@ class LaneReport:
                 "counted": list(counted),
                 "poison": str() | None as poison,
             }:
-                return cls(table, lane, Cursor.from_json(cursor), figures.from_json(counted), poison)
+                return cls(table, lane, Cursor.from_json(cursor), counters.from_json(counted), poison)
         raise BridgeError(f"not a lane's report: {text[:200]!r}")

@@ -13,9 +13,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from bridge.errors import StartupError
-from bridge.monitoring import health, page
+from bridge.monitoring import health
 from bridge.monitoring.exposition import Exposition
-from bridge.monitoring.view import JobView
+from bridge.monitoring.page import document
+from bridge.monitoring.snapshot import JobView
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class Answers:
         """
         match path:
             case "/":
-                return HTTPStatus.OK, "text/html; charset=utf-8", page.render(self._look()).encode()
+                return HTTPStatus.OK, "text/html; charset=utf-8", document.render(self._look()).encode()
             case "/metrics":
                 return HTTPStatus.OK, *self._exposition.answer(accept)
             case "/healthz":

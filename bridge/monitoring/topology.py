@@ -7,17 +7,17 @@ import threading
 import time
 from typing import Final
 
-from bridge import logs
-from bridge.adapters.change_log import ChangeLog
-from bridge.adapters.scylla import CqlSession
-from bridge.adapters.stream_metadata import StreamMetadata
-from bridge.config import BridgeConfig
+from bridge.adapters.scylla.change_log import ChangeLog
+from bridge.adapters.scylla.session import CqlSession
+from bridge.adapters.scylla.stream_metadata import StreamMetadata
+from bridge.config.document import BridgeConfig
 from bridge.errors import BridgeError
 from bridge.model.streams import Token, lane_range
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.board import Board
-from bridge.monitoring.view import Ring, TableStreams, Topology
-from bridge.server_time import ServerTime
+from bridge.monitoring.snapshot import Ring, TableStreams, Topology
+from bridge.monitoring.state import Board
+from bridge.planning.server_clock import ServerTime
+from bridge.runtime import log_setup
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class TopologyWatcher:
         while not self._closed.is_set():
             try:
                 if session is None:
-                    with logs.quiet("cassandra"):
+                    with log_setup.quiet("cassandra"):
                         session = CqlSession.connect(self._config.scylla)
                 self._board.topology(self._look.read(ChangeLog(session), time.time()))
             except BridgeError as error:

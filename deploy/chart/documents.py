@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bridge.config_docs import catalog_of
+from bridge.config.reference.catalog import catalog_of
 from deploy.chart.schema import OWNED
 from deploy.chart.values import ChartValues
 

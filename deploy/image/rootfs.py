@@ -161,7 +161,7 @@ class RootFileSystem:
                     passwd.write_text(line, encoding="utf-8")
                 case ["install", "-d", *_, folder]:
                     self._place(folder).mkdir(parents=True, exist_ok=True)
-                case [_, "-m", "spark.archive"]:
+                case [_, "-m", "spark.jvm.class_archive"]:
                     self._shell(words)
                 case _:
                     raise UnknownStepError(f"RUN {shlex.join(words)}")

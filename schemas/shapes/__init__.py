@@ -1,20 +1,20 @@
 """The shapes of the value record: what a change looks like to a consumer.
 
 A shape is one module with two functions: `fields`, the schema's fields, and `value`, the record's
-values for one change. Both are made of the parts of ``schemas.avro_records`` and
-``schemas.log_records``; a shape only chooses and arranges them.
+values for one change. Both are made of the parts of ``schemas.avro.records`` and
+``schemas.log.change_records``; a shape only chooses and arranges them.
 """
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
-from schemas.avro_records import Records
+from schemas.avro.records import Records
+from schemas.cql.table import TableSchema
 from schemas.errors import OutputError
-from schemas.log_records import LogChange, LogRecords
-from schemas.output import OutputOptions
+from schemas.log.change_records import LogChange, LogRecords
+from schemas.options import OutputOptions
 from schemas.shapes import debezium, delta, flat, full
-from schemas.table_schema import TableSchema
 
 
 class Shape(Protocol):

@@ -27,9 +27,9 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from schemas.avro_records import ENVELOPE_VERSION, UNKNOWN_OPERATION, Records
-from schemas.log_records import LogChange, LogRecords
-from schemas.operations import RANGE_DELETE
+from schemas.avro.records import ENVELOPE_VERSION, UNKNOWN_OPERATION, Records
+from schemas.log.change_records import LogChange, LogRecords
+from schemas.log.operations import RANGE_DELETE
 
 NAME: Final = "Envelope"
 """Of the value's record."""

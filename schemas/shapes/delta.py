@@ -1,11 +1,11 @@
-"""The shape ``delta``: what the change did, as the log says it; see ``schemas.avro_schema``."""
+"""The shape ``delta``: what the change did, as the log says it; see ``schemas.record_schemas``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from schemas.avro_records import Records
-from schemas.log_records import LogChange, LogRecords
+from schemas.avro.records import Records
+from schemas.log.change_records import LogChange, LogRecords
 
 NAME: Final = "Envelope"
 """Of the value's record."""

@@ -12,10 +12,10 @@ import json
 import math
 from typing import Final
 
-from schemas.avro_records import Records
-from schemas.log_changes import Branch
-from schemas.log_records import LogChange, LogRecords
-from schemas.operations import WITH_COLUMNS
+from schemas.avro.records import Records
+from schemas.log.change_records import LogChange, LogRecords
+from schemas.log.column_readers import Branch
+from schemas.log.operations import WITH_COLUMNS
 
 NAME: Final = "Value"
 """Of the value's record."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from schemas.avro_records import Records
-from schemas.log_records import LogChange, LogRecords
+from schemas.avro.records import Records
+from schemas.log.change_records import LogChange, LogRecords
 from schemas.shapes import delta
 
 NAME: Final = "Envelope"

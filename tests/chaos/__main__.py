@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 from tests.chaos.broken import IN_JOB
 from tests.chaos.plan import ISOLATED, KINDS
 from tests.chaos.run import Leg, Run

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from bridge.errors import RetriableError
-from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros
 
 
@@ -170,15 +170,15 @@ def _in_function(name: str, breaking: Callable[[Any], Any]) -> Callable[[ModuleT
 
 
 IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
-    "cursor before init": ("bridge.lane_publisher", _in_class(cursor_before_init)),
-    "marker outside": ("bridge.lane_publisher", _in_class(marker_outside)),
-    "mid group": ("bridge.lane_publisher", _in_class(mid_group)),
-    "ownerless": ("bridge.lane_publisher", _in_class(ownerless)),
-    "laid at once": ("bridge.taking_over", _in_class(laid_at_once, "Lanes")),
-    "too few lanes": ("bridge.taking_over", _in_class(too_few_lanes, "Lanes")),
-    "unseen loss": ("bridge.taking_over", _in_class(unseen_loss, "Lanes")),
-    "random id": ("bridge.publishing", _in_function("transactional_id", random_id)),
-    "own clock": ("bridge.server_time", _in_class(own_clock, "ServerTime")),
-    "crossing": ("bridge.planning", _in_function("plan", crossing)),
+    "cursor before init": ("bridge.publishing.lane_publisher", _in_class(cursor_before_init)),
+    "marker outside": ("bridge.publishing.lane_publisher", _in_class(marker_outside)),
+    "mid group": ("bridge.publishing.lane_publisher", _in_class(mid_group)),
+    "ownerless": ("bridge.publishing.lane_publisher", _in_class(ownerless)),
+    "laid at once": ("bridge.publishing.ownership", _in_class(laid_at_once, "Lanes")),
+    "too few lanes": ("bridge.publishing.ownership", _in_class(too_few_lanes, "Lanes")),
+    "unseen loss": ("bridge.publishing.ownership", _in_class(unseen_loss, "Lanes")),
+    "random id": ("bridge.publishing.protocol", _in_function("transactional_id", random_id)),
+    "own clock": ("bridge.planning.server_clock", _in_class(own_clock, "ServerTime")),
+    "crossing": ("bridge.planning.micro_batches", _in_function("plan", crossing)),
 }
 """For a job's processes (see `fault_points`): the module that a mistake is in, and what makes it there."""

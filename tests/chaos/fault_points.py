@@ -4,7 +4,7 @@ Production code knows nothing of this. A test starts the job with `environment(f
 workers) then import `hook/sitecustomize.py`, as any Python does, and that wraps what the lane publisher is given from
 outside: its producer and its progress reader. In the folder lie the points that are armed, a file each, named like the
 point and holding the manner; taking it away is the atomic step that makes a point fire once. `clock` holds how many
-microseconds this machine's clock is off, by which windows are planned (`bridge.server_time`).
+microseconds this machine's clock is off, by which windows are planned (`bridge.planning.server_clock`).
 
 Only the standard library is imported here, because every Python process of the job imports it.
 """
@@ -166,9 +166,9 @@ def install() -> None:
         return
     place = Path(folder)
     changes: dict[str, Callable[[ModuleType], None]] = {
-        "bridge.lane_publisher": functools.partial(_watch_publisher, place),
-        "spark.lane_publishing": functools.partial(_watch_lanes, place),
-        "bridge.server_time": functools.partial(_shift_clock, place),
+        "bridge.publishing.lane_publisher": functools.partial(_watch_publisher, place),
+        "bridge.engine.lane_task": functools.partial(_watch_lanes, place),
+        "bridge.planning.server_clock": functools.partial(_shift_clock, place),
     }
     variant = os.environ.get(VARIANT)
     if variant is not None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import psutil
 
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 from tests.chaos import fault_points
 from tests.chaos.fault_points import Point
 from tests.chaos.plan import ISOLATED, KINDS, Fault, plan

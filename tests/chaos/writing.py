@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
-from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import ScyllaSettings
 from bridge.errors import BridgeError
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.oracle import Oracle
-from bridge.local.simulator.pacing import system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Mix, Workload
-from bridge.local.simulator.writer import Simulator, TimedMutation
 from bridge.model.streams import Generation
 from bridge.model.times import UnixMillis
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.oracle import Oracle
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.workload import Mix, Workload
+from sandbox.scylla.writer import Simulator, TimedMutation
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from tests.chaos.witness import Columns, Place
 
 KEYSPACE: Final = "chaos"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.config_docs import catalog_of
-from bridge.config_file import load
+from bridge.config.file.loader import load
+from bridge.config.reference.catalog import catalog_of
 from deploy.chart.documents import CHART, values_yaml
 from deploy.chart.schema import OWNED_PROPERTIES
 from tests.chart.rendering import FULL, LOCAL, NAME, Chart, Rendered

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from bridge.config import BridgeConfig, Secret
-from bridge.config_docs import _parts, catalog_of
+from bridge.config.document import BridgeConfig, Secret
+from bridge.config.reference.catalog import _parts, catalog_of
 from deploy.chart.__main__ import generated
 from deploy.chart.dashboard import dashboard_text
 from deploy.chart.documents import CHART, values_yaml

@@ -38,7 +38,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> RootFileSystem:
 def test_image_is_what_the_chart_counts_on() -> None:
     """The chart gives arguments alone, and its pods are the image's user."""
     image = stages()[-1]
-    assert ENTRYPOINT == ("python", "-m", "spark.container")
+    assert ENTRYPOINT == ("python", "-m", "spark.jvm.executor_entrypoint")
     assert image.last("USER") == f"{RESTRICTED_POD['runAsUser']}:{RESTRICTED_POD['runAsGroup']}"
     assert [copy.stage for copy in image.copies()] == ["build"]
 
@@ -109,7 +109,7 @@ print(importlib.util.find_spec("pip"))
 def test_rendered_configuration_is_taken(image: RootFileSystem, chart: Chart) -> None:
     """The chart's file is good for the image's release."""
     write = "import pathlib, sys; pathlib.Path('/tmp/bridge.yaml').write_text(sys.argv[1]); "
-    run = "from spark.container import main; sys.exit(main(['validate', '-c', '/tmp/bridge.yaml']))"
+    run = "from spark.jvm.executor_entrypoint import main; sys.exit(main(['validate', '-c', '/tmp/bridge.yaml']))"
     ended = image.run([PYTHON, "-c", write + run, chart.render(LOCAL).config_text])
     assert ended.returncode == 0, ended.stderr
     assert "/tmp/bridge.yaml: no problem found" in ended.stdout
@@ -120,7 +120,7 @@ def test_spark_works_without_network(image: RootFileSystem) -> None:
     script = """
 from pathlib import Path
 from bridge.config import SparkSettings
-from spark.session import build_session
+from spark.jvm.session import build_session
 told = {"spark.driver.extraJavaOptions": "-Xlog:class+load:file=/tmp/loaded"}
 session = build_session("check", SparkSettings(master="local[1]", properties=told))
 print(session.sparkContext.parallelize([1, 2, 3], 1).map(lambda x: x + 1).sum())

@@ -10,8 +10,8 @@ import yaml
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bridge.config import validate
-from bridge.config_servers import _OURS, _SECTIONS, _UNSAFE
+from bridge.config.document import validate
+from bridge.config.servers import _OURS, _SECTIONS, _UNSAFE
 from deploy.chart.documents import leaves
 from deploy.chart.values import ChartValues
 from tests.chart.rendering import FULL, LOCAL, Chart, HelmError, Rendered

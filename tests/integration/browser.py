@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from bridge.monitoring.server import Answers, MonitoringServer
-from bridge.monitoring.view import JobView
+from bridge.monitoring.snapshot import JobView
 from tests.unit.bridge.monitoring import jobs
 
 BROWSER: Final = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.jars import JARS_VARIABLE
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
+from sandbox.stack.jars import JARS_VARIABLE
+from sandbox.stack.stack import LocalStack
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -9,7 +9,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 
 
 def committed(stack: LocalStack, topic: str) -> list[Message]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.local.jars import KAFKA_VERSION, Jars, read_lock, resolve, verify
-from bridge.local.java import find_java
+from bridge.runtime.java import find_java
+from sandbox.stack.jars import KAFKA_VERSION, Jars, read_lock, resolve, verify
 from tests.integration.java_reader import avro_jar
 
 DEBEZIUM_VERSION = "3.2.3.Final"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.oracle import ExpectedChange
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
+from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMicros, UnixMillis
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.oracle import ExpectedChange
+from sandbox.scylla.pacing import spread, system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.workload import Workload
+from sandbox.scylla.writer import Simulator
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 
 SECOND: Final = 1_000_000
 TEN_MINUTES: Final = (600, 400, 200)

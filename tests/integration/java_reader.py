@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.local.jars import Jars
-from bridge.local.java import find_java
-from bridge.local.stack import LocalStack
+from bridge.runtime.java import find_java
+from sandbox.stack.jars import Jars
+from sandbox.stack.stack import LocalStack
 
 _SOURCE = Path(__file__).parent / "java" / "ReadTopic.java"
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

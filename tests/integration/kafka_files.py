@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 
 _HEAD = struct.Struct(">qiibIhiqqqhii")
 _OVERHEAD = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridge.adapters.scylla import CqlSession
+from bridge.adapters.scylla.session import CqlSession
 
 
 def contradiction(

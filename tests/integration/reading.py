@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.oracle import ExpectedChange
-from schemas.table_schema import TableSchema
+from bridge.adapters.scylla.session import CqlSession
+from sandbox.scylla.oracle import ExpectedChange
+from schemas.cql.table import TableSchema
 
 Row = dict[str, bytes | None]
 

@@ -16,15 +16,15 @@ from typing import Any
 import psutil
 import yaml
 
-from bridge.adapters.kafka import CommittedReader, KafkaAdmin
-from bridge.adapters.kafka_records import Record
-from bridge.config import BridgeConfig, TableSettings, validate
+from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka.records import Record
+from bridge.adapters.registry.client import Registry
+from bridge.config.document import BridgeConfig, TableSettings, validate
 from bridge.errors import RetriableError
-from bridge.local.checker import Checker, Verdict
-from bridge.local.simulator.oracle import ExpectedChange
-from bridge.local.stack import LocalStack
-from schemas.registry import Registry
-from schemas.table_schema import TableSchema
+from sandbox.scylla.oracle import ExpectedChange
+from sandbox.stack.stack import LocalStack
+from sandbox.verify.checker import Checker, Verdict
+from schemas.cql.table import TableSchema
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -142,7 +142,7 @@ class BridgeJob:
     def workers(self) -> list[psutil.Process]:
         """Python processes that Spark's daemons have forked; the daemons are forks of a warm process."""
         everyone = self._children()
-        warm = {one.pid for one in everyone if "spark.nursery" in _command(one)}
+        warm = {one.pid for one in everyone if "spark.workers.fork_server" in _command(one)}
         daemons = {one.pid for one in everyone if _parent(one) in warm}
         return [one for one in everyone if _parent(one) in daemons]
 

@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from bridge.local.cql_server import CqlServer
-from bridge.local.kafka_server import KafkaServer
-from bridge.local.ports import LOOPBACK
-from tests.unit.schemas.certificates import Authority, Issued
+from sandbox.stack.cql_server import CqlServer
+from sandbox.stack.kafka_server import KafkaServer
+from sandbox.stack.ports import LOOPBACK
+from tests.unit.certificates import Authority, Issued
 
 USER = "bridge"
 REAUTHENTICATE_MS = 1000

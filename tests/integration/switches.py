@@ -32,26 +32,26 @@ from typing import Final, Literal, Protocol
 
 import psutil
 
-from bridge.adapters.kafka_records import Record
-from bridge.adapters.scylla import CqlSession
-from bridge.encoding import POSITION_HEADER
-from bridge.instants import iso_of_micros
-from bridge.local.checker import Verdict
-from bridge.local.demo.arrivals import Arrivals
-from bridge.local.simulator.cluster import Placement, SimulatedCluster
-from bridge.local.simulator.older import forget_upgrade, publish_old, upgrade
-from bridge.local.simulator.oracle import ExpectedChange
-from bridge.local.simulator.pacing import paced, spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.tablets import SimulatedTablets, TabletSet, mark_tablets, merge, split
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
-from bridge.local.stack import LocalStack
-from bridge.model.cursors import LaneProgress
+from bridge.adapters.kafka.records import Record
+from bridge.adapters.scylla.session import CqlSession
+from bridge.encoding.group_encoder import POSITION_HEADER
+from bridge.model.cursor import LaneProgress
+from bridge.model.iso_time import iso_of_micros
 from bridge.model.streams import Generation, Token
 from bridge.model.times import UnixMicros, UnixMillis
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from sandbox.demo.arrivals import Arrivals
+from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
+from sandbox.scylla.cluster.simulated_cluster import Placement, SimulatedCluster
+from sandbox.scylla.cluster.tablets import SimulatedTablets, TabletSet, mark_tablets, merge, split
+from sandbox.scylla.oracle import ExpectedChange
+from sandbox.scylla.pacing import paced, spread, system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.workload import Workload
+from sandbox.scylla.writer import Simulator
+from sandbox.stack.stack import LocalStack
+from sandbox.verify.checker import Verdict
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from tests.integration.running import BridgeJob, wait_for
 
 _SECOND: Final = 1_000_000

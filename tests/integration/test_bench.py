@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.bridge_run import ROOT, environment
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 
 _CHANGES = 4_000
 _WITHIN_S = 300

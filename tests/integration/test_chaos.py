@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
+from sandbox.stack.stack import LocalStack
 from tests.chaos.run import Leg, Run
 from tests.integration.histories import history, table
 from tests.integration.running import BridgeJob, job_reached, wait_for

@@ -16,18 +16,18 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
-from bridge import connections
-from bridge.adapters.kafka import KafkaAdmin, TransactionalProducer
-from bridge.adapters.scylla import CqlSession
-from bridge.config import KafkaSettings, ScyllaSettings, validate
-from bridge.encoding import POSITION_HEADER
+from bridge.adapters import connect
+from bridge.adapters.kafka.clients import KafkaAdmin, TransactionalProducer
+from bridge.adapters.registry.client import Registry
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import KafkaSettings, ScyllaSettings, validate
+from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.errors import StartupError
-from bridge.local.stack import LocalStack
-from bridge.model.cursors import Cursor, LaneProgress, Layout
+from bridge.model.cursor import Cursor, LaneProgress, Layout
 from bridge.model.times import UnixMillis
-from schemas.envelope import TableCodec
-from schemas.registry import Registry
-from schemas.wire_format import frame
+from sandbox.stack.stack import LocalStack
+from schemas.table_codec import TableCodec
+from schemas.wire.framing import frame
 from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, row, table
 
 pytestmark = pytest.mark.integration
@@ -38,7 +38,7 @@ _CLOSED = "127.0.0.1:1"
 
 
 def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "bridge.cli", *words]
+    return [sys.executable, "-m", "bridge.cli.main", *words]
 
 
 def _run(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
@@ -173,7 +173,7 @@ def test_servers_that_are_mixed_up_are_told(
     local_stack: LocalStack, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One server's port for another's, TLS and logins where there are none: the setting to look at, or a question."""
-    monkeypatch.setattr(connections, "PING_TIMEOUT_S", 1.5)
+    monkeypatch.setattr(connect, "PING_TIMEOUT_S", 1.5)
     cql, kafka, registry = local_stack.cql, local_stack.kafka, local_stack.registry
     http = registry.removeprefix("http://").partition("/")[0]
     login = {"mechanism": "PLAIN", "username": "u", "password": {"file": __file__}}
@@ -195,9 +195,9 @@ def test_servers_that_are_mixed_up_are_told(
         ("registry", {"url": f"http://{cql}", "request_timeout_ms": 500}, "no answer in time; see registry.url"),
     ]
     opening: dict[str, Callable[..., Any]] = {
-        "scylla": connections.open_scylla,
-        "kafka": connections.open_kafka,
-        "registry": connections.open_registry,
+        "scylla": connect.open_scylla,
+        "kafka": connect.open_kafka,
+        "registry": connect.open_registry,
     }
 
     def told(case: tuple[str, dict[str, Any], str]) -> str:

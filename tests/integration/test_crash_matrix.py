@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
+from sandbox.stack.stack import LocalStack
 from tests.chaos import fault_points
 from tests.chaos.fault_points import POINTS, Point
 from tests.integration.histories import history, table

@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 
 pytestmark = pytest.mark.integration
 
 PROGRAM = (
-    "import argparse, sys; from bridge.local.demo import add_parser, run; "
+    "import argparse, sys; from sandbox.demo import add_parser, run; "
     "parser = argparse.ArgumentParser(); add_parser(parser.add_subparsers()); sys.exit(run(parser.parse_args()))"
 )
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bridge.local.demo.children import Child, Meter
-from bridge.local.demo.errors import DemoError
-from bridge.local.processes import wait_until
+from sandbox.demo.children import Child, Meter
+from sandbox.demo.errors import DemoError
+from sandbox.stack.processes import wait_until
 
 PARENT = """
 import signal, subprocess, sys, time

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.adapters.stream_metadata import VnodeStreams, stream_metadata
-from bridge.local.cql.client import LocalCql
-from bridge.local.cql.source import statements_of
-from bridge.local.simulator.cluster import clear_generations
-from bridge.local.simulator.cql.catalog import TableName
-from bridge.local.simulator.pacing import system_clock_us
-from bridge.local.stack import LocalStack
-from bridge.local.streams.changes import Ahead, StreamChanges
+from bridge.adapters.scylla.session import CqlSession
+from bridge.adapters.scylla.stream_metadata import VnodeStreams, stream_metadata
 from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
+from sandbox.cql.catalog import TableName
+from sandbox.cql.client import LocalCql
+from sandbox.cql.parser.source import statements_of
+from sandbox.local.stream_changes import Ahead, StreamChanges
+from sandbox.scylla.cluster.simulated_cluster import clear_generations
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.stack.stack import LocalStack
 from tests.integration.running import BridgeJob, wait_for
 
 pytestmark = pytest.mark.integration
@@ -61,7 +61,7 @@ FIRST_WRITE, SECOND_WRITE = (f"INSERT INTO depot.stock (id, pieces) VALUES (1, {
 
 def command(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "bridge.cli", *words],
+        [sys.executable, "-m", "bridge.cli.main", *words],
         cwd=_REPOSITORY, input=text, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 

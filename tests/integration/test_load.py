@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from bridge.activity import ActivityFile
-from bridge.adapters.change_log import ChangeLog
-from bridge.adapters.scylla import CqlSession
-from bridge.config import SourceConfig
-from bridge.local.simulator.pacing import system_clock_us
-from bridge.model.cursors import Window
+from bridge.adapters.planner_signals import ActivityFile
+from bridge.adapters.scylla.change_log import ChangeLog
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import SourceConfig
+from bridge.engine import process_cache
+from bridge.model.cursor import Window
 from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
-from bridge.monitoring.figures import tally
-from bridge.quiet_streams import TOGETHER
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
-from spark import worker
-from spark.stream_reader import ScyllaCdcStreamReader
+from bridge.monitoring.counters import tally
+from bridge.reading.stream_probe import TOGETHER
+from sandbox.scylla.pacing import system_clock_us
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
+from spark.source.stream_reader import ScyllaCdcStreamReader
 from tests.integration.cql_proxy import CqlProxy
 from tests.integration.histories import LAST_MINUTE, history
 
@@ -101,7 +101,9 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
     took_s = time.monotonic() - begun_s
     asked = reads_of_the_log(session) - before
     file.close()
-    streams = worker.stream_metadata(reader._config.scylla, "load", "t").count(reader._known_generations()[-1].start_ms)
+    streams = process_cache.stream_metadata(reader._config.scylla, "load", "t").count(
+        reader._known_generations()[-1].start_ms
+    )
     assert asked == looks * streams
     # One may have been due just when this began.
     assert asked <= REQUESTS_PER_S / 2 * took_s + streams

@@ -19,10 +19,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from bridge.local import command, processes
-from bridge.local.errors import LocalStackError
-from bridge.local.ports import Ports, is_free
-from bridge.local.stack import COMPONENTS, LocalStack
+from sandbox.errors import LocalStackError
+from sandbox.local import command
+from sandbox.stack import processes
+from sandbox.stack.ports import Ports, is_free
+from sandbox.stack.stack import COMPONENTS, LocalStack
 
 pytestmark = pytest.mark.integration
 

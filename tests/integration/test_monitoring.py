@@ -10,10 +10,10 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.stack import LocalStack
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from bridge.adapters.scylla.session import CqlSession
+from sandbox.stack.stack import LocalStack
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from tests.integration.histories import LAST_MINUTE, history
 from tests.integration.running import BridgeJob, wait_for
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark.asking import LENGTH, VARIABLE
-from spark.nursery import Nursery
+from spark.workers.fork_client import LENGTH, VARIABLE
+from spark.workers.fork_server import Nursery
 from tests.integration.running import wait_for
 
 pytestmark = pytest.mark.integration
@@ -173,7 +173,7 @@ def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[Nursery, psutil.P
 
 def test_ends_with_the_job(short_path: Path) -> None:
     """Also when that is killed: its standard input ends then."""
-    script = "from spark.nursery import Nursery; print(Nursery().pid, flush=True); input()"
+    script = "from spark.workers.fork_server import Nursery; print(Nursery().pid, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as job:

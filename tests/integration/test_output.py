@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.cql.grammar import statement_of
-from bridge.local.simulator.cql.interpret import Request
-from bridge.local.simulator.cql.server import StatementServer
-from bridge.local.simulator.mutations import Mutation
-from bridge.local.simulator.pacing import system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.writer import Simulator
-from bridge.local.stack import LocalStack
+from bridge.adapters.registry.client import Registry
+from bridge.adapters.scylla.session import CqlSession
+from bridge.encoding.partitioner import placement
 from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
-from bridge.placement import placement
-from schemas.registry import Registry
-from schemas.wire_format import unframe
+from sandbox.cql.interpret import Request
+from sandbox.cql.parser.grammar import statement_of
+from sandbox.cql.server import StatementServer
+from sandbox.scylla.base.mutations import Mutation
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.writer import Simulator
+from sandbox.stack.stack import LocalStack
+from schemas.wire.framing import unframe
 from tests.integration.consuming import Deserializer, committed
 from tests.integration.debezium import Debezium, RawRecord
 from tests.integration.kafka_files import Batch, batches

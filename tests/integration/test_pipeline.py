@@ -15,9 +15,9 @@ from uuid import UUID
 import psutil
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import timeuuid_of
+from sandbox.stack.stack import LocalStack
 from tests.integration.histories import history, table
 from tests.integration.poison import contradiction
 from tests.integration.running import BridgeJob, job_reached, wait_for

@@ -19,14 +19,14 @@ from urllib.request import urlopen
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import ScyllaSettings
 from deploy.chart.dashboard import dashboard_text
 from deploy.image import rootfs
 from deploy.image.rootfs import ENTRYPOINT, RootFileSystem
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from sandbox.stack.stack import LocalStack
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from tests.chart.rendering import Chart, Rendered
 from tests.chart.tools import HELM, PROMTOOL, ToolMissingError, may_build, tool
 from tests.integration.histories import history

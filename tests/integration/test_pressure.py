@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from bridge.adapters.kafka import CommittedReader, KafkaAdmin, TransactionalProducer
-from bridge.config import KafkaSettings
+from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
+from bridge.config.document import KafkaSettings
 from bridge.errors import PoisonError, RetriableError, TooLargeError
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 from tests.integration.running import wait_for
 
 pytestmark = pytest.mark.integration

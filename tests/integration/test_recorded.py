@@ -13,17 +13,17 @@ from uuid import UUID
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.recorded.expected import expected_changes, knows_its_row
-from bridge.local.recorded.loader import lasting_rows, load, shifted
-from bridge.local.recorded.recording import Recording, scenarios
-from bridge.local.recorded.replay import Replay
-from bridge.local.simulator.cluster import clear_generations, publish_streams
-from bridge.local.simulator.oracle import ExpectedChange, TableKey
-from bridge.local.simulator.pacing import system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMillis
+from sandbox.recordings.expected import expected_changes, knows_its_row
+from sandbox.recordings.loader import lasting_rows, load, shifted
+from sandbox.recordings.recording import Recording, scenarios
+from sandbox.recordings.replay import Replay
+from sandbox.scylla.cluster.simulated_cluster import clear_generations, publish_streams
+from sandbox.scylla.oracle import ExpectedChange, TableKey
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.stack.stack import LocalStack
 from tests.integration.reading import raw_rows
 from tests.integration.running import BridgeJob
 

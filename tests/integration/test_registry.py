@@ -15,21 +15,21 @@ import psutil
 import pytest
 import yaml
 
-from bridge import cli
-from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.mutations import Mutation
-from bridge.local.simulator.pacing import paced, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
-from bridge.local.stack import LocalStack
+from bridge.adapters.registry.client import Registry
+from bridge.adapters.scylla.session import CqlSession
+from bridge.cli import main
 from bridge.model.times import UnixMillis
-from schemas.avro_schema import schema_text, value_schema
-from schemas.cql_types import parse
+from sandbox.scylla.base.mutations import Mutation
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.pacing import paced, system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.workload import Workload
+from sandbox.scylla.writer import Simulator
+from sandbox.stack.stack import LocalStack
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from schemas.errors import IncompatibleSchemaError
-from schemas.registry import Registry
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from schemas.record_schemas import schema_text, value_schema
 from tests.integration.running import BridgeJob, wait_for
 
 pytestmark = pytest.mark.integration
@@ -88,12 +88,12 @@ def call(stack: LocalStack, path: str, body: dict[str, str] | None = None) -> An
 def test_subjects(local_stack: LocalStack, captured: TableSchema, tmp_path: Path, strategy: str) -> None:
     """Schemas are registered under the subjects of each strategy, and found there again."""
     config = config_file(local_stack, tmp_path, captured, subject_name_strategy=strategy)
-    assert cli.main(["schemas", "-c", config, "--register"]) == 0
+    assert main.main(["schemas", "-c", config, "--register"]) == 0
     names = {"topic": captured.full_name, "record": captured.full_name}
     expected = {pattern.format_map(names) for pattern in STRATEGIES[strategy]}
     assert {subject for subject in call(local_stack, "subjects") if captured.keyspace in subject} == expected
     manual = config_file(local_stack, tmp_path, captured, subject_name_strategy=strategy, auto_register=False)
-    assert cli.main(["validate", "-c", manual, "--online"]) == 0
+    assert main.main(["validate", "-c", manual, "--online"]) == 0
 
 
 def test_incompatible(
@@ -106,7 +106,7 @@ def test_incompatible(
         subject, schema_text({"type": "record", "name": "Envelope", "namespace": captured.full_name, "fields": []})
     )
     config = config_file(local_stack, tmp_path, captured)
-    assert cli.main(["validate", "-c", config, "--online"]) == 2
+    assert main.main(["validate", "-c", config, "--online"]) == 2
     refused = capsys.readouterr().err
     assert f"{captured.full_name}: schema registry {local_stack.registry}: subject {subject} refuses" in refused
     assert "by its rule BACKWARD" in refused
@@ -163,7 +163,7 @@ def test_outage(session: CqlSession, local_stack: LocalStack, tmp_path: Path) ->
         assert job.start().wait(60) == 2, job.log_tail()
         topic = job.config.topic_of(job.config.table(keyspace, "fresh"))
         assert f"subject {topic}-{keyspace}.fresh.Key does not hold the schema" in job.log_tail()
-        assert cli.main(["schemas", "-c", config, "--register"]) == 0
+        assert main.main(["schemas", "-c", config, "--register"]) == 0
 
         def all_arrived(schema: TableSchema) -> bool:
             return arrived(job, schema) == writer.written(schema)

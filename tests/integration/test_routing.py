@@ -14,19 +14,19 @@ from random import Random
 
 import pytest
 
-from bridge.adapters.change_log import ChangeLog
-from bridge.adapters.scylla import CqlSession, token_of
-from bridge.config import ScyllaSettings
-from bridge.local import processes, server
-from bridge.local.cql_server import CqlServer
-from bridge.local.cql_wire import CqlConnection
-from bridge.local.jars import Jars
-from bridge.local.java import find_java
-from bridge.local.ports import free_ports
-from bridge.model.cursors import Window
+from bridge.adapters.scylla.change_log import ChangeLog
+from bridge.adapters.scylla.session import CqlSession, token_of
+from bridge.config.document import ScyllaSettings
+from bridge.model.cursor import Window
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
-from bridge.quiet_streams import TOGETHER
+from bridge.reading.stream_probe import TOGETHER
+from bridge.runtime.java import find_java
+from sandbox.stack import processes, server
+from sandbox.stack.cql_server import CqlServer
+from sandbox.stack.cql_wire import CqlConnection
+from sandbox.stack.jars import Jars
+from sandbox.stack.ports import free_ports
 from tests.integration.running import wait_for
 
 WANTED = "SCYLLA_CDC_BRIDGE_CLUSTER"

@@ -13,30 +13,30 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from bridge.adapters.change_log import ChangeLog
-from bridge.adapters.kafka_records import Record
-from bridge.adapters.scylla import CqlSession
-from bridge.captured import CapturedTable, UnsettledSchemaError, capture
-from bridge.encoding import POSITION_HEADER
-from bridge.local.checker import Checker
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.log_table import CdcOptions, log_ddl_of
-from bridge.local.simulator.mutations import Insert, Mutation
-from bridge.local.simulator.oracle import ExpectedChange
-from bridge.local.simulator.pacing import system_clock_us
-from bridge.local.simulator.tables import SimulatedTable, create_keyspace
-from bridge.local.simulator.writer import Simulator
-from bridge.local.stack import LocalStack
-from bridge.model.changes import Page
-from bridge.model.cursors import Window
+from bridge.adapters.kafka.records import Record
+from bridge.adapters.registry.client import Registry
+from bridge.adapters.scylla.change_log import ChangeLog
+from bridge.adapters.scylla.session import CqlSession
+from bridge.encoding.group_encoder import POSITION_HEADER
+from bridge.model.cursor import Window
+from bridge.model.log_rows import Page
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis
-from schemas.avro_schema import schema_text, value_schema
-from schemas.cql_types import CqlType, parse, resolve
-from schemas.registry import Registry
-from schemas.table_changes import changes_between
-from schemas.table_schema import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
-from schemas.wire_format import unframe
+from bridge.reading.table_capture import CapturedTable, UnsettledSchemaError, capture
+from sandbox.scylla.base.mutations import Insert, Mutation
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
+from sandbox.scylla.oracle import ExpectedChange
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.tables import SimulatedTable, create_keyspace
+from sandbox.scylla.writer import Simulator
+from sandbox.stack.stack import LocalStack
+from sandbox.verify.checker import Checker
+from schemas.cql.table import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
+from schemas.cql.table_changes import changes_between
+from schemas.cql.types import CqlType, parse, resolve
+from schemas.record_schemas import schema_text, value_schema
+from schemas.wire.framing import unframe
 from tests.integration.running import BridgeJob, wait_for
 
 pytestmark = pytest.mark.integration

@@ -32,29 +32,29 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from bridge import cli
-from bridge.adapters.kafka import CommittedReader, KafkaAdmin, TransactionalProducer
-from bridge.adapters.scylla import CqlSession
-from bridge.config import KafkaSettings, ScyllaSettings
+from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
+from bridge.adapters.registry.client import Registry
+from bridge.adapters.scylla.session import CqlSession
+from bridge.cli import main
+from bridge.config.document import KafkaSettings, ScyllaSettings
 from bridge.errors import AccessError, BridgeError, StartupError
-from bridge.local import processes, server
-from bridge.local.checker import Checker
-from bridge.local.cql_server import SUPERUSER
-from bridge.local.jars import Jars
-from bridge.local.java import find_java
-from bridge.local.ports import LOOPBACK, free_ports
-from bridge.local.registry_server import RegistryServer
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.oracle import ExpectedChange
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.tablets import SimulatedTablets, mark_tablets
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
 from bridge.model.times import UnixMicros, UnixMillis
-from schemas.cql_types import parse
-from schemas.registry import Registry
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from bridge.runtime.java import find_java
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.cluster.tablets import SimulatedTablets, mark_tablets
+from sandbox.scylla.oracle import ExpectedChange
+from sandbox.scylla.pacing import spread, system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.workload import Workload
+from sandbox.scylla.writer import Simulator
+from sandbox.stack import processes, server
+from sandbox.stack.cql_server import SUPERUSER
+from sandbox.stack.jars import Jars
+from sandbox.stack.ports import LOOPBACK, free_ports
+from sandbox.stack.registry_server import RegistryServer
+from sandbox.verify.checker import Checker
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from tests.integration.running import BridgeJob, wait_for
 from tests.integration.secure_servers import (
     REAUTHENTICATE_MS,
@@ -314,7 +314,7 @@ def validate(mapping: dict[str, Any], folder: Path, capsys: pytest.CaptureFixtur
     path = folder / "bridge.yaml"
     path.write_text(yaml.safe_dump(mapping), encoding="utf-8")
     capsys.readouterr()
-    status = cli.main(["validate", "-c", str(path), "--online"])
+    status = main.main(["validate", "-c", str(path), "--online"])
     return status, capsys.readouterr().err.splitlines()
 
 
@@ -543,7 +543,7 @@ def test_registry_requests_suffice_and_each_is_needed(
         mapping["tables"] = [{"name": "sec.t", "topic": topic}]
         found, lines = validate(mapping, tmp_path, capsys)
         if found == 0:
-            found = cli.main(["schemas", "-c", str(tmp_path / "bridge.yaml"), "--register"])
+            found = main.main(["schemas", "-c", str(tmp_path / "bridge.yaml"), "--register"])
             lines = capsys.readouterr().err.splitlines()
         return found, lines
 

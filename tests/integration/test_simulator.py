@@ -6,19 +6,19 @@ from itertools import count, islice
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.log_table import CdcOptions
-from bridge.local.simulator.mutations import Insert, Mutation, PartitionDelete, RowDelete, Update
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.values import EXTREMES
-from bridge.local.simulator.workload import Mix, Workload
-from bridge.local.simulator.writer import Simulator
+from bridge.adapters.scylla.session import CqlSession
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from sandbox.scylla.base.mutations import Insert, Mutation, PartitionDelete, RowDelete, Update
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.log.log_table import CdcOptions
+from sandbox.scylla.pacing import spread, system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.values.native import EXTREMES
+from sandbox.scylla.workload import Mix, Workload
+from sandbox.scylla.writer import Simulator
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from tests.integration.reading import changes_of, in_log_terms, raw_rows
 
 pytestmark = pytest.mark.integration

@@ -8,16 +8,16 @@ from itertools import count, groupby, islice
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.base import BaseRow
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.log_rows import CollectionDelta
-from bridge.local.simulator.log_table import CdcOptions
-from bridge.local.simulator.mutations import CollectionWrite, Insert, Mutation, Update
-from bridge.local.simulator.nested import UserType, is_multi_cell
-from bridge.local.simulator.oracle import ExpectedChange
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.schema_changes import (
+from bridge.adapters.scylla.session import CqlSession
+from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.scylla.base.mutations import CollectionWrite, Insert, Mutation, Update
+from sandbox.scylla.base.state import BaseRow
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.log.log_rows import CollectionDelta
+from sandbox.scylla.log.log_table import CdcOptions
+from sandbox.scylla.oracle import ExpectedChange
+from sandbox.scylla.pacing import spread, system_clock_us
+from sandbox.scylla.schema_changes import (
     SchemaChange,
     add_column,
     add_field,
@@ -27,12 +27,12 @@ from bridge.local.simulator.schema_changes import (
     rename_key,
     replace_column,
 )
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import EVERYTHING, Workload
-from bridge.local.simulator.writer import Simulator
-from bridge.model.times import UnixMicros, UnixMillis
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.values.nested import UserType, is_multi_cell
+from sandbox.scylla.workload import EVERYTHING, Workload
+from sandbox.scylla.writer import Simulator
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from tests.integration.reading import Row, raw_rows
 
 pytestmark = pytest.mark.integration

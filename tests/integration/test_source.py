@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Workload
-from bridge.local.simulator.writer import Simulator
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.pacing import spread, system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.workload import Workload
+from sandbox.scylla.writer import Simulator
+from sandbox.stack.stack import LocalStack
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +39,7 @@ SCHEMA = TableSchema(
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession, functions as f
-from spark.source import ScyllaCdcSource
+from spark.source.source import ScyllaCdcSource
 
 address, checkpoint, output, trigger = sys.argv[1:]
 session = (

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.adapters.stream_metadata import TabletStreams, VnodeStreams, stream_metadata
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.older import forget_upgrade, publish_old, upgrade
-from bridge.local.simulator.tablets import SimulatedTablets, mark_tablets, merge, split
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
+from bridge.adapters.scylla.stream_metadata import TabletStreams, VnodeStreams, stream_metadata
 from bridge.model.streams import lane_range
 from bridge.model.times import UnixMillis
-from bridge.planning import GenerationStart
+from bridge.planning.micro_batches import GenerationStart
+from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.cluster.tablets import SimulatedTablets, mark_tablets, merge, split
+from sandbox.stack.stack import LocalStack
 from tests.integration.switches import Scenario, in_words
 
 pytestmark = pytest.mark.integration

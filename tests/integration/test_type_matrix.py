@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.scylla import CqlSession
-from bridge.config import ScyllaSettings
-from bridge.cql_names import quoted
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.log_table import CdcOptions, log_ddl_of
-from bridge.local.simulator.pacing import system_clock_us
-from bridge.local.simulator.tables import create_keyspace, mark_log
-from bridge.local.stack import LocalStack
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import ScyllaSettings
+from bridge.model.cql_names import quoted
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.tables import create_keyspace, mark_log
+from sandbox.stack.stack import LocalStack
 from tests.integration.consuming import Deserializer, committed
 from tests.integration.cql_values import BY_TYPE, exact
 from tests.integration.java_reader import JavaReader, ReadRecord

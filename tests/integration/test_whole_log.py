@@ -13,21 +13,21 @@ from typing import Any
 import fastavro
 import pytest
 
-from bridge.adapters.kafka_records import Record
-from bridge.adapters.scylla import CqlSession
-from bridge.local.simulator.cluster import SimulatedCluster
-from bridge.local.simulator.log_table import CdcOptions
-from bridge.local.simulator.nested import UserType
-from bridge.local.simulator.pacing import spread, system_clock_us
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import EVERYTHING, Workload, with_own_timestamps
-from bridge.local.simulator.writer import Simulator
-from bridge.local.stack import LocalStack
+from bridge.adapters.kafka.records import Record
+from bridge.adapters.registry.client import Registry
+from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMicros, UnixMillis
-from schemas.cql_types import parse
-from schemas.registry import Registry
-from schemas.table_schema import Column, ColumnKind, TableSchema
-from schemas.wire_format import unframe
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.log.log_table import CdcOptions
+from sandbox.scylla.pacing import spread, system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.values.nested import UserType
+from sandbox.scylla.workload import EVERYTHING, Workload, with_own_timestamps
+from sandbox.scylla.writer import Simulator
+from sandbox.stack.stack import LocalStack
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
+from schemas.wire.framing import unframe
 from tests.copied import assert_same, sorts
 from tests.integration.running import BridgeJob
 from tests.replica import Replica

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from bridge.local.simulator.log_rows import CollectionDelta, LogGroup, LogOperation
-from bridge.local.simulator.nested import UserType, UserTypes
-from bridge.local.simulator.placing import Place
-from bridge.local.simulator.tables import resolved
-from bridge.local.simulator.values import EXTREMES
-from bridge.model.changes import Cells
-from schemas.cql_types import parse
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from bridge.model.log_rows import Cells
+from sandbox.scylla.log.log_rows import CollectionDelta, LogGroup, LogOperation
+from sandbox.scylla.placing import Place
+from sandbox.scylla.tables import resolved
+from sandbox.scylla.values.native import EXTREMES
+from sandbox.scylla.values.nested import UserType, UserTypes
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from tests.unit.schemas.example_tables import log_columns
 
 EXAMPLES_VARIABLE = "SCYLLA_CDC_BRIDGE_EXAMPLES"

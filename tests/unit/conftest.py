@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.schemas.certificates import Authority
+from tests.unit.certificates import Authority
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("helm_environmen
 DRIVER = """
 import json, sys
 from bridge.config import SparkSettings
-from spark.session import build_session
+from spark.jvm.session import build_session
 session = build_session("shop", SparkSettings.model_validate(json.load(open(sys.argv[1]))))
 print("asked", flush=True)
 total = session.sparkContext.parallelize(range(1000), 4).map(lambda x: x * 2).sum()
@@ -94,7 +94,7 @@ def test_driver_asks_for_executors_that_work(chart: Chart, cluster: Cluster, nam
         check_executor(pod, cluster.request("GET", f"{objects}/pods/{NAME}-0"))
         given = {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0]["env"]}
         given |= {"SPARK_EXECUTOR_POD_IP": "127.0.0.1", "SPARK_EXECUTOR_POD_NAME": pod["metadata"]["name"]}
-        words = [sys.executable, "-m", "spark.container", *pod["spec"]["containers"][0]["args"]]
+        words = [sys.executable, "-m", "spark.jvm.executor_entrypoint", *pod["spec"]["containers"][0]["args"]]
         # The variable names a folder in the pod's own volumes.
         given |= {"SPARK_LOCAL_DIRS": str(tmp_path / "blocks")}
         with process(words, tmp_path / "executor.log", inherited | given):

@@ -11,7 +11,7 @@ import pytest
 import bench.__main__ as whole
 from bench import batches, flame, idle, path, place, scaling, simulation
 from bench.errors import BenchError
-from bridge.local.stack import LocalStack
+from sandbox.stack.stack import LocalStack
 
 _Main = Callable[[list[str]], int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.drain import settled
-from bridge.model.cursors import Cursor, GroupPosition, LanePosition, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor, GroupPosition, LanePosition, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 
 G = UnixMillis(1_000)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bench import path
-from bridge.integrity import SAMPLE_EVERY
-from schemas.envelope import TableCodec
+from bridge.encoding.key_check import SAMPLE_EVERY
+from schemas.table_codec import TableCodec
 
 # Calls of Python and C functions a change, from its page to the Kafka client's queue. Raise one only for a reason: each
 # call is some 0.05 us of every change.

@@ -27,7 +27,10 @@ def test_stacks_are_read_without_paths_and_lines() -> None:
     """The innermost process is whose stack it is; files begin at their package, wherever that is installed."""
     assert _stacks() == [
         Stack(
-            9, "MainThread", ("main (pyspark/daemon.py)", "publish (bridge/lane_publisher.py)", "run (<string>)"), 30
+            9,
+            "MainThread",
+            ("main (pyspark/daemon.py)", "publish (bridge/lane_publisher.py)", "run (<string>)"),
+            30,
         ),
         Stack(9, "", ("_run (threading.py)", "read (cassandra/io/reactor.py)"), 10),
         Stack(8, "MainThread", ("<module> (job.py)",), 60),

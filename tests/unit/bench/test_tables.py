@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from bench import tables
-from bridge.local.simulator.mutations import CollectionWrite, Insert, Mutation, Update
+from sandbox.scylla.base.mutations import CollectionWrite, Insert, Mutation, Update
 
 POOL = 200
 """Rows enough for what is looked at; to draw them is what takes the time."""

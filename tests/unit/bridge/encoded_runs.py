@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridge.encoding import EncodedRun
+from bridge.encoding.group_encoder import EncodedRun
 from bridge.model.times import sort_key
 
 _TIME = slice(16, 32)

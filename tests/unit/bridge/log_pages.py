@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
-from bridge.model.changes import Cells, LogLayout, Page
-from bridge.model.cursors import Window
+from bridge.model.cursor import Window
+from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.raw_rows import RawRows
 from bridge.model.streams import StreamId
-from schemas.cql_types import CqlType
+from schemas.cql.types import CqlType
 
 
 def raw(rows: Sequence[Cells], width: int) -> RawRows:

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from bridge import taking_over
 from bridge.errors import BridgeError, DataLossError, RetriableError
-from bridge.lane_publisher import LanePublisher
-from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.publishing import LaneTask, decide_start
-from bridge.taking_over import Lanes
+from bridge.publishing import ownership
+from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.ownership import Lanes
+from bridge.publishing.protocol import LaneTask, decide_start
 from tests.chaos import broken
 from tests.chaos.fault_points import FaultError, Point, watched
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
@@ -71,7 +71,7 @@ class InTurn:
 
 @pytest.fixture(autouse=True)
 def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking_over, "ThreadPoolExecutor", InTurn)
+    monkeypatch.setattr(ownership, "ThreadPoolExecutor", InTurn)
 
 
 def at(time_us: int) -> Cursor:

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from bridge import planning
 from bridge.errors import BridgeError, DataLossError, TooLargeError
-from bridge.lane_publisher import LanePublisher
-from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.streams import MAX_TOKEN, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.publishing import LaneTask, decide_start
-from bridge.server_time import ServerTime
+from bridge.planning import micro_batches
+from bridge.planning.server_clock import ServerTime
+from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.protocol import LaneTask, decide_start
 from tests.chaos import broken
 from tests.chaos.fault_points import IN_LANE, FaultError, Point, clock_asked, set_clock, shifted, watched
-from tests.unit.bridge import test_switching as switching
 from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
+from tests.unit.bridge.planning import test_switching as switching
 
 SINCE = Cursor(UnixMillis(1000), UnixMicros(0))
 LAYOUT = Layout(1, SINCE)
@@ -277,8 +277,8 @@ def test_lanes_split_between_two_jobs_are_found(ownerless: bool) -> None:
 
 def test_window_across_generations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that goes on through a generation's end leaves changes out; the planner's own windows don't."""
-    assert not crossing(planning.plan, monkeypatch)
-    assert "missing" in crossing(broken.crossing(planning.plan), monkeypatch)
+    assert not crossing(micro_batches.plan, monkeypatch)
+    assert "missing" in crossing(broken.crossing(micro_batches.plan), monkeypatch)
 
 
 def test_clock_that_jumps_moves_windows_back_alone(tmp_path: Path) -> None:

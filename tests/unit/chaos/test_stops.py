@@ -8,24 +8,26 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import FencedError, is_hopeless
-from bridge.lane_publisher import LanePublisher
-from bridge.model.cursors import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.publishing import LaneTask
+from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.protocol import LaneTask
 from tests.chaos.stops import Stops
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
 TABLES = ("ks.orders", "ks.lines")
-LOST = "2026-01-01T00:00:00.000Z ERROR spark.supervisor: ks.orders stops: lane 1: the cursor lies before the window\n"
+LOST = (
+    "2026-01-01T00:00:00.000Z ERROR spark.job.supervisor: ks.orders stops: lane 1: the cursor lies before the window\n"
+)
 REPLACED = (
-    "2026-01-01T00:00:00.000Z ERROR spark.supervisor: ks.orders stops: ks.orders lane 1 of 2: its progress is that "
+    "2026-01-01T00:00:00.000Z ERROR spark.job.supervisor: ks.orders stops: ks.orders lane 1 of 2: its progress is that "
     "of another lane layout\n"
 )
 OTHERS = (
     "2026-01-01T00:00:00.000Z INFO spark.job: SIGTERM: stopping\n"
-    "2026-01-01T00:00:00.000Z ERROR spark.supervisor: ks.orders has stopped: lane 1: the cursor lies before\n"
-    "2026-01-01T00:00:00.000Z WARNING spark.supervisor: ks.orders: it stops: Kafka is away (failure 1)\n"
-    "2026-01-01T00:00:00.000Z ERROR spark.supervisor: other.orders stops: it is none of ours\n"
+    "2026-01-01T00:00:00.000Z ERROR spark.job.supervisor: ks.orders has stopped: lane 1: the cursor lies before\n"
+    "2026-01-01T00:00:00.000Z WARNING spark.job.supervisor: ks.orders: it stops: Kafka is away (failure 1)\n"
+    "2026-01-01T00:00:00.000Z ERROR spark.job.supervisor: other.orders stops: it is none of ours\n"
 )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.local.expectations import ExpectedRecords
-from bridge.local.simulator.log_groups import log_groups
-from bridge.local.simulator.oracle import ExpectedChange
-from bridge.local.simulator.placing import CapturedTable, Place, expected_changes
-from bridge.local.simulator.tables import SimulatedTable
-from bridge.local.simulator.workload import Workload
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from sandbox.scylla.log.log_groups import log_groups
+from sandbox.scylla.oracle import ExpectedChange
+from sandbox.scylla.placing import CapturedTable, Place, expected_changes
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.workload import Workload
+from sandbox.verify.expectations import ExpectedRecords
 from tests.chaos.witness import Witness
 from tests.chaos.writing import MIX, TABLES, schema_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from schemas.cql_types import is_multi_cell, parse, resolve
-from schemas.table_schema import Column, ColumnKind, TableSchema
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import is_multi_cell, parse, resolve
 
 NATIVE = [
     *("ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration", "float", "inet"),

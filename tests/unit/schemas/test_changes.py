@@ -6,9 +6,9 @@ from functools import cache
 
 import pytest
 
-from schemas.envelope import TableCodec
 from schemas.errors import CellError, OperationError, OutputError, SchemaError
-from schemas.output import OutputOptions
+from schemas.options import OutputOptions
+from schemas.table_codec import TableCodec
 from tests.unit.schemas.example_tables import counted, log_columns, row, sized, table
 
 ONE, TWO, TRUE = b"\x00\x00\x00\x01", b"\x00\x00\x00\x02", b"\x01"

@@ -11,8 +11,8 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from schemas.envelope import TableCodec
-from schemas.wire_format import frame
+from schemas.table_codec import TableCodec
+from schemas.wire.framing import frame
 from tests.unit.schemas.example_tables import counted, log_columns, rich_table, row, sized, table
 from tests.unit.schemas.recorded_cells import RECORDED
 

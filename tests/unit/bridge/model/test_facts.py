@@ -11,13 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from bridge.adapters.change_log import parse_options
-from bridge.local.simulator import tablets
-from bridge.local.simulator.acceptance import SimulatorRefusal, accepting_generation
-from bridge.local.simulator.log_table import CdcOptions, log_ddl_of
+from bridge.adapters.scylla.change_log import parse_options
 from bridge.model.murmur3 import key_with_token, murmur3_token
 from bridge.model.streams import StreamId, Token, first_token_of_shard, shard_of
 from bridge.model.times import UnixMicros, UnixMillis, lower_bound, micros_of, sort_key
+from sandbox.scylla.cluster import tablets
+from sandbox.scylla.cluster.acceptance import SimulatorRefusal, accepting_generation
+from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
 
 FACTS: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
 REFUSALS: Final = {

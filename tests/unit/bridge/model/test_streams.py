@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.local.recorded.recording import Recording, scenarios
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.streams import (
     MAX_TOKEN,
@@ -21,6 +20,7 @@ from bridge.model.streams import (
     shard_of,
 )
 from bridge.model.times import UnixMillis, micros_of
+from sandbox.recordings.recording import Recording, scenarios
 
 IDS = [
     ("7ffe0c687fcce86e0783343730000001", 9_222_822_729_861_621_870, 0),

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from bridge.model.cursors import Cursor, Layout, Window
+from bridge.model.cursor import Cursor, Layout, Window
 from bridge.model.streams import MIN_TOKEN, Token
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.figures import DURATION_BOUNDS_S, Histogram, LaneFigures
-from bridge.monitoring.view import (
+from bridge.monitoring.counters import DURATION_BOUNDS_S, Histogram, LaneFigures
+from bridge.monitoring.snapshot import (
     Batches,
     JobView,
     LaneView,

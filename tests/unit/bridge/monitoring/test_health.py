@@ -9,7 +9,7 @@ import pytest
 
 from bridge.monitoring import health
 from bridge.monitoring.server import Answers
-from bridge.monitoring.view import JobView
+from bridge.monitoring.snapshot import JobView
 from tests.unit.bridge.monitoring import jobs
 
 NOW_S = jobs.NOW_S

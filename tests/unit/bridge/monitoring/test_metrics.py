@@ -12,7 +12,7 @@ from bridge.model.times import UnixMicros
 from bridge.monitoring import metrics
 from bridge.monitoring.exposition import Exposition
 from bridge.monitoring.metrics import METRICS
-from bridge.monitoring.view import JobView, TableStreams, Topology
+from bridge.monitoring.snapshot import JobView, TableStreams, Topology
 from tests.unit.bridge.monitoring import jobs
 
 _DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "metrics.md"

@@ -1,0 +1,153 @@
+"""Opens what a process needs from its configuration, patiently; the errors of the registry become the bridge's here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.registry.access import BearerToken, Credentials, Hints, Identity, Tls
+from bridge.adapters.registry.client import Registry, SchemaIds
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import BridgeConfig, RegistrySettings
+from bridge.errors import RetriableError, StartupError
+from bridge.runtime import log_setup
+from bridge.runtime.retry import interruptible, with_patience
+from schemas.errors import RegistryAccessError, RegistryError, UnregisteredSchemaError
+
+T = TypeVar("T")
+Report = Callable[[str], None]
+
+PING_TIMEOUT_S = 5.0
+_REGISTRY_URL: Final = "registry.url"
+
+_MENDABLE = (RegistryAccessError, UnregisteredSchemaError)
+
+
+def open_scylla(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> CqlSession:
+    """A connected session.
+
+    Args:
+        config: the job's configuration.
+        report: gets a line for each try that failed.
+        patience_s: how long to try, in s; None is the configuration's.
+
+    Raises:
+        StartupError: no node answers within the patience, or the credentials are wrong.
+    """
+
+    def connect() -> CqlSession:
+        with log_setup.quiet("cassandra"):
+            return CqlSession.connect(config.scylla)
+
+    address = ", ".join(config.scylla.contact_points)
+    setting, patience_s = "scylla.contact_points", _patience(config, patience_s)
+    return with_patience("ScyllaDB", address, connect, patience_s=patience_s, report=report, setting=setting)
+
+
+def open_kafka(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> KafkaAdmin:
+    """An administrator's client of brokers that answer; as `open_scylla`."""
+    admin = KafkaAdmin(config.kafka)
+
+    def ping() -> KafkaAdmin:
+        with log_setup.quiet("librdkafka"):
+            interruptible(lambda: admin.ping(PING_TIMEOUT_S))
+        return admin
+
+    address = ", ".join(config.kafka.bootstrap_servers)
+    setting, patience_s = "kafka.bootstrap_servers", _patience(config, patience_s)
+    return with_patience("Kafka", address, ping, patience_s=patience_s, report=report, setting=setting)
+
+
+def open_registry(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> Registry:
+    """A client of a registry that answers; as `open_scylla`."""
+    registry = asking_registry(lambda: make_registry(config.registry))
+
+    def ping() -> Registry:
+        asking_registry(registry.ping)
+        return registry
+
+    what, address, patience_s = "Schema registry", registry.address, _patience(config, patience_s)
+    return with_patience(what, address, ping, patience_s=patience_s, report=report, setting=_REGISTRY_URL)
+
+
+def make_registry(settings: RegistrySettings, known: SchemaIds | None = None) -> Registry:
+    """A client that has not asked anything yet; reads the password or token anew whenever the registry refuses it.
+
+    Args:
+        settings: where the registry is and who we are.
+        known: ids that were learned before, and where to keep new ones.
+
+    Raises:
+        StartupError: a secret can't be read.
+        RegistryError: the address, the credentials or the TLS files are unusable.
+    """
+    key_password = settings.client_key_password
+    tls = Tls(
+        ca_file=settings.ca_file,
+        certificate_file=settings.client_certificate_file,
+        key_file=settings.client_key_file,
+        key_password=None if key_password is None else partial(key_password.reveal, "registry.client_key_password"),
+    )
+    timeout_s = settings.request_timeout_ms / 1000
+    return Registry(
+        str(settings.url), auth=_auth(settings), tls=tls, timeout_s=timeout_s, known=known, hints=_hints(settings)
+    )
+
+
+def _hints(settings: RegistrySettings) -> Hints:
+    if settings.token is not None:
+        credentials = "registry.token"
+    elif settings.username is not None:
+        credentials = "registry.username and registry.password"
+    else:
+        credentials = "registry.username and registry.password, or registry.token"
+    return Hints(credentials, "registry.ca_file", "registry.client_certificate_file", _REGISTRY_URL)
+
+
+def _auth(settings: RegistrySettings) -> Callable[[], Identity] | None:
+    token, username, password = settings.token, settings.username, settings.password
+    if token is not None:
+        cluster = settings.logical_cluster or ""
+        return lambda: BearerToken(token.reveal("registry.token").strip(), cluster, settings.identity_pool)
+    if username is not None and password is not None:
+        return lambda: Credentials(username, password.reveal("registry.password"))
+    return None
+
+
+def asking_registry(call: Callable[[], T]) -> T:
+    """What a registry call gives.
+
+    Raises:
+        RetriableError: the registry did not answer, or is busy.
+        StartupError: it refuses us, or is no registry.
+    """
+    try:
+        return call()
+    except RegistryError as error:
+        if error.retriable:
+            raise RetriableError(str(error)) from error
+        raise StartupError(str(error)) from error
+
+
+def asking_registry_midway(call: Callable[[], T]) -> T:
+    """What a registry call gives while the job runs: what somebody can mend meanwhile is tried again too.
+
+    Raises:
+        RetriableError: the registry did not answer, or refuses us (secrets and certificates get rotated, not always
+            in step), or lacks a schema that others register.
+        StartupError: it refuses the schema, or is no registry.
+    """
+    try:
+        return asking_registry(call)
+    except StartupError as error:
+        cause = error.__cause__
+        if isinstance(cause, RegistryError) and not isinstance(cause, _MENDABLE):
+            raise
+        # Also when a secret could not be read: its file may be just about to be replaced.
+        raise RetriableError(str(error)) from error
+
+
+def _patience(config: BridgeConfig, patience_s: float | None) -> float:
+    return config.startup.patience_s if patience_s is None else patience_s

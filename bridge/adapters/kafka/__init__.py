@@ -1,0 +1,1 @@
+"""Kafka through Confluent's client."""

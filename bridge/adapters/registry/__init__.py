@@ -1,0 +1,1 @@
+"""The schema registry through Confluent's client."""

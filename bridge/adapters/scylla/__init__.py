@@ -1,0 +1,1 @@
+"""ScyllaDB through its CQL driver."""

@@ -1,0 +1,306 @@
+"""Which streams a table's log has, since when: ScyllaDB's metadata tables behind one small interface (spec section 5).
+
+| who | where | of |
+|---|---|---|
+| `VnodeStreams` | `system_distributed.cdc_generation_timestamps`, `.cdc_streams_descriptions_v2` | the cluster |
+| | or, before the cluster's own upgrade, `system_distributed.cdc_streams_descriptions` | |
+| `TabletStreams` | `system.cdc_timestamps`, `system.cdc_streams` | one table |
+
+Every method raises RetriableError when the cluster does not answer, or not yet all of it, and BridgeError when it
+refuses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import Any, Final, Protocol
+
+from bridge.adapters.scylla.session import CqlSession
+from bridge.errors import BridgeError, RetriableError
+from bridge.model.cursor import Role, Selection
+from bridge.model.iso_time import iso_of_millis
+from bridge.model.key_ranges import KeyRange, ranges_of_tablets, ranges_of_vnodes
+from bridge.model.streams import MAX_TOKEN, StreamId, TokenRange
+from bridge.model.times import UnixMillis
+from bridge.planning.micro_batches import GenerationStart
+
+_log = logging.getLogger(__name__)
+
+_TABLETS: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
+
+_TIMES: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
+_STREAMS: Final = "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
+_OLD_TIMES: Final = "SELECT time FROM system_distributed.cdc_streams_descriptions"
+_OLD_STREAMS: Final = "SELECT streams FROM system_distributed.cdc_streams_descriptions WHERE time = ?"
+_REWRITTEN: Final = "SELECT key FROM system.cdc_local WHERE key = 'rewritten'"
+
+_TABLET_TIMES: Final = "SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?"
+_TABLET_STREAMS: Final = (
+    "SELECT stream_state, stream_id FROM system.cdc_streams "
+    "WHERE keyspace_name = ? AND table_name = ? AND timestamp = ?"
+)
+_TABLET_HISTORY: Final = (
+    "SELECT timestamp, stream_state, stream_id FROM system.cdc_streams "
+    "WHERE keyspace_name = ? AND table_name = ? AND timestamp <= ?"
+)
+_COUNT_BYTES: Final = 4
+"""A set's cell begins with the number of its elements."""
+_CURRENT: Final = 0
+_OPENED: Final = 2
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_raw: Final = attrgetter("raw")
+ONE_REPLICA: Final = frozenset({"ONE", "LOCAL_ONE"})
+_NO_TABLE: Final = ("unconfigured table", "does not exist")
+
+Streams = Mapping[StreamId, UnixMillis]
+"""Streams, each with the generation that opened it."""
+
+
+class StreamMetadata(Protocol):
+    """What a table's streams are. Thread-safe as far as its session is; each process has its own.
+
+    Attributes:
+        may_lag: whether one node may not know yet what another has told already.
+        shared: whether all tables like this one have the same streams.
+    """
+
+    may_lag: bool
+    shared: bool
+
+    def generations(self) -> list[GenerationStart]:
+        """The published generations, ascending; empty while there is none. More may be published, even late."""
+        ...
+
+    def streams(self, generation_ms: UnixMillis, within: TokenRange) -> Streams:
+        """The streams of a generation that `generations` gave whose token lies in a slice of the ring.
+
+        By the stream's token alone, so that a stream is in the same slice whichever table says so.
+        """
+        ...
+
+    def key_ranges(self, generation_ms: UnixMillis, within: TokenRange) -> Mapping[StreamId, KeyRange]:
+        """Whose keys the streams hold that `streams` gave; without an entry where the cluster does not say."""
+        ...
+
+    def count(self, generation_ms: UnixMillis) -> int:
+        """How many streams a generation has; 0 when the node that is asked does not know yet."""
+        ...
+
+
+def stream_metadata(session: CqlSession, keyspace: str, table: str) -> StreamMetadata:
+    """The metadata of a base table's log: each keyspace has either vnodes or tablets (spec section 5.4)."""
+    rows = _rows_if_there(session, _TABLETS, (keyspace,))
+    if rows and rows[0]["initial_tablets"] is not None:
+        return TabletStreams(session, keyspace, table)
+    return VnodeStreams(session)
+
+
+def select(selection: Selection, here: Streams, before: Streams) -> Streams:
+    """The streams that a selection names.
+
+    Args:
+        selection: what is wanted.
+        here: the streams of its generation.
+        before: those of the generation that it is compared with; not looked at for `Role.ALL`.
+    """
+    match selection.role:
+        case Role.ALL:
+            return here
+        case Role.KEPT:
+            return {stream: opened for stream, opened in here.items() if stream in before}
+        case Role.OPENED:
+            return {stream: opened for stream, opened in here.items() if stream not in before}
+        case Role.CLOSED:
+            return {stream: opened for stream, opened in before.items() if stream not in here}
+
+
+class VnodeStreams:
+    """The generations of a cluster's vnode keyspaces: all tables share them, and each replaces all streams.
+
+    A cluster older than 4.4 has only the older table. One that was upgraded copies it to the newer ones, which are
+    complete when `system.cdc_local` says `rewritten`; from then on, for good, only they count (spec section 5.7). Until
+    then newer generations may be in the newer table alone. They are late ones, of which nothing is lost or put out of
+    order, and are said.
+    """
+
+    may_lag = False
+    shared = True
+
+    def __init__(self, session: CqlSession) -> None:
+        self._session = session
+        self._newer = False
+        self._said: UnixMillis | None = None
+
+    def generations(self) -> list[GenerationStart]:
+        """See `StreamMetadata`."""
+        newer = self._uses_newer()
+        found = sorted(_millis(row["time"]) for row in self._rows(_TIMES if newer else _OLD_TIMES, ()))
+        if not newer:
+            self._look_beyond(found)
+        return [GenerationStart(start_ms) for start_ms in found]
+
+    def streams(self, generation_ms: UnixMillis, within: TokenRange) -> Streams:
+        """See `StreamMetadata`."""
+        # The driver takes an integer for a timestamp as the milliseconds that it is.
+        newer = self._uses_newer()
+        rows = self._slice(generation_ms, within) if newer else self._rows(_OLD_STREAMS, (generation_ms,))
+        if not rows:
+            raise RetriableError(
+                f"generation {generation_ms} has no streams at {self._session.address}; they are published before it"
+            )
+        found = (StreamId(bytes(raw)) for row in rows for raw in row["streams"] or ())
+        return dict.fromkeys(sorted((one for one in found if one.token in within), key=_raw), generation_ms)
+
+    def key_ranges(self, generation_ms: UnixMillis, within: TokenRange) -> Mapping[StreamId, KeyRange]:
+        """See `StreamMetadata`; the older table does not say which streams are of one vnode, nor where that ends."""
+        if not self._uses_newer():
+            return {}
+        rows = self._slice(generation_ms, within)
+        if within.after is None and within.until == MAX_TOKEN:
+            rows = rows + rows[:1]
+        return ranges_of_vnodes(
+            (row["range_end"], [StreamId(bytes(raw)) for raw in row["streams"]]) for row in rows if row["streams"]
+        )
+
+    def count(self, generation_ms: UnixMillis) -> int:
+        """See `StreamMetadata`; decodes none of them, of which there may be hundreds of thousands."""
+        cql = _STREAMS if self._uses_newer() else _OLD_STREAMS
+        cells = self._session.cells(cql, (generation_ms,), consistency=metadata_consistency(self._session))
+        return sum(int.from_bytes(streams[:_COUNT_BYTES], "big") for *_, streams in cells if streams)
+
+    def _slice(self, generation_ms: UnixMillis, within: TokenRange) -> list[dict[str, Any]]:
+        cql = _STREAMS
+        parameters: list[int] = [generation_ms]
+        if within.after is not None:
+            cql += " AND range_end > ?"
+            parameters.append(within.after)
+        rows = self._rows(f"{cql} AND range_end <= ?", (*parameters, within.until))
+        if within.after is None and within.until == MAX_TOKEN:
+            return rows
+        # The range that goes on beyond the slice may begin in it; behind the last range comes the first.
+        beyond = self._rows(f"{_STREAMS} AND range_end > ? LIMIT 1", (generation_ms, within.until))
+        return rows + (beyond or self._rows(f"{_STREAMS} LIMIT 1", (generation_ms,)))
+
+    def _rows(self, cql: str, parameters: Sequence[object]) -> list[dict[str, Any]]:
+        return self._session.rows(cql, parameters, consistency=metadata_consistency(self._session))
+
+    def _look_beyond(self, known: Sequence[UnixMillis]) -> None:
+        """Say when the cluster has generations that count only once it has copied the older table."""
+        newer = [_millis(row["time"]) for row in _rows_if_there(self._session, _TIMES, ()) or ()]
+        newest = max(newer, default=None)
+        if newest is None or newest <= max(known, default=newest - 1) or newest == self._said:
+            return
+        self._said = newest
+        _log.warning(
+            "ScyllaDB at %s: the generation of %s is in system_distributed.cdc_generation_timestamps alone, and "
+            "system.cdc_local does not say `rewritten` yet: changes from then on are published when it does. If it "
+            "never does, ScyllaDB runs with cdc_dont_rewrite_streams: take that away and restart a node",
+            *(self._session.address, iso_of_millis(newest)),
+        )
+
+    def _uses_newer(self) -> bool:
+        if not self._newer:
+            older = _rows_if_there(self._session, f"{_OLD_TIMES} LIMIT 1", ())
+            self._newer = older is None or bool(_rows_if_there(self._session, _REWRITTEN, ()))
+        return self._newer
+
+
+class TabletStreams:
+    """The stream sets of one table in a tablets keyspace, as the node that is asked knows them.
+
+    Nodes learn of changes one after the other: an answer that is older than an earlier one is not taken.
+    """
+
+    may_lag = True
+    shared = False
+
+    def __init__(self, session: CqlSession, keyspace: str, table: str) -> None:
+        self._session = session
+        self._table = (keyspace, table)
+        self._newest: list[GenerationStart] = []
+
+    def generations(self) -> list[GenerationStart]:
+        """See `StreamMetadata`. Old ones vanish when ScyllaDB collects them."""
+        known = {one.start_ms: one for one in self._newest}
+        found: list[GenerationStart] = []
+        rows = self._session.rows(_TABLET_TIMES, self._table)
+        for start_ms in sorted(_millis(row["timestamp"]) for row in rows):
+            start = known.get(start_ms) or self._start(start_ms)
+            if start is None:
+                break  # another node answered, which has not heard of it yet
+            found.append(start)
+        if found and (not self._newest or found[-1].start_ms >= self._newest[-1].start_ms):
+            self._newest = found
+        return self._newest
+
+    def streams(self, generation_ms: UnixMillis, within: TokenRange) -> Streams:
+        """See `StreamMetadata`.
+
+        A stream's opening is forgotten when ScyllaDB collects old timestamps; the oldest kept one then stands for it.
+        """
+        rows = self._session.rows(_TABLET_HISTORY, (*self._table, generation_ms))
+        opened = {bytes(row["stream_id"]): _millis(row["timestamp"]) for row in rows if row["stream_state"] == _OPENED}
+        current = [
+            StreamId(bytes(row["stream_id"]))
+            for row in rows
+            if row["stream_state"] == _CURRENT and _millis(row["timestamp"]) == generation_ms
+        ]
+        if not current:
+            raise RetriableError(
+                f"{'.'.join(self._table)}: the streams of {generation_ms} are not known at {self._session.address}: "
+                "the node lags behind, or they were collected because the log's TTL has passed"
+            )
+        return {
+            stream: opened.get(stream.raw, generation_ms)
+            for stream in sorted(current, key=_raw)
+            if stream.token in within
+        }
+
+    def key_ranges(self, generation_ms: UnixMillis, within: TokenRange) -> Mapping[StreamId, KeyRange]:
+        """See `StreamMetadata`. A stream that goes on from set to set has the same range in each."""
+        rows = self._session.rows(_TABLET_STREAMS, (*self._table, generation_ms))
+        return ranges_of_tablets(StreamId(bytes(row["stream_id"])) for row in rows if row["stream_state"] == _CURRENT)
+
+    def count(self, generation_ms: UnixMillis) -> int:
+        """See `StreamMetadata`."""
+        rows = self._session.rows(_TABLET_STREAMS, (*self._table, generation_ms))
+        return sum(row["stream_state"] == _CURRENT for row in rows)
+
+    def _start(self, start_ms: UnixMillis) -> GenerationStart | None:
+        rows = self._session.rows(_TABLET_STREAMS, (*self._table, start_ms))
+        opened = {bytes(row["stream_id"]) for row in rows if row["stream_state"] == _OPENED}
+        current = {bytes(row["stream_id"]) for row in rows if row["stream_state"] == _CURRENT}
+        return GenerationStart(start_ms, replaces_all=current <= opened) if current else None
+
+
+def metadata_consistency(session: CqlSession) -> str:
+    """With which consistency the distributed tables are read.
+
+    ScyllaDB itself writes them with QUORUM, or ONE on a single node (spec section 5.3). Of several nodes one alone is
+    never asked, whatever is configured: it might lag behind, and a generation, or some of its streams, be left out.
+    """
+    configured = session.settings.metadata_consistency
+    several = session.node_count > 1
+    if configured is None or (several and configured in ONE_REPLICA):
+        return "QUORUM" if several else "ONE"
+    return configured
+
+
+def _rows_if_there(session: CqlSession, cql: str, parameters: Sequence[object]) -> list[dict[str, Any]] | None:
+    """The rows, or None when the server has no such table: which there are depends on its release."""
+    try:
+        return session.rows(cql, parameters, consistency="ONE")
+    except RetriableError:
+        raise
+    except BridgeError as error:
+        if any(words in str(error) for words in _NO_TABLE):
+            return None
+        raise
+
+
+def _millis(value: datetime) -> UnixMillis:
+    return UnixMillis((value.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))

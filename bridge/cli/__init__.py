@@ -1,0 +1,1 @@
+"""The command `scylla-cdc-bridge`."""

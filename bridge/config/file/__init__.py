@@ -1,0 +1,1 @@
+"""Reads a configuration file and names each problem with its line."""

@@ -1,0 +1,1 @@
+"""From log rows to the bytes of Kafka records. Pure."""

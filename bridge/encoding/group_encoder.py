@@ -1,0 +1,191 @@
+"""From groups of changes to the bytes that are published. Pure: cells in, Avro bodies out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, takewhile
+from typing import Final, NamedTuple
+
+from bridge.encoding.dead_letter import dead_letter
+from bridge.encoding.error_hints import likely_cause
+from bridge.encoding.partitioner import placement
+from bridge.errors import PoisonError
+from bridge.model.log_rows import Cells, Change, Group, LogLayout, Operation
+from bridge.model.record_form import RecordForm
+from bridge.model.times import UnixMillis, micros_of
+from schemas.compiled.page_encoder import PlainChange
+from schemas.errors import SchemaError
+from schemas.log.operations import OPERATION_SYMBOLS
+from schemas.table_codec import TableCodec
+
+POSITION_HEADER: Final = "cdc.position"
+"""Name of the record header that holds a change's position."""
+
+OPERATION_HEADER: Final = "cdc.operation"
+TIMESTAMP_HEADER: Final = "cdc.timestamp"
+TABLE_HEADER: Final = "cdc.table"
+
+POSITION_BYTES: Final = 36
+
+_DELETES_OF_ROWS: Final = frozenset({Operation.ROW_DELETE, Operation.ROW_EXPIRY})
+_DELETES_OF_PARTITIONS: Final = frozenset({Operation.PARTITION_DELETE, Operation.PARTITION_EXPIRY})
+
+
+class EncodedChange(NamedTuple):
+    """One change as bytes, not yet framed for the registry.
+
+    Attributes:
+        key: Avro body of the record's key; empty for a dead letter.
+        value: Avro body of the value; None is a tombstone, and a dead letter's is JSON.
+        position: stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian).
+        last_in_group: whether no record of the same group follows.
+        headers: further headers as a JSON object of texts; None for none.
+        placement: what decides the partition (`bridge.encoding.partitioner`) where the key itself does not.
+        is_dead_letter: whether it goes to the dead-letter topic.
+    """
+
+    key: bytes
+    value: bytes | None
+    position: bytes
+    last_in_group: bool
+    headers: str | None = None
+    placement: int | None = None
+    is_dead_letter: bool = False
+
+
+class EncodedRun(NamedTuple):
+    """Changes in lane order of which each is a group by itself, as the table's loops have made them.
+
+    What an `EncodedChange` has besides, they have as it is by default, but for `last_in_group`, which is true.
+    """
+
+    records: list[PlainChange]
+
+    def changes(self) -> Iterator[EncodedChange]:
+        """The same one by one."""
+        for _, key, value, position in self.records:
+            yield EncodedChange(key, value, position, last_in_group=True)
+
+    def pieces(self, most: int, most_bytes: int) -> Iterator[EncodedRun]:
+        """The same in runs of so many changes at most, and of about so many bytes of keys and values."""
+        at, end = 0, len(self.records)
+        while at < end:
+            until = min(end, at + most)
+            sizes = [len(key) + len(value) for _, key, value, _ in self.records[at:until]]
+            if sum(sizes) >= most_bytes:
+                # The one with which the limit is reached is still of the piece.
+                until = at + 1 + sum(1 for _ in takewhile(most_bytes.__gt__, accumulate(sizes)))
+            yield EncodedRun(self.records[at:until])
+            at = until
+
+
+class GroupEncoder:
+    """Encodes the groups of one table whose log is read with one layout.
+
+    Attributes:
+        unknown_operations: how many changes so far had a ``cdc$operation`` that this release does not know.
+    """
+
+    def __init__(self, codec: TableCodec, layout: LogLayout, table: tuple[str, str], form: RecordForm) -> None:
+        """Take what does not depend on a group.
+
+        Args:
+            codec: the table's, with the form of its values.
+            layout: what the cells are.
+            table: keyspace and name of the base table.
+            form: what a record has besides.
+        """
+        self._codec = codec
+        self._layout = layout
+        self._table = table
+        self._form = form
+        self._is_plain = form.is_plain
+        self.unknown_operations = 0
+        # What a delete must reach so that nothing is left under its record key.
+        if not layout.clustering:
+            self._clears_key = _DELETES_OF_ROWS | _DELETES_OF_PARTITIONS
+        else:
+            self._clears_key = _DELETES_OF_ROWS if form.primary_key else _DELETES_OF_PARTITIONS
+
+    def encode(self, group: Group, generation_ms: UnixMillis) -> Iterator[EncodedChange]:
+        """The changes of a group as records.
+
+        Raises:
+            PoisonError: a cell that its type does not allow, or a contradictory row; names the change and the column.
+        """
+        place = group.stream_id + group.timeuuid
+        if group.poison is not None:
+            position = place + (group.rows[0][self._layout.batch_seq_no] or b"")
+            yield self._dead_letter(group.rows, generation_ms, group.poison, position, last=True, whole_group=True)
+            return
+        for change in group.changes:
+            row, operation = change.row, change.operation
+            position = place + (row[self._layout.batch_seq_no] or b"")
+            if operation not in OPERATION_SYMBOLS:
+                self.unknown_operations += 1
+            try:
+                key, value = self._codec.encode(
+                    row,
+                    operation=operation,
+                    generation_ms=generation_ms,
+                    last_in_group=change.last_in_group,
+                    range_end=change.range_end,
+                    before=change.before,
+                    after=change.after,
+                    more=change.more,
+                )
+                if self._is_plain:
+                    yield EncodedChange(key, value, position, change.last_in_group)
+                    continue
+                formed = list(self._formed(change, key, value, position))
+            except SchemaError as error:
+                poison = PoisonError(
+                    f"{'.'.join(self._table)}: stream 0x{group.stream_id.hex()}, {micros_of(group.timeuuid)} us, "
+                    f"batch_seq_no {int.from_bytes(position[len(place) :], 'big')}: {error}{likely_cause(error)}"
+                )
+                if not self._form.dead_letters:
+                    raise poison from error
+                formed = [self._dead_letter(_rows(change), generation_ms, poison, position, last=change.last_in_group)]
+            yield from formed
+
+    def _formed(self, change: Change, key: bytes, value: bytes, position: bytes) -> Iterator[EncodedChange]:
+        form, row = self._form, change.row
+        headers = self._headers(change, position)
+        place = None
+        if form.primary_key:
+            place = placement(key)
+            key = self._codec.encode_primary_key(row, change.operation, change.range_end)
+        tombstone = form.tombstones and change.operation in self._clears_key
+        yield EncodedChange(key, value, position, change.last_in_group and not tombstone, headers, place)
+        if tombstone:
+            yield EncodedChange(key, None, position, change.last_in_group, headers, place)
+
+    def _headers(self, change: Change, position: bytes) -> str | None:
+        form = self._form
+        headers: dict[str, str] = {}
+        if form.operation:
+            headers[OPERATION_HEADER] = self._codec.symbol(change.row, change.operation, change.range_end)
+        if form.timestamp:
+            headers[TIMESTAMP_HEADER] = str(micros_of(position[16:32]))
+        if form.table:
+            headers[TABLE_HEADER] = ".".join(self._table)
+        return json.dumps(headers) if headers else None
+
+    def _dead_letter(
+        self,
+        rows: Sequence[Cells],
+        generation_ms: UnixMillis,
+        poison: PoisonError,
+        position: bytes,
+        *,
+        last: bool,
+        whole_group: bool = False,
+    ) -> EncodedChange:
+        letter = dead_letter(self._table, self._layout, rows, generation_ms, str(poison), whole_group=whole_group)
+        return EncodedChange(b"", letter, position, last, is_dead_letter=True)
+
+
+def _rows(change: Change) -> list[Cells]:
+    others = (change.range_end, change.before, change.after)
+    return [change.row, *change.more, *(row for row in others if row is not None)]

@@ -1,0 +1,1 @@
+"""Decoded records as text."""

@@ -1,0 +1,1 @@
+"""Decides what a micro-batch reads and when. Pure."""

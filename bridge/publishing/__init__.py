@@ -1,0 +1,1 @@
+"""The exactly-once protocol: its decisions, and the publisher of one lane."""

@@ -1,0 +1,1 @@
+"""Reads the streams of one lane in order, with bounded memory and bounded load."""

@@ -1,0 +1,1 @@
+"""What every process needs: logging, signals, temporary files, retries, and a Java to run."""

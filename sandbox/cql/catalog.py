@@ -1,0 +1,309 @@
+"""What schema statements have made: the tables and types of a simulated server, and which tables are captured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from bridge.model.times import UnixMicros
+from sandbox.cql.parser.errors import CqlError
+from sandbox.cql.parser.statements import (
+    AlterTable,
+    AlterType,
+    ColumnDefinition,
+    CreateIndex,
+    CreateTable,
+    CreateType,
+    CreateView,
+    DropIndex,
+    DropTable,
+    Name,
+    SchemaStatement,
+    TableOptions,
+)
+from sandbox.scylla import refusals
+from sandbox.scylla.log.log_table import CdcOptions
+from sandbox.scylla.values.nested import UserType, UserTypes
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import NativeType
+
+_NOT_CAPTURED: Final = CdcOptions(enabled=False)
+_HIDDEN_COLUMN: Final = "value"
+_VECTOR_INDEX: Final = "vector_index"
+
+
+class TableName(NamedTuple):
+    """A table's full name."""
+
+    keyspace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table.
+
+    Attributes:
+        table_schema: its columns.
+        options: its cdc option; not enabled where it has none.
+        default_ttl_s: `default_time_to_live`; 0 is none.
+        is_compact: COMPACT STORAGE.
+        has_log: whether there is a log, in use or not.
+        vector_indexes: names of its vector indexes, which enable CDC by themselves.
+        dropped_us: when columns were dropped.
+    """
+
+    table_schema: TableSchema
+    options: CdcOptions = _NOT_CAPTURED
+    default_ttl_s: int = 0
+    is_compact: bool = False
+    has_log: bool = False
+    vector_indexes: frozenset[str] = frozenset()
+    dropped_us: Mapping[str, UnixMicros] = field(default_factory=dict)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether writes are logged."""
+        return self.options.enabled or bool(self.vector_indexes)
+
+    @property
+    def name(self) -> TableName:
+        """Its full name."""
+        return TableName(self.table_schema.keyspace, self.table_schema.name)
+
+
+class Catalog:
+    """The tables and types that statements have made. Not thread-safe."""
+
+    def __init__(self, keyspace: str, *, drop_leeway: bool = True) -> None:
+        """Make an empty one.
+
+        Args:
+            keyspace: where names without a keyspace stand.
+            drop_leeway: whether a captured table's column can't come back right after its drop, as since 2025.4.
+        """
+        self._keyspace = keyspace
+        self._drop_leeway = drop_leeway
+        self._tables: dict[TableName, Table] = {}
+        self._types: dict[TableName, UserType] = {}
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All tables, without logs, in the order of their making."""
+        return tuple(self._tables.values())
+
+    def learn(self, tables: Iterable[Table], keyspace: str, user_types: UserTypes) -> None:
+        """Take over what a keyspace holds already; tables and types of these names are replaced."""
+        self._tables.update((table.name, table) for table in tables)
+        self._types.update((TableName(keyspace, user_type.name), user_type) for user_type in user_types)
+
+    def full_name(self, name: Name) -> TableName:
+        """The name with its keyspace."""
+        return TableName(name.keyspace or self._keyspace, name.name)
+
+    def table(self, name: Name) -> Table:
+        """The table of a name.
+
+        Raises:
+            CqlError: there is none.
+        """
+        found = self._tables.get(self.full_name(name))
+        if found is None:
+            raise CqlError(f"unconfigured table {name}; the statements before this one made none of that name")
+        return found
+
+    def user_types(self, keyspace: str) -> UserTypes:
+        """The user-defined types of a keyspace."""
+        return tuple(found for name, found in self._types.items() if name.keyspace == keyspace)
+
+    def apply(self, statement: SchemaStatement, now_us: UnixMicros) -> None:
+        """Do what a schema statement says; a refused one changes nothing.
+
+        Args:
+            statement: what to do.
+            now_us: the server's clock, which the drop of a column notes.
+
+        Raises:
+            SchemaRefusal: ScyllaDB would refuse it on account of CDC.
+            CqlError: it contradicts what is there.
+        """
+        match statement:
+            case CreateTable():
+                self._create_table(statement)
+            case CreateType():
+                self._create_type(statement)
+            case AlterTable():
+                self._alter_table(statement, now_us)
+            case AlterType():
+                self._alter_type(statement)
+            case DropTable():
+                self._drop_table(statement)
+            case CreateView():
+                self._create_view(statement)
+            case CreateIndex():
+                self._create_index(statement)
+            case DropIndex():
+                self._drop_index(statement)
+
+    def _create_table(self, statement: CreateTable) -> None:
+        name = self.full_name(statement.table)
+        if name in self._tables or self._log_base(name) is not None:
+            if statement.if_not_exists:
+                return
+            raise CqlError(f"table {statement.table} exists already")
+        names = {column.name for column in statement.columns}
+        unknown = [key for key in (*statement.partition_key, *statement.clustering) if key not in names]
+        if unknown:
+            raise CqlError(f"table {statement.table} has no column {unknown[0]!r} for its primary key")
+        places = {key: at for keys in (statement.partition_key, statement.clustering) for at, key in enumerate(keys)}
+        columns = [
+            Column(
+                column.name,
+                column.type,
+                _kind(statement, column),
+                places.get(column.name, -1),
+                column.name in statement.options.descending,
+            )
+            for column in statement.columns
+        ]
+        if statement.options.is_compact and not any(column.kind is ColumnKind.REGULAR for column in columns):
+            columns.append(Column(_HIDDEN_COLUMN, NativeType("empty"), ColumnKind.REGULAR))
+        table = Table(
+            TableSchema(*name, tuple(columns)),
+            is_compact=statement.options.is_compact,
+        )
+        self._tables[name] = self._with_options(table, statement.options)
+
+    def _with_options(self, table: Table, options: TableOptions) -> Table:
+        default_ttl = options.values.get("default_time_to_live", table.default_ttl_s)
+        if not isinstance(default_ttl, int):
+            raise CqlError(f"table {table.table_schema.full_name}: default_time_to_live is no number: {default_ttl!r}")
+        table = replace(table, default_ttl_s=default_ttl)
+        cdc = options.values.get("cdc")
+        if cdc is None:
+            return table
+        if not isinstance(cdc, dict):
+            raise CqlError(f"table {table.table_schema.full_name}: the option cdc is no map: {cdc!r}")
+        return self._captured(replace(table, options=refusals.cdc_options_of(cdc)))
+
+    def _captured(self, table: Table) -> Table:
+        """The table with its log, if it is captured now."""
+        if not table.is_captured:
+            return table
+        name = table.name
+        taken = TableName(name.keyspace, table.table_schema.log_table) in self._tables
+        refusals.check_capture(table.table_schema, name_is_taken=taken)
+        return replace(table, has_log=True)
+
+    def _log_base(self, name: TableName) -> Table | None:
+        """The table whose log goes by a name."""
+        base = refusals.base_of(name.name)
+        table = None if base is None else self._tables.get(TableName(name.keyspace, base))
+        return table if table is not None and table.has_log else None
+
+    def _create_type(self, statement: CreateType) -> None:
+        name = self.full_name(statement.type)
+        if name in self._types:
+            if statement.if_not_exists:
+                return
+            raise CqlError(f"type {statement.type} exists already")
+        self._types[name] = UserType(name.name, statement.fields)
+
+    def _alter_type(self, statement: AlterType) -> None:
+        name = self.full_name(statement.type)
+        known = self._types.get(name)
+        if known is None:
+            raise CqlError(f"unknown type {statement.type}; the statements before this one made none of that name")
+        renames, types = dict(statement.rename), dict(statement.alter)
+        fields = ((renames.get(old, old), types.get(old, kind)) for old, kind in (*known.fields, *statement.add))
+        self._types[name] = UserType(name.name, tuple(fields))
+
+    def _alter_table(self, statement: AlterTable, now_us: UnixMicros) -> None:
+        name = self.full_name(statement.table)
+        log_base = self._log_base(name)
+        if log_base is not None:
+            self._alter_log(statement, log_base, name)
+            return
+        table = self.table(statement.table)
+        columns = list(table.table_schema.columns)
+        for added in statement.add:
+            self._check_new(table, added.name, now_us)
+            kind = ColumnKind.STATIC if added.is_static else ColumnKind.REGULAR
+            columns.append(Column(added.name, added.type, kind))
+        gone = set(statement.drop)
+        renames, types = dict(statement.rename), dict(statement.alter)
+        missing = [old for old in (*gone, *renames, *types) if old not in {column.name for column in columns}]
+        if missing:
+            raise CqlError(f"table {statement.table} has no column {missing[0]!r}")
+        columns = [
+            replace(
+                column,
+                name=renames.get(column.name, column.name),
+                type=types.get(column.name, column.type),
+            )
+            for column in columns
+            if column.name not in gone
+        ]
+        table = replace(
+            table,
+            table_schema=TableSchema(*name, tuple(columns)),
+            dropped_us={**table.dropped_us, **dict.fromkeys(gone, now_us)},
+        )
+        self._tables[name] = self._with_options(table, statement.options) if statement.options else table
+
+    def _alter_log(self, statement: AlterTable, base: Table, name: TableName) -> None:
+        if statement.options is None:
+            raise refusals.altered_log()
+        if "cdc" in statement.options.values:
+            nested = TableSchema(*name, base.table_schema.columns)
+            refusals.check_capture(nested, is_active_log=base.is_captured)
+            raise CqlError(f"{name.keyspace}.{name.name}: capturing a log that is no longer in use is not understood")
+
+    def _check_new(self, table: Table, column: str, now_us: UnixMicros) -> None:
+        if any(known.name == column for known in table.table_schema.columns):
+            raise CqlError(f"Invalid column name {column} because it conflicts with an existing column")
+        dropped_us = table.dropped_us.get(column)
+        if dropped_us is None or not (self._drop_leeway and table.is_captured):
+            return
+        wait_us = dropped_us + refusals.DROP_LEEWAY_S * 1_000_000 - now_us
+        if wait_us > 0:
+            raise refusals.dropped_too_recently(column, -(-wait_us // 1_000_000))
+
+    def _drop_table(self, statement: DropTable) -> None:
+        name = self.full_name(statement.table)
+        base = self._log_base(name)
+        if base is not None:
+            if base.is_captured:
+                raise refusals.dropped_log(*name)
+            self._tables[base.name] = replace(base, has_log=False)
+        elif self._tables.pop(name, None) is None and not statement.if_exists:
+            raise CqlError(f"unconfigured table {statement.table}")
+
+    def _create_view(self, statement: CreateView) -> None:
+        if self._log_base(self.full_name(statement.base)) is not None:
+            raise refusals.view_on_log()
+        cdc = statement.options.values.get("cdc")
+        if isinstance(cdc, dict) and refusals.cdc_options_of(cdc).enabled:
+            raise refusals.captured_view()
+
+    def _create_index(self, statement: CreateIndex) -> None:
+        table = self.table(statement.table)
+        if statement.using == _VECTOR_INDEX:
+            index = statement.index or f"{table.name.name}_{statement.column}_idx"
+            indexed = replace(table, vector_indexes=table.vector_indexes | {index})
+            self._tables[table.name] = self._captured(indexed)
+
+    def _drop_index(self, statement: DropIndex) -> None:
+        keyspace, index = self.full_name(statement.index)
+        for table in self.tables:
+            if table.name.keyspace == keyspace and index in table.vector_indexes:
+                self._tables[table.name] = replace(table, vector_indexes=table.vector_indexes - {index})
+
+
+def _kind(statement: CreateTable, column: ColumnDefinition) -> ColumnKind:
+    if column.name in statement.partition_key:
+        return ColumnKind.PARTITION_KEY
+    if column.name in statement.clustering:
+        return ColumnKind.CLUSTERING
+    return ColumnKind.STATIC if column.is_static else ColumnKind.REGULAR

@@ -1,0 +1,324 @@
+"""Carries out CQL statements on the local stack as ScyllaDB would: the server gets them, and their logs are written.
+
+The stack's server is no ScyllaDB: it has no streams, makes no log and writes none. The simulator does that here. What
+must be known from one statement to the next (generations, tables, rows) is read back from the server, so that several
+programs may take turns; a table that was captured by another program gets its log when it is first seen here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.adapters.scylla.session import CqlSession
+from bridge.errors import BridgeError
+from bridge.model.cql_names import quoted
+from bridge.model.murmur3 import murmur3_token, partition_key_bytes
+from bridge.model.times import UnixMicros, timeuuid_of
+from sandbox.cql import keyspaces
+from sandbox.cql.catalog import Table, TableName
+from sandbox.cql.interpret import Request
+from sandbox.cql.parser.errors import CqlError
+from sandbox.cql.parser.grammar import statement_of
+from sandbox.cql.parser.source import SourceStatement
+from sandbox.cql.parser.statements import (
+    AlterType,
+    BatchStatement,
+    CreateType,
+    CreateView,
+    DeleteStatement,
+    DropIndex,
+    DropTable,
+    Element,
+    InsertStatement,
+    ListCell,
+    Name,
+    Selector,
+    Statement,
+    Truncate,
+    UpdateStatement,
+)
+from sandbox.cql.server import Logged, StatementServer
+from sandbox.cql.stored import StoredBase, stored_log_columns, stored_partition, stored_tables, stored_types
+from sandbox.errors import LocalStackError
+from sandbox.scylla.local_streams import LocalStreams
+from sandbox.scylla.log.log_table import log_ddl
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.placing import Place
+from sandbox.scylla.refusals import base_of
+from sandbox.scylla.schema_changes import log_alters
+from sandbox.scylla.tables import LogStatement, SimulatedTable, mark_log
+from schemas.cql.types import ListType
+from schemas.errors import SchemaError
+
+Say = Callable[[str], None]
+
+_VERBS: Final = ("create", "alter", "drop")
+_KEYSPACE: Final = (("keyspace",), ("schema",))
+_UNMARK: Final = "DELETE FROM system_schema.scylla_tables WHERE keyspace_name = ? AND table_name = ?"
+
+
+class _Server(StatementServer):
+    """The simulated server over the tables of a real one."""
+
+    def __init__(self, session: CqlSession, keyspace: str) -> None:
+        super().__init__(keyspace)
+        self._session = session
+
+    def base(self, table: Table) -> StoredBase:
+        """What stands in a table now."""
+        schema = table.table_schema
+        return StoredBase(self.rules(table).columns, lambda key: stored_partition(self._session, schema, key))
+
+
+@dataclass(frozen=True, slots=True)
+class _LogWrite:
+    """The log rows of one statement on one stream's group, as parameters."""
+
+    statement: LogStatement
+    rows: list[list[Any]]
+
+
+class LocalCql:
+    """Statements, one after the other. Not thread-safe."""
+
+    def __init__(self, session: CqlSession, say: Say, clock: Callable[[], UnixMicros] = system_clock_us) -> None:
+        """Begin; the first generation is made if the cluster has none.
+
+        Args:
+            session: to the stack's server.
+            say: gets a line on what each statement did.
+            clock: us since 1970.
+
+        Raises:
+            RetriableError, BridgeError: the server does not answer, or refuses us.
+        """
+        self._session = session
+        self._say = say
+        self._clock = clock
+        self._keyspace: str | None = None
+        self._last_us = 0
+        self._known: set[str] = set()
+        self._server = _Server(session, "")
+        self._streams = LocalStreams(session, clock)
+        made_ms = self._streams.begin()
+        if made_ms is not None:
+            say(f"made the first generation of streams, {made_ms}")
+
+    def run(self, statements: list[SourceStatement], name: str) -> None:
+        """Carry out statements in their order, up to the first that fails.
+
+        Args:
+            statements: what to do.
+            name: what messages call the text that they are from.
+
+        Raises:
+            LocalStackError: one of them can't be understood or carried out; the message has its place.
+        """
+        for number, statement in enumerate(statements):
+            try:
+                self._say(f"{name}:{statement.place()}: {self._run(statement)}")
+            except (CqlError, SchemaError, BridgeError, ValueError) as error:
+                at = error.at if isinstance(error, CqlError) else None
+                before = f" ({number} before it {'was' if number == 1 else 'were'} carried out)" if number else ""
+                message = f"{name}:{statement.place(at)}: {error}{before}"
+                raise LocalStackError(message) from error
+
+    def _run(self, statement: SourceStatement) -> str:
+        words = statement.words
+        what = " ".join(words[:2]).upper()
+        if words[:1] == ("use",):
+            return self._use(statement)
+        if words[:1] == ("select",):
+            return self._select(statement)
+        if words[1:2] in _KEYSPACE and words[0] in _VERBS:
+            self._forget()
+            return f"{what}: {keyspaces.carry_out(self._session, statement, self._streams)}"
+        if words[:2] == ("drop", "type"):
+            self._session.execute(statement.text)
+            self._forget()
+            return f"{what}: done"
+        parsed = statement_of(statement.text)
+        named = [self._full(one) for one in _names(parsed)]
+        for keyspace in {one.keyspace for one in named}:
+            self._learn(keyspace)
+        target = ".".join(named[0])
+        if isinstance(parsed, InsertStatement | UpdateStatement | DeleteStatement | BatchStatement):
+            verb = "BATCH" if isinstance(parsed, BatchStatement) else words[0].upper()
+            return f"{verb} {target}: {self._write(parsed, statement.text, named)}"
+        if isinstance(parsed, Truncate):
+            self._session.execute(statement.text)
+            return f"TRUNCATE {target}: done; ScyllaDB logs no truncation"
+        return f"{what} {target}: {self._alter(parsed, statement.text, named[0])}"
+
+    def _use(self, statement: SourceStatement) -> str:
+        self._session.execute(statement.text)
+        word = statement.text.split(None, 1)[1].strip()
+        self._keyspace = word[1:-1].replace('""', '"') if word.startswith('"') else word.lower()
+        self._forget()
+        return f"USE {self._keyspace}: done"
+
+    def _select(self, statement: SourceStatement) -> str:
+        rows = self._session.rows(statement.text)
+        for row in rows:
+            self._say("  " + ", ".join(f"{name}={_shown(value)}" for name, value in row.items()))
+        return f"SELECT: {_counted(len(rows), 'row')}"
+
+    def _full(self, name: Name) -> TableName:
+        keyspace = name.keyspace or self._keyspace
+        if keyspace is None:
+            raise CqlError(f"no keyspace is given for {name.name}: write keyspace.{name.name}, or USE one before")
+        return TableName(keyspace, name.name)
+
+    def _forget(self) -> None:
+        """What is known of the tables may be out of date: it is read again when it is needed."""
+        self._known.clear()
+        self._server = _Server(self._session, self._keyspace or "")
+
+    def _learn(self, keyspace: str) -> None:
+        if keyspace in self._known:
+            return
+        user_types = stored_types(self._session, keyspace)
+        tables = list(stored_tables(self._session, keyspace))
+        self._server.catalog.learn(tables, keyspace, user_types)
+        self._known.add(keyspace)
+        for table in tables:
+            if table.is_captured:
+                self._bring_log_up_to_date(table)
+
+    def _bring_log_up_to_date(self, table: Table) -> None:
+        schema = table.table_schema
+        if not table.has_log:
+            self._session.execute(log_ddl(schema, table.options))
+            mark_log(self._session, schema.keyspace, schema.log_table)
+            tablets = self._streams.log_made(schema.keyspace, schema.name)
+            of = "" if tablets is None else f", with {_counted(tablets, 'tablet')}"
+            self._say(f"made the log {schema.keyspace}.{schema.log_table}{of}")
+            return
+        for alter in log_alters(schema, stored_log_columns(self._session, schema)):
+            self._session.execute(alter)
+
+    def _alter(self, statement: Any, text: str, name: TableName) -> str:
+        had_log = any(table.name == name and table.has_log for table in self._server.catalog.tables)
+        self._server.catalog.apply(statement, self._clock())  # refused here, nothing has happened
+        self._session.execute(text)
+        if isinstance(statement, DropTable):
+            log = f"{name.name}_scylla_cdc_log" if had_log else name.name
+            if had_log:
+                self._session.execute(f"DROP TABLE IF EXISTS {quoted(name.keyspace)}.{quoted(log)}")
+            cells = (name.keyspace.encode(), log.encode())
+            self._session.write_raw(self._session.prepare(_UNMARK), cells).result()
+            base = base_of(log)
+            if base is not None:
+                self._streams.log_dropped(name.keyspace, base)
+        self._forget()
+        self._learn(name.keyspace)
+        return "done, its log too" if had_log and isinstance(statement, DropTable) else "done"
+
+    def _write(self, statement: Any, text: str, named: list[TableName]) -> str:
+        for name in named:
+            self._check_no_log(name)
+        tables = [self._server.catalog.table(Name(*name)) for name in named]
+        if not any(table.is_captured for table in tables):
+            self._session.execute(text)
+            return "done; the table is not captured"
+        for one, table in zip(_single(statement), tables, strict=True):
+            _check_lists(one, table)
+        now_us = self._next_us()
+        logged = self._server.execute(text, Request(now_us, now_us))
+        if not logged and _is_conditional(statement):
+            return "not applied: its conditions do not hold"
+        writes = [write for entry in logged for write in self._log_writes(entry, now_us)]
+        # A statement that the server does not take must leave nothing in the log.
+        self._session.execute(text)
+        for write in writes:
+            self._session.write_batch(write.statement.prepared, write.rows).result()
+        return f"done; {_counted(sum(len(write.rows) for write in writes), 'log row')}"
+
+    def _check_no_log(self, name: TableName) -> None:
+        """Refuse to write a log.
+
+        Raises:
+            CqlError: the name is one's.
+        """
+        base = base_of(name.name)
+        if base is not None and any(one.name == (name.keyspace, base) for one in self._server.catalog.tables):
+            raise CqlError(
+                f"{name.keyspace}.{name.name} is a log, which the server alone writes: write {name.keyspace}.{base}; "
+                "what ScyllaDB logs of it can be read here"
+            )
+
+    def _log_writes(self, logged: Logged, now_us: UnixMicros) -> Iterator[_LogWrite]:
+        table = logged.table
+        user_types = self._server.catalog.user_types(table.table_schema.keyspace)
+        statement = LogStatement(self._session, SimulatedTable(table.table_schema, table.options, user_types))
+        token = murmur3_token(partition_key_bytes(logged.partition_key))
+        for group in logged.groups:
+            stream, generation_ms = self._streams.stream_for(
+                table.table_schema.keyspace, table.table_schema.name, token, group.timestamp_us, now_us
+            )
+            # The variant's bits, as servers set them since 2026.1.
+            low = (secrets.randbits(62) | 1 << 63).to_bytes(8, "big")
+            place = Place(logged.partition_key, stream.raw, timeuuid_of(group.timestamp_us, low), generation_ms)
+            yield _LogWrite(statement, statement.cells(group, place))
+
+    def _next_us(self) -> UnixMicros:
+        self._last_us = max(self._clock(), self._last_us + 1)
+        return UnixMicros(self._last_us)
+
+
+def _single(statement: Any) -> tuple[Any, ...]:
+    return statement.statements if isinstance(statement, BatchStatement) else (statement,)
+
+
+def _names(statement: Statement) -> list[Name]:
+    """The tables or the type that a statement names; those of a batch one by one."""
+    match statement:
+        case BatchStatement(statements):
+            if not statements:
+                raise CqlError("a batch without statements does nothing")
+            return [one.table for one in statements]
+        case CreateType() | AlterType():
+            return [statement.type]
+        case CreateView():
+            return [statement.base]
+        case DropIndex():
+            return [statement.index]
+        case _:
+            return [statement.table]
+
+
+def _is_conditional(statement: Any) -> bool:
+    return any(one.conditions is not None for one in _single(statement))
+
+
+def _check_lists(statement: Any, table: Table) -> None:
+    """Refuse what would need the keys of a list's cells.
+
+    Raises:
+        CqlError: the statement writes or removes single elements of a list.
+    """
+    lists = {column.name for column in table.table_schema.values if isinstance(column.type, ListType)}
+    parts: list[tuple[str, Selector, str]] = []
+    if isinstance(statement, UpdateStatement):
+        parts = [(one.column, one.selector, one.kind) for one in statement.assignments]
+    elif isinstance(statement, DeleteStatement):
+        parts = [(column, selector, "delete") for column, selector in statement.targets]
+    for column, selector, kind in parts:
+        if column in lists and (isinstance(selector, Element | ListCell) or kind == "subtract"):
+            raise CqlError(
+                f"table {table.table_schema.full_name}: single elements of the list {column!r} can't be written on the "
+                "local stack, whose server does not tell their keys: set the list as a whole, append or prepend"
+            )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    return "null" if value is None else str(value)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Parses CQL statements."""

@@ -1,0 +1,134 @@
+"""Values as a statement writes them: plain Python values where there are such, and these kinds beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Final
+from uuid import UUID
+
+from sandbox.cql.parser.errors import CqlError
+from sandbox.scylla.values.native import Duration
+
+
+class Unset(Enum):
+    """A bound value that leaves alone what it would have set."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A `?`, by its place among the statement's markers, from 0."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListTerm:
+    """`[a, b]`."""
+
+    elements: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetTerm:
+    """`{a, b}`; `{}` is one too, whatever the type turns out to be."""
+
+    elements: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapTerm:
+    """`{a: b}`."""
+
+    entries: tuple[tuple[Term, Term], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UdtTerm:
+    """`{name: a}`."""
+
+    fields: tuple[tuple[str, Term], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TupleTerm:
+    """`(a, b)`."""
+
+    elements: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`name(a, b)`; the name is in lower case."""
+
+    name: str
+    arguments: tuple[Term, ...]
+
+
+Constant = int | Decimal | float | bool | str | bytes | UUID | Duration
+Term = Constant | Unset | Marker | ListTerm | SetTerm | MapTerm | UdtTerm | TupleTerm | Call | None
+"""None is `null`; a float is NaN or infinite, other numbers are exact."""
+
+
+def bound(term: Term, parameters: Sequence[Term]) -> Term:
+    """The term with its markers replaced.
+
+    Raises:
+        CqlError: there is no parameter for a marker.
+    """
+    match term:
+        case Marker(number):
+            if number >= len(parameters):
+                raise CqlError(f"no value for marker {number + 1} of the statement, which got {len(parameters)}")
+            return parameters[number]
+        case ListTerm(elements):
+            return ListTerm(tuple(bound(element, parameters) for element in elements))
+        case SetTerm(elements):
+            return SetTerm(tuple(bound(element, parameters) for element in elements))
+        case TupleTerm(elements):
+            return TupleTerm(tuple(bound(element, parameters) for element in elements))
+        case MapTerm(entries):
+            return MapTerm(tuple((bound(key, parameters), bound(value, parameters)) for key, value in entries))
+        case UdtTerm(fields):
+            return UdtTerm(tuple((name, bound(value, parameters)) for name, value in fields))
+        case Call(name, arguments):
+            return Call(name, tuple(bound(argument, parameters) for argument in arguments))
+        case _:
+            return term
+
+
+def from_json(value: object) -> Term:
+    """A JSON value as a term; an object is a map with its names as keys.
+
+    Raises:
+        CqlError: it is of no kind that JSON has.
+    """
+    match value:
+        case None | bool() | int() | str() | Decimal():
+            return value
+        case float():
+            return Decimal(repr(value))
+        case list() | tuple():
+            return ListTerm(tuple(from_json(element) for element in value))
+        case dict():
+            return MapTerm(tuple((key, from_json(element)) for key, element in value.items()))
+        case _:
+            raise CqlError(f"a value of Python's type {type(value).__name__} is none of JSON's: {value!r}")
+
+
+def elements_of(term: Term) -> Iterator[Term]:
+    """The elements of a list or set term.
+
+    Raises:
+        CqlError: it is neither.
+    """
+    if not isinstance(term, ListTerm | SetTerm):
+        raise CqlError(f"a list or set expected, found {term!r}")
+    yield from term.elements

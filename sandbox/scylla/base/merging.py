@@ -1,0 +1,313 @@
+"""A mutation merged as the server merges it before it is logged (spec sections 2.2, 2.4 and 9.6). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bridge.model.times import UnixMicros
+from sandbox.scylla.base.mutations import (
+    CollectionWrite,
+    ColumnWrite,
+    Insert,
+    Mutation,
+    PartitionDelete,
+    PartitionExpiry,
+    RangeDelete,
+    RowDelete,
+    RowExpiry,
+    Unheard,
+    Update,
+)
+from sandbox.scylla.base.ranges import RangeState, normalized
+from sandbox.scylla.values.multi_cell import MultiCell
+from sandbox.scylla.values.ordering import ClusteringOrder, Key
+
+_SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One written cell with what decides between two of them.
+
+    Attributes:
+        value: serialized; None is a dead cell.
+        timestamp_us: its write timestamp.
+        ttl_s: 0 is none; dead cells have none.
+        expires_us: when it dies of its TTL; 0 is never.
+    """
+
+    value: bytes | None
+    timestamp_us: UnixMicros
+    ttl_s: int = 0
+    expires_us: int = 0
+
+    def beats(self, other: Cell) -> bool:
+        """Whether this one survives when both are written (spec section 9, point 6)."""
+        return self._rank() > other._rank()
+
+    def is_live(self, now_us: int, deleted_us: int | None) -> bool:
+        """Whether a reader sees it at a time, under a tombstone."""
+        return (
+            self.value is not None
+            and not 0 < self.expires_us <= now_us
+            and (deleted_us is None or self.timestamp_us > deleted_us)
+        )
+
+    def _rank(self) -> tuple[int, bool, bool, int, int, bytes]:
+        # At one timestamp: dead beats live, expiring beats lasting, later expiry wins, then the smaller TTL, then the
+        # greater value.
+        dead = self.value is None
+        return (self.timestamp_us, dead, self.ttl_s > 0, self.expires_us, -self.ttl_s, self.value or b"")
+
+
+@dataclass(slots=True)
+class CollectionState:
+    """What is written to a multi-cell column.
+
+    Attributes:
+        deleted_us: the collection's tombstone, as it is stored.
+        elements: the surviving cells by element key.
+    """
+
+    deleted_us: UnixMicros | None = None
+    elements: dict[bytes, Cell] = field(default_factory=dict)
+
+    @property
+    def logged_us(self) -> UnixMicros | None:
+        """When the tombstone shows in the log: one microsecond later than it is stored (spec section 2.4)."""
+        return None if self.deleted_us is None else UnixMicros(self.deleted_us + 1)
+
+    def clear(self, deleted_us: UnixMicros) -> None:
+        """Merge a tombstone in; elements that it covers are dropped."""
+        self.deleted_us = deleted_us if self.deleted_us is None else max(self.deleted_us, deleted_us)
+        self.elements = {key: cell for key, cell in self.elements.items() if cell.timestamp_us > self.deleted_us}
+
+    def put(self, key: bytes, cell: Cell) -> None:
+        """Merge an element in."""
+        known = self.elements.get(key)
+        if (self.deleted_us is None or cell.timestamp_us > self.deleted_us) and (known is None or cell.beats(known)):
+            self.elements[key] = cell
+
+    def merge(self, other: CollectionState) -> None:
+        """Merge another write of the same column in."""
+        if other.deleted_us is not None:
+            self.clear(other.deleted_us)
+        for key, cell in other.elements.items():
+            self.put(key, cell)
+
+
+@dataclass(slots=True)
+class RowState:
+    """What a mutation does to one row, merged.
+
+    Attributes:
+        clustering: its key; () is the static row, or the only row of a table without a clustering key.
+        marker: the row marker that an INSERT writes (its value is empty).
+        cells: the surviving cells of atomic columns.
+        collections: what is written to multi-cell columns.
+        deleted_us: timestamp of the row's tombstone.
+        is_expiry: whether that tombstone is the server's own.
+    """
+
+    clustering: Key
+    marker: Cell | None = None
+    cells: dict[str, Cell] = field(default_factory=dict)
+    collections: dict[str, CollectionState] = field(default_factory=dict)
+    deleted_us: UnixMicros | None = None
+    is_expiry: bool = False
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is more to it than a tombstone."""
+        return bool(self.cells or self.collections) or self.marker is not None
+
+    def put(self, name: str, cell: Cell) -> None:
+        """Merge a cell in; the stronger one stays."""
+        known = self.cells.get(name)
+        if known is None or cell.beats(known):
+            self.cells[name] = cell
+
+    def collection(self, name: str) -> CollectionState:
+        """What is written to a multi-cell column, to be added to."""
+        return self.collections.setdefault(name, CollectionState())
+
+    def mark(self, marker: Cell) -> None:
+        """Merge a row marker in."""
+        if self.marker is None or marker.beats(self.marker):
+            self.marker = marker
+
+    def delete(self, timestamp_us: UnixMicros, *, is_expiry: bool = False) -> None:
+        """Merge a row tombstone in; it stands beside the cells, it does not drop them."""
+        if self.deleted_us is None or timestamp_us >= self.deleted_us:
+            self.deleted_us, self.is_expiry = timestamp_us, is_expiry
+
+    def cells_written(self) -> Iterator[Cell]:
+        """Every cell and the marker, elements of collections included."""
+        yield from self.cells.values()
+        for collection in self.collections.values():
+            yield from collection.elements.values()
+        if self.marker is not None:
+            yield self.marker
+
+    def merge(self, other: RowState) -> None:
+        """Merge another write of the same row in."""
+        for name, cell in other.cells.items():
+            self.put(name, cell)
+        for name, collection in other.collections.items():
+            self.collection(name).merge(collection)
+        if other.marker is not None:
+            self.mark(other.marker)
+        if other.deleted_us is not None:
+            self.delete(other.deleted_us, is_expiry=other.is_expiry)
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """A mutation merged: what is logged is made from this, not from the statements.
+
+    Attributes:
+        static: the static row.
+        rows: the others by clustering key.
+        ranges: range tombstones in clustering order, no two of which overlap.
+        deleted_us: the partition's tombstone.
+        is_expiry: whether that one is the server's own.
+    """
+
+    static: RowState = field(default_factory=lambda: RowState(()))
+    rows: dict[Key, RowState] = field(default_factory=dict)
+    ranges: list[RangeState] = field(default_factory=list)
+    deleted_us: UnixMicros | None = None
+    is_expiry: bool = False
+
+    def row(self, clustering: Key) -> RowState:
+        """A row, to be added to."""
+        return self.rows.setdefault(clustering, RowState(clustering))
+
+    def delete(self, timestamp_us: UnixMicros, *, is_expiry: bool = False) -> None:
+        """Merge a partition tombstone in."""
+        if self.deleted_us is None or timestamp_us >= self.deleted_us:
+            self.deleted_us, self.is_expiry = timestamp_us, is_expiry
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What of a table decides how its writes are merged.
+
+    Attributes:
+        statics: names of its static columns.
+        multi_cell: its columns of a non-frozen list, set, map or UDT.
+        order: its clustering order; how many clustering columns there are, too.
+        compact: whether it has COMPACT STORAGE, so no row markers.
+        hidden: the column that holds an empty cell in place of the marker, in such tables without regular columns.
+    """
+
+    statics: frozenset[str]
+    multi_cell: Mapping[str, MultiCell]
+    order: ClusteringOrder
+    compact: bool = False
+    hidden: str | None = None
+
+    @property
+    def clustering_count(self) -> int:
+        """How many clustering columns there are."""
+        return len(self.order.descending)
+
+
+def merge(
+    mutation: Mutation, timestamp_us: UnixMicros, columns: Columns, now_us: UnixMicros | None = None
+) -> PartitionState:
+    """Merge a mutation's statements as the server does before it logs them.
+
+    Args:
+        mutation: the request.
+        timestamp_us: its timestamp, for statements that have none of their own.
+        columns: those of the table.
+        now_us: the coordinator's clock, from which TTLs count; None takes `timestamp_us`.
+
+    Raises:
+        ValueError: a regular column is written without a clustering key, a multi-cell column is written whole, or an
+            operation that no server knows stands where it can't be merged.
+    """
+    state = PartitionState()
+    clock_us = timestamp_us if now_us is None else now_us
+    for operation in mutation.operations:
+        at_us = timestamp_us if operation.timestamp_us is None else operation.timestamp_us
+        match operation:
+            case Insert() | Update():
+                _merge_write(state, operation, at_us, columns, clock_us)
+            case RowDelete(clustering) | RowExpiry(clustering) if columns.clustering_count:
+                state.row(clustering).delete(at_us, is_expiry=isinstance(operation, RowExpiry))
+            case RowDelete() | PartitionDelete() | RowExpiry() | PartitionExpiry():
+                state.delete(at_us, is_expiry=isinstance(operation, RowExpiry | PartitionExpiry))
+            case RangeDelete():
+                _merge_range(state, operation, at_us, columns)
+            case Unheard():
+                raise ValueError(f"operation {operation.number} has no place in a mutation that is merged")
+    state.ranges = normalized(state.ranges, columns.order)
+    return state
+
+
+def _merge_write(
+    state: PartitionState, operation: Insert | Update, at_us: UnixMicros, columns: Columns, clock_us: int
+) -> None:
+    cells, statics = operation.cells, columns.statics
+    static_names = cells.keys() & statics if statics else ()
+    expires_us = clock_us + operation.ttl_s * _SECOND_US if operation.ttl_s else 0
+    stamp = (at_us, operation.ttl_s, expires_us)
+    if static_names:
+        _merge_cells(state.static, {name: cells[name] for name in static_names}, stamp, columns)
+    if columns.clustering_count and not operation.clustering:
+        if len(static_names) < len(cells):
+            raise ValueError("regular columns can't be written without a clustering key")
+        return
+    regular = {name: value for name, value in cells.items() if name not in statics} if static_names else cells
+    is_insert = isinstance(operation, Insert)
+    if not is_insert and not regular:
+        return
+    row = state.row(operation.clustering)
+    if is_insert and not columns.compact:
+        row.mark(Cell(b"", *stamp))
+    elif is_insert and columns.hidden is not None:
+        row.put(columns.hidden, Cell(b"", *stamp))
+    _merge_cells(row, regular, stamp, columns)
+
+
+def _merge_cells(
+    row: RowState, cells: Mapping[str, ColumnWrite], stamp: tuple[UnixMicros, int, int], columns: Columns
+) -> None:
+    for name, value in cells.items():
+        if name in columns.multi_cell:
+            _merge_collection(row.collection(name), name, value, stamp)
+        elif isinstance(value, CollectionWrite):
+            raise ValueError(f"column {name!r} is atomic and can't be written element by element")
+        else:
+            row.put(name, Cell(None, stamp[0]) if value is None else Cell(value, *stamp))
+    # A write that changes no element at all leaves nothing behind.
+    for name in [name for name in cells if name in row.collections]:
+        collection = row.collections[name]
+        if collection.deleted_us is None and not collection.elements:
+            del row.collections[name]
+
+
+def _merge_collection(
+    state: CollectionState, name: str, value: ColumnWrite, stamp: tuple[UnixMicros, int, int]
+) -> None:
+    if isinstance(value, bytes):
+        raise ValueError(f"column {name!r} is stored element by element and can't be written whole")  # noqa: TRY004  # the table's type is at fault
+    write = CollectionWrite("overwrite") if value is None else value
+    at_us = stamp[0]
+    if write.clear != "no":
+        state.clear(UnixMicros(at_us - 1) if write.clear == "overwrite" else at_us)
+    for key, element in write.put:
+        state.put(key, Cell(element, *stamp))
+    for key in write.remove:
+        state.put(key, Cell(None, at_us))
+
+
+def _merge_range(state: PartitionState, operation: RangeDelete, at_us: UnixMicros, columns: Columns) -> None:
+    start, end = operation.start, operation.end
+    if start is not None and start == end and start.inclusive and len(start.prefix) == columns.clustering_count:
+        state.row(start.prefix).delete(at_us)
+    else:
+        state.ranges.append(RangeState(start, end, at_us))

@@ -1,0 +1,173 @@
+"""Base writes as values: what one CQL request changes in one partition of one table. Pure.
+
+Values are serialized cells throughout: the simulator neither needs nor keeps Python's idea of them. Columns of a
+multi-cell type (a non-frozen list, set, map or UDT) are written element by element, as `CollectionWrite` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bridge.model.times import UnixMicros
+from sandbox.scylla.values.ordering import Key
+
+Clearing = Literal["no", "overwrite", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionWrite:
+    """What a statement does to a multi-cell column.
+
+    Attributes:
+        clear: whether what is there dies: "overwrite" for `= value` (`= null` and INSERT included), whose tombstone is
+            stored at T-1; "delete" for `DELETE column`, whose tombstone is stored at T (spec section 2.4).
+        put: element keys with their values: (element, b"") of a set, (key, value) of a map, (timeuuid, value) of a
+            list, (index as smallint, value) of a UDT.
+        remove: keys of the elements that die; they need not exist.
+    """
+
+    clear: Clearing = "no"
+    put: tuple[tuple[bytes, bytes], ...] = ()
+    remove: tuple[bytes, ...] = ()
+
+
+ColumnWrite = bytes | CollectionWrite | None
+"""A column's new value; None sets null, which of a multi-cell column is an overwrite without elements."""
+
+Cells = Mapping[str, ColumnWrite]
+"""What is written, by column name; a column that is absent is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """`INSERT`: writes cells and, where a clustering key is given (or none exists), the row's marker.
+
+    Attributes:
+        clustering: the clustering key; () in a table that has none, and for an insert of static columns alone.
+        cells: regular and static columns.
+        ttl_s: `USING TTL`; 0 is none.
+        timestamp_us: `USING TIMESTAMP` of this statement alone; None takes the mutation's.
+    """
+
+    clustering: Key
+    cells: Cells = field(default_factory=dict)
+    ttl_s: int = 0
+    timestamp_us: UnixMicros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """`UPDATE`, or a `DELETE` of single columns: writes cells and no marker. Attributes as for `Insert`."""
+
+    clustering: Key
+    cells: Cells
+    ttl_s: int = 0
+    timestamp_us: UnixMicros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowDelete:
+    """`DELETE` with the full clustering key; in a table without one it is a partition's (spec section 2.2)."""
+
+    clustering: Key
+    timestamp_us: UnixMicros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDelete:
+    """`DELETE` of a whole partition."""
+
+    timestamp_us: UnixMicros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a range of clustering keys.
+
+    Attributes:
+        prefix: the first clustering columns' cells, one at least.
+        inclusive: whether the rows with this prefix belong to the range.
+    """
+
+    prefix: tuple[bytes, ...]
+    inclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDelete:
+    """`DELETE` of a clustering slice or prefix.
+
+    A range that holds one full key alone becomes that row's delete, and one that holds nothing vanishes, when the
+    mutation is merged (spec section 2.2).
+
+    Attributes:
+        start: the end that comes first in clustering order (the greater value where it is DESC); None is unbounded.
+        end: the other one.
+        timestamp_us: as for `Insert`.
+    """
+
+    start: Bound | None
+    end: Bound | None
+    timestamp_us: UnixMicros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowExpiry:
+    """ScyllaDB's own delete of a row whose time has come (operation -3); without a clustering key, its partition's."""
+
+    clustering: Key
+    timestamp_us: UnixMicros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExpiry:
+    """ScyllaDB's own delete of a partition (operation -4)."""
+
+    timestamp_us: UnixMicros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """A log row with an operation number that no server has used yet; the base table does not change.
+
+    It is alone in its mutation.
+
+    Attributes:
+        number: `cdc$operation`, -128 to 127.
+        clustering: the clustering key, or a prefix of it.
+        cells: as of an Update.
+        ttl_s, timestamp_us: as for `Insert`.
+    """
+
+    number: int
+    clustering: Key = ()
+    cells: Cells = field(default_factory=dict)
+    ttl_s: int = 0
+    timestamp_us: UnixMicros | None = None
+
+
+Operation = Insert | Update | RowDelete | PartitionDelete | RangeDelete | RowExpiry | PartitionExpiry | Unheard
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """All that one CQL request changes in one partition: a statement, or those of a batch on that partition.
+
+    Attributes:
+        partition_key: cells of the partition key, by position.
+        operations: the statements, in the order of the request (of equal timestamps the greater cell wins).
+        timestamp_us: the request's timestamp; None takes the coordinator's clock.
+    """
+
+    partition_key: Key
+    operations: tuple[Operation, ...]
+    timestamp_us: UnixMicros | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a request without a statement."""
+        if not self.operations:
+            raise ValueError("a mutation has at least one operation")
+        if len(self.operations) > 1 and any(isinstance(operation, Unheard) for operation in self.operations):
+            raise ValueError("an operation that no server knows is alone in its mutation")

@@ -1,0 +1,1 @@
+"""The simulated cluster: nodes, streams, generations and tablets."""

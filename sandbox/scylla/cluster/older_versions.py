@@ -1,0 +1,72 @@
+"""Generations as ScyllaDB before 4.4 shows them (V1), and the upgrade to today's tables (spec section 5.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+from bridge.adapters.scylla.session import CqlSession
+from bridge.model.streams import Generation
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster, publish_streams
+
+_LONG: Final = Struct(">q")
+_INT: Final = Struct(">i")
+_INSERT: Final = "INSERT INTO system_distributed.cdc_streams_descriptions (time, streams) VALUES (?, ?)"
+_REWRITTEN: Final = b"rewritten"
+
+
+def forget_upgrade(session: CqlSession) -> None:
+    """Let the node be one that has not rewritten its generations.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.write_raw`.
+    """
+    session.write_raw(session.prepare("DELETE FROM system.cdc_local WHERE key = ?"), (_REWRITTEN,)).result()
+
+
+def is_old(session: CqlSession) -> bool:
+    """Whether the cluster has not rewritten its generations, so that readers look at the old table alone.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.rows`.
+    """
+    return not session.rows("SELECT key FROM system.cdc_local WHERE key = 'rewritten'")
+
+
+def show_generation(session: CqlSession, cluster: SimulatedCluster, generation: Generation) -> None:
+    """Write a generation to the table that readers look at.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.write_raw`.
+    """
+    if is_old(session):
+        publish_old(session, generation)
+    else:
+        cluster.publish(generation)
+
+
+def publish_old(session: CqlSession, generation: Generation) -> None:
+    """Write a generation to the old table: one row with all of its streams.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.write_raw`.
+    """
+    ids = [stream.raw for stream in generation.streams()]
+    blob = _INT.pack(len(ids)) + b"".join(_INT.pack(len(raw)) + raw for raw in sorted(ids))
+    session.write_raw(session.prepare(_INSERT), (_LONG.pack(generation.start_ms), blob)).result()
+
+
+def upgrade(session: CqlSession, generations: Iterable[Generation]) -> None:
+    """Rewrite generations to today's tables, then say so.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.write_raw`.
+    """
+    last = None
+    for generation in generations:
+        streams = {stream_set.range_end: stream_set.streams for stream_set in generation.stream_sets}
+        publish_streams(session, generation.start_ms, streams)
+        last = _LONG.pack(generation.start_ms)
+    mark = session.prepare("INSERT INTO system.cdc_local (key, streams_timestamp) VALUES (?, ?)")
+    session.write_raw(mark, (_REWRITTEN, last)).result()

@@ -1,0 +1,106 @@
+"""Which stream takes a write on the local stack, by what the server holds: no program keeps it to itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from bridge.adapters.scylla.session import CqlSession
+from bridge.model.streams import Token
+from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.scylla.cluster.older_versions import show_generation
+from sandbox.scylla.cluster.simulated_cluster import Placement, SimulatedCluster
+from sandbox.scylla.cluster.tablets import SimulatedTablets
+
+TABLETS: Final = 4
+"""How many tablets a table begins with where its keyspace names no number."""
+
+_FRESH_US: Final = 500_000
+"""How long what was read counts; changes of streams are made at least `changes.LEAST_LEAD_S` ahead."""
+_LOG_LEAD_US: Final = 5_000_000
+"""How far before its own creation a log's first stream set begins (spec section 5.4)."""
+_INITIAL: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
+
+
+def initial_tablets(session: CqlSession, keyspace: str) -> int | None:
+    """How many tablets tables of a keyspace begin with; None where it has vnodes.
+
+    Raises:
+        RetriableError, BridgeError: as `CqlSession.rows`.
+    """
+    rows = session.rows(_INITIAL, (keyspace,))
+    found = rows[0]["initial_tablets"] if rows else None
+    return None if found is None else found or TABLETS
+
+
+class LocalStreams:
+    """The streams of every table. Not thread-safe. Every method raises as `CqlSession.rows` and its writes."""
+
+    def __init__(self, session: CqlSession, clock: Callable[[], UnixMicros]) -> None:
+        """Take the session; nothing is read yet.
+
+        Args:
+            session: to the stack's server.
+            clock: us since 1970.
+        """
+        self._session = session
+        self._clock = clock
+        self._read_us = 0
+        self._cluster: SimulatedCluster | None = None
+        self._tablets: dict[tuple[str, str], SimulatedTablets | None] = {}
+
+    def begin(self) -> UnixMillis | None:
+        """Make the first generation if there is none; returns its start if it was made."""
+        cluster = self._vnodes()
+        if cluster.generations:
+            return None
+        made = cluster.add_generation(UnixMillis(self._clock() // 1000), publish=False)
+        cluster.remember(made)
+        show_generation(self._session, cluster, made)
+        return made.start_ms
+
+    def stream_for(
+        self, keyspace: str, table: str, token: Token, write_us: UnixMicros, now_us: UnixMicros
+    ) -> Placement:
+        """The stream that takes a write to a base table.
+
+        Raises:
+            SimulatorRefusal: ScyllaDB would refuse the timestamp.
+        """
+        if now_us - self._read_us > _FRESH_US:
+            self._cluster, self._tablets, self._read_us = None, {}, now_us
+        name = (keyspace, table)
+        if name not in self._tablets:
+            self._tablets[name] = self._tablets_of(keyspace, table)
+        return (self._tablets[name] or self._vnodes()).stream_for(token, write_us, now_us)
+
+    def log_made(self, keyspace: str, table: str) -> int | None:
+        """Give a table whose log was just made its first stream set: of so many tablets, None where it has vnodes."""
+        tablets = initial_tablets(self._session, keyspace)
+        if tablets is not None:
+            start_ms = UnixMillis((self._clock() - _LOG_LEAD_US) // 1000)
+            made = SimulatedTablets(self._session, keyspace, table, seed=secrets.randbits(64))
+            made.create(start_ms, tablets)
+            self._tablets.pop((keyspace, table), None)
+        return tablets
+
+    def log_dropped(self, keyspace: str, table: str) -> None:
+        """Forget the stream sets of a table whose log was dropped; nothing happens where it has vnodes."""
+        found = self._tablets_of(keyspace, table)
+        if found is not None:
+            found.drop()
+            self._tablets.pop((keyspace, table), None)
+
+    def _vnodes(self) -> SimulatedCluster:
+        if self._cluster is None:
+            self._cluster = SimulatedCluster(self._session, seed=secrets.randbits(64))
+            self._cluster.resume(self._clock())
+        return self._cluster
+
+    def _tablets_of(self, keyspace: str, table: str) -> SimulatedTablets | None:
+        if initial_tablets(self._session, keyspace) is None:
+            return None
+        found = SimulatedTablets(self._session, keyspace, table, seed=secrets.randbits(64))
+        found.resume()
+        return found

@@ -1,0 +1,1 @@
+"""The CDC log that the simulator writes."""

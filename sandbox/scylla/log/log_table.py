@@ -1,0 +1,151 @@
+"""The DDL of a captured table and of its CDC log as ScyllaDB makes it (spec sections 1.1 to 1.4). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from bridge.model.cql_names import quoted
+from sandbox.scylla.log.images import ImageOptions
+from sandbox.scylla.values.multi_cell import log_types
+from sandbox.scylla.values.nested import UserType
+from schemas.cql.table import LOG_TABLE_SUFFIX, Column, TableSchema
+
+CDC_PARTITIONER: Final = "com.scylladb.dht.CDCPartitioner"
+"""What `system_schema.scylla_tables` says of every genuine log table, and of no other."""
+
+_META: Final = (
+    ("cdc$operation", "tinyint"),
+    ("cdc$ttl", "bigint"),
+    ("cdc$end_of_batch", "boolean"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CdcOptions:
+    """The `cdc` option of a base table.
+
+    Attributes:
+        ttl_s: TTL of log rows in seconds; 0 keeps them.
+        preimage, postimage, delta: as in ScyllaDB.
+        enabled: false for a table that is not captured.
+        images_of_partition_deletes: no option but a server's habit: whether the delete of a partition that is one row
+            has a pre-image, as since 2026.1.
+    """
+
+    ttl_s: int = 86_400
+    preimage: Literal["false", "true", "full"] = "false"
+    postimage: bool = False
+    delta: Literal["full", "keys"] = "full"
+    enabled: bool = True
+    images_of_partition_deletes: bool = True
+
+    @property
+    def images(self) -> ImageOptions:
+        """Which images are logged."""
+        return ImageOptions(self.preimage, self.postimage, self.images_of_partition_deletes)
+
+    def __str__(self) -> str:
+        """The map literal that CQL takes."""
+        options = {
+            "delta": self.delta,
+            "enabled": str(self.enabled).lower(),
+            "postimage": str(self.postimage).lower(),
+            "preimage": self.preimage,
+            "ttl": str(self.ttl_s),
+        }
+        return "{" + ", ".join(f"'{name}': '{value}'" for name, value in options.items()) + "}"
+
+
+def deleted_flag(column: str) -> str:
+    """The log column that says that a base column was set to null."""
+    return f"cdc$deleted_{column}"
+
+
+def deleted_elements(column: str) -> str:
+    """The log column that says which elements of a multi-cell base column died."""
+    return f"cdc$deleted_elements_{column}"
+
+
+def log_columns(table_schema: TableSchema) -> tuple[tuple[str, str], ...]:
+    """Names and types of the log's regular columns, sorted by name bytes as the server lists them."""
+    columns = list(_META)
+    for column in table_schema.columns:
+        if column.is_hidden:
+            continue
+        columns += columns_of(column)
+    return tuple(sorted(columns, key=lambda column: column[0].encode()))
+
+
+def columns_of(column: Column) -> list[tuple[str, str]]:
+    """Names and types of the log's columns that stand for one base column (spec section 1.2)."""
+    if column.position >= 0:
+        return [(column.name, str(column.type))]
+    value, elements = log_types(column.type)
+    found = [(column.name, value), (deleted_flag(column.name), "boolean")]
+    return found if elements is None else [*found, (deleted_elements(column.name), elements)]
+
+
+def type_ddl(keyspace: str, user_type: UserType) -> str:
+    """`CREATE TYPE` of a UDT."""
+    fields = ", ".join(f"{quoted(name)} {cql_type}" for name, cql_type in user_type.fields)
+    return f"CREATE TYPE {quoted(keyspace)}.{quoted(user_type.name)} ({fields})"
+
+
+def base_ddl(table_schema: TableSchema, options: CdcOptions) -> str:
+    """`CREATE TABLE` of the base table with its cdc option."""
+    columns = [
+        f"{quoted(column.name)} {column.type}{' STATIC' if column in table_schema.statics else ''}"
+        for column in table_schema.columns
+        if not column.is_hidden
+    ]
+    clustering = [quoted(column.name) for column in table_schema.clustering]
+    key = ", ".join([f"({_names(table_schema.partition_key)})", *clustering])
+    properties = [f"cdc = {options}"]
+    if clustering:
+        directions = (
+            f"{quoted(column.name)} {'DESC' if column.descending else 'ASC'}" for column in table_schema.clustering
+        )
+        properties.insert(0, f"CLUSTERING ORDER BY ({', '.join(directions)})")
+    return (
+        f"CREATE TABLE {quoted(table_schema.keyspace)}.{quoted(table_schema.name)} "
+        f"({', '.join(columns)}, PRIMARY KEY ({key})) WITH {' AND '.join(properties)}"
+    )
+
+
+def log_ddl(table_schema: TableSchema, options: CdcOptions) -> str:
+    """`CREATE TABLE` of a table's log; see `log_ddl_of`."""
+    return log_ddl_of(table_schema.keyspace, table_schema.name, log_columns(table_schema), options)
+
+
+def log_ddl_of(keyspace: str, table: str, columns: Sequence[tuple[str, str]], options: CdcOptions) -> str:
+    """`CREATE TABLE` of a log with these regular columns, with those of ScyllaDB's options that Cassandra has too."""
+    regulars = ", ".join(f"{quoted(name)} {type_text}" for name, type_text in columns)
+    comment = f"CDC log for {keyspace}.{table}".replace("'", "''")
+    return (
+        f"CREATE TABLE {quoted(keyspace)}.{quoted(table + LOG_TABLE_SUFFIX)} ("
+        f'"cdc$stream_id" blob, "cdc$time" timeuuid, "cdc$batch_seq_no" int, {regulars}, '
+        'PRIMARY KEY ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")) '
+        'WITH CLUSTERING ORDER BY ("cdc$time" ASC, "cdc$batch_seq_no" ASC) '
+        f"AND compaction = {_compaction(options.ttl_s)} "
+        "AND caching = {'keys': 'NONE', 'rows_per_partition': 'NONE'} "
+        f"AND comment = '{comment}' "
+        f"AND default_time_to_live = 0 AND gc_grace_seconds = {0 if options.ttl_s else 864_000} "
+        "AND bloom_filter_fp_chance = 0.01"
+    )
+
+
+def _compaction(ttl_s: int) -> str:
+    options = {"class": "TimeWindowCompactionStrategy"}
+    if ttl_s:
+        # Some 24 windows to a TTL (spec section 1.3).
+        slice_s = -(-ttl_s // 24)
+        options["compaction_window_unit"] = "MINUTES"
+        options["compaction_window_size"] = str(-(-slice_s // 60))
+        options["expired_sstable_check_frequency_seconds"] = str(max(1, slice_s // 2))
+    return "{" + ", ".join(f"'{name}': '{value}'" for name, value in options.items()) + "}"
+
+
+def _names(columns: Sequence[Column]) -> str:
+    return ", ".join(quoted(column.name) for column in columns)

@@ -1,0 +1,1 @@
+"""CQL values as the simulator holds them."""

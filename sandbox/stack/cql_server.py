@@ -1,0 +1,244 @@
+"""The stack's CQL server: Apache Cassandra with an extension that lets clients speak to it as to ScyllaDB.
+
+The extension (`java/`) rewrites statements; ScyllaDB's system tables live in a keyspace of their own and are made here
+when the server is ready. Who fills them, and who writes CDC logs, is the simulator's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge.runtime.java import Java
+from sandbox.stack.cql_wire import CqlConnection, Credentials
+from sandbox.stack.jars import Jars
+from sandbox.stack.ports import LOOPBACK
+
+SUPERUSER = Credentials("cassandra", "cassandra")
+
+_KEYSPACE = "scylla_system_tables"  # The same name stands in StatementRewriter.java.
+_PROBE_TIMEOUT_S = 30.0  # Making a table on a busy machine takes seconds.
+
+_SYSTEM_TABLES = (
+    "cdc_generation_timestamps (key text, time timestamp, expired timestamp, PRIMARY KEY (key, time)) "
+    "WITH CLUSTERING ORDER BY (time DESC)",
+    "cdc_streams_descriptions_v2 (time timestamp, range_end bigint, streams frozen<set<blob>>, "
+    "PRIMARY KEY (time, range_end))",
+    "cdc_streams_descriptions (time timestamp PRIMARY KEY, streams frozen<set<blob>>, expired timestamp)",
+    "cdc_local (key text PRIMARY KEY, streams_timestamp timestamp, uuid uuid)",
+    "cdc_timestamps (keyspace_name text, table_name text, timestamp timestamp, "
+    "PRIMARY KEY ((keyspace_name, table_name), timestamp)) WITH CLUSTERING ORDER BY (timestamp DESC)",
+    "cdc_streams (keyspace_name text, table_name text, timestamp timestamp, stream_state tinyint, stream_id blob, "
+    "PRIMARY KEY ((keyspace_name, table_name), timestamp, stream_state, stream_id))",
+    "scylla_tables (keyspace_name text, table_name text, cdc map<text, text>, partitioner text, version uuid, "
+    "PRIMARY KEY (keyspace_name, table_name))",
+    "scylla_keyspaces (keyspace_name text PRIMARY KEY, initial_tablets int, storage_type text, "
+    "storage_options frozen<map<text, text>>)",
+    # The simulator's own, see `simulator.known_streams`.
+    "known_streams (owner text, time bigint, range_ends frozen<list<bigint>>, streams frozen<list<blob>>, "
+    "PRIMARY KEY (owner, time))",
+)
+
+# The settings that differ from Cassandra's defaults, and the few that have none. Limits are lifted where ScyllaDB has
+# none or where load tests would run into them; waits that only a cluster needs are cut.
+_YAML = """\
+cluster_name: scylla-cdc-bridge local stack
+auto_bootstrap: false
+num_tokens: 16
+partitioner: org.apache.cassandra.dht.Murmur3Partitioner
+endpoint_snitch: SimpleSnitch
+seed_provider:
+  - class_name: org.apache.cassandra.locator.SimpleSeedProvider
+    parameters: [{{seeds: "{seed}:{storage_port}"}}]
+listen_address: {host}
+rpc_address: {host}
+storage_port: {storage_port}
+native_transport_port: {port}
+authenticator: {authenticator}
+authorizer: AllowAllAuthorizer
+data_file_directories: [{data}/data]
+commitlog_directory: {data}/commitlog
+hints_directory: {data}/hints
+saved_caches_directory: {data}/saved_caches
+cdc_raw_directory: {data}/cdc_raw
+commitlog_sync: periodic
+commitlog_sync_period: 1000ms
+commitlog_segment_size: 64MiB
+auto_snapshot: false
+snapshot_before_compaction: false
+incremental_backups: false
+# Only with this may a TTL of 20 years end after 2038, as it may on ScyllaDB.
+storage_compatibility_mode: NONE
+memtable_heap_space: 192MiB
+memtable_offheap_space: 192MiB
+file_cache_size: 64MiB
+networking_cache_size: 64MiB
+key_cache_size: 16MiB
+counter_cache_size: 0MiB
+concurrent_reads: 16
+concurrent_writes: 16
+concurrent_counter_writes: 4
+concurrent_compactors: 1
+native_transport_max_threads: 32
+native_transport_max_frame_size: 256MiB
+native_transport_max_request_data_in_flight: 512MiB
+native_transport_max_request_data_in_flight_per_ip: 512MiB
+max_mutation_size: 31MiB
+batch_size_warn_threshold: 1GiB
+batch_size_fail_threshold: 1GiB
+unlogged_batch_across_partitions_warn_threshold: 100000
+tombstone_warn_threshold: 1000000000
+tombstone_failure_threshold: 1000000000
+read_request_timeout: 30000ms
+range_request_timeout: 60000ms
+write_request_timeout: 30000ms
+truncate_request_timeout: 60000ms
+request_timeout: 60000ms
+materialized_views_enabled: true
+drop_compact_storage_enabled: false
+"""
+
+_LOGBACK = """\
+<configuration scan="false">
+  <appender name="stdout" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %-5level [%thread] %logger{36} - %msg%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="stdout"/></root>
+</configuration>
+"""
+
+# What Cassandra 5.0 needs of a Java 17 that keeps its internals to itself.
+_EXPORTS = (
+    "java.base/java.lang.ref",
+    "java.base/jdk.internal.misc",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+    "jdk.unsupported/sun.misc",
+)
+_OPENS = (
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.module",
+    "java.base/java.lang.reflect",
+    "java.base/java.math",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.util.jar",
+    "java.base/sun.nio.ch",
+    "jdk.management/com.sun.management.internal",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CqlServer:
+    """The CQL server in the folder `data`, for clients on `port`; with `password`, only after a login.
+
+    Several make a cluster if they have the same ports, `host`s of their own among 127.0.0.x, and the first one's as
+    `seed`; each is started when the one before is ready.
+    """
+
+    data: Path
+    log: Path
+    port: int
+    storage_port: int
+    java: Java
+    jars: Jars
+    password: bool = False
+    name: str = "cql"
+    host: str = LOOPBACK
+    seed: str = LOOPBACK
+    heap_mib: int = 768
+
+    def prepare(self) -> None:
+        """Write the configuration."""
+        configuration = _YAML.format(
+            host=self.host,
+            seed=self.seed,
+            port=self.port,
+            storage_port=self.storage_port,
+            data=self.data,
+            authenticator="PasswordAuthenticator" if self.password else "AllowAllAuthenticator",
+        )
+        self._yaml.write_text(configuration, encoding="utf-8")
+        self._logback.write_text(_LOGBACK, encoding="utf-8")
+
+    def command(self) -> list[str]:
+        """Return the server's command line."""
+        properties = {
+            "cassandra.config": self._yaml.as_uri(),
+            "logback.configurationFile": str(self._logback),
+            "cassandra.storagedir": str(self.data),
+            "cassandra.custom_query_handler_class": "scyllacdcbridge.local.ScyllaQueryHandler",
+            # How long one that joins may look for the others, too.
+            "cassandra.ring_delay_ms": "100" if self.host == self.seed else "30000",
+            "cassandra.skip_wait_for_gossip_to_settle": "0",
+            "cassandra.superuser_setup_delay_ms": "0",
+            "cassandra.initial_token_allocation": "random",
+            "java.io.tmpdir": str(self.data),
+            "java.security.manager": "allow",
+            "java.net.preferIPv4Stack": "true",
+            "jdk.attach.allowAttachSelf": "true",
+            "io.netty.tryReflectionSetAccessible": "true",
+        }
+        return [
+            *(self.java.command, "-Xms256m", f"-Xmx{self.heap_mib}m", "-Xss512k", "-XX:MaxDirectMemorySize=512m"),
+            "-XX:+ExitOnOutOfMemoryError",
+            f"-javaagent:{self.jars.jar('cql', 'jamm-')}",
+            *(f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS),
+            *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS),
+            *(f"-D{key}={value}" for key, value in properties.items()),
+            *("-cp", self.jars.class_path("cql"), "org.apache.cassandra.service.CassandraDaemon"),
+        ]
+
+    def problem(self) -> str | None:
+        """Log in and, the first time or with other data than this version's, make ScyllaDB's system tables."""
+        try:
+            with CqlConnection(
+                self.host,
+                self.port,
+                credentials=SUPERUSER if self.password else None,
+                timeout_s=_PROBE_TIMEOUT_S,
+            ) as connection:
+                connection.run("SELECT key FROM system.local")
+                wanted = "\n".join(_SYSTEM_TABLES)
+                if not self._made.exists() or self._made.read_text(encoding="utf-8") != wanted:
+                    _make_system_tables(connection)
+                    self._made.write_text(wanted, encoding="utf-8")
+        except OSError as error:
+            return f"no good answer on port {self.port} ({error})"
+        return None
+
+    @property
+    def _made(self) -> Path:
+        # A test that drops one of the tables (an older ScyllaDB lacks some) must not find it again after a restart.
+        return self.data / "system-tables-were-made"
+
+    @property
+    def _yaml(self) -> Path:
+        return self.data / "cassandra.yaml"
+
+    @property
+    def _logback(self) -> Path:
+        return self.data / "logback.xml"
+
+
+def _make_system_tables(connection: CqlConnection) -> None:
+    connection.run(
+        f"CREATE KEYSPACE IF NOT EXISTS {_KEYSPACE} "
+        "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    connection.run(f"USE {_KEYSPACE}")
+    for definition in _SYSTEM_TABLES:
+        connection.run(f"CREATE TABLE IF NOT EXISTS {definition}")
+    # The table of the oldest generations' format is there, so say what a ScyllaDB that has outgrown it says.
+    connection.run("INSERT INTO cdc_local (key) VALUES ('rewritten')")

@@ -1,0 +1,332 @@
+"""The local stack as a whole: up, down, and single servers stopped, killed and started again.
+
+Everything lies in one folder: `stack.json` (what runs: ports, pids with their start marks), `data/`, `logs/` and,
+unless they are shared, `jars/`. Several stacks may run at once in different folders.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Self, get_args
+
+from bridge.adapters.scylla.session import CqlSession
+from bridge.config.document import ScyllaSettings, Secret
+from bridge.runtime.java import find_java
+from sandbox.errors import LocalStackError
+from sandbox.stack import processes, server
+from sandbox.stack.cql_server import SUPERUSER, CqlServer
+from sandbox.stack.jars import Jars, jars_folder
+from sandbox.stack.kafka_server import KafkaServer
+from sandbox.stack.ports import LOOPBACK, Ports, free_ports, require_free
+from sandbox.stack.processes import ProcessIdentity
+from sandbox.stack.registry_server import RegistryServer
+from sandbox.stack.state import PortPlan, StackState, StateFile
+
+Component = Literal["kafka", "cql", "registry"]
+COMPONENTS: tuple[Component, ...] = get_args(Component)
+
+_LOGIN_VARIABLE: Final = "SCYLLA_CDC_BRIDGE_LOCAL_LOGIN"
+_START_TIMEOUT_S = 180.0
+_STOP_GRACE_S = 30.0
+
+Report = Callable[[str], None]
+
+
+def _silent(_line: str) -> None:
+    """Report to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStatus:
+    """One server as it is now; `problem` is None if it answers its own protocol."""
+
+    name: Component
+    address: str
+    pid: int | None
+    problem: str | None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the server runs and answers."""
+        return self.problem is None
+
+
+class LocalStack:
+    """A stack in a folder. Made by `up` (starts servers) or `load` (takes those that run).
+
+    Not for use by several threads at once, except that different components may be stopped and started by different
+    threads.
+    """
+
+    def __init__(self, folder: Path, state: StackState) -> None:
+        """Take a stack as its state file describes it; use `up` or `load` instead."""
+        self.folder = folder
+        self._state_file = StateFile(folder)
+        ports = state.ports
+        java = find_java()
+        jars = Jars(Path(state.jars), java)
+        data, logs = folder / "data", folder / "logs"
+        self._jars = jars
+        self._cql_password = state.cql_password
+        self._registry = RegistryServer(data / "registry", logs / "registry.log", ports.registry, java, jars)
+        self._servers: dict[Component, server.Server] = {
+            "kafka": KafkaServer(data / "kafka", logs / "kafka.log", ports.kafka, ports.kafka_controller, java, jars),
+            "cql": CqlServer(
+                data / "cql", logs / "cql.log", ports.cql, ports.cql_storage, java, jars, password=state.cql_password
+            ),
+            "registry": self._registry,
+        }
+        self.cql = f"{LOOPBACK}:{ports.cql}"
+        self.kafka = f"{LOOPBACK}:{ports.kafka}"
+        self.registry = self._registry.url
+        self.start_seconds: dict[Component, float] = {}
+
+    @classmethod
+    def up(
+        cls,
+        folder: Path,
+        *,
+        ports: Ports | None = None,
+        report: Report = _silent,
+        jars: Path | None = None,
+        cql_password: bool = False,
+    ) -> Self:
+        """Start the three servers in `folder` and wait until all answer.
+
+        A stack that was stopped there, or died, comes back with its data and its ports (unless `ports` names others).
+        Of one that runs in part, only what is missing is started.
+
+        Args:
+            folder: where everything lies; made if it isn't there.
+            ports: ports for clients; those left None are the former ones, else free ones.
+            report: gets lines on the progress.
+            jars: folder of the jars, for several stacks to share; default: SCYLLA_CDC_BRIDGE_JARS, else in `folder`.
+            cql_password: the CQL server wants a login; its superuser is cassandra, password cassandra.
+
+        Raises:
+            LocalStackError: the whole stack runs there already, or something failed; whatever this call started is
+                stopped again.
+        """
+        folder = folder.absolute()
+        began_s = time.monotonic()
+        with _only_one(folder):
+            state_file = StateFile(folder)
+            former = state_file.read()
+            running = _running(former)
+            if len(running) == len(COMPONENTS):
+                pids = ", ".join(f"{name} {identity.pid}" for name, identity in sorted(running.items()))
+                message = (
+                    f"A local stack already runs in {folder} (process ids: {pids}). Use it, or stop it first: "
+                    f"scylla-cdc-bridge local down --folder {folder}"
+                )
+                raise LocalStackError(message)
+            if former is not None and former.processes:
+                found = f"{', '.join(sorted(running))} still running" if running else "nothing left running"
+                report(f"A stack in {folder} was not stopped properly ({found}): starting what is missing")
+            plan = _planned_ports(ports or Ports(), former, running)
+            state = StackState(
+                ports=plan,
+                jars=str(jars.absolute() if jars is not None else jars_folder(folder)),
+                cql_password=former.cql_password if former is not None and "cql" in running else cql_password,
+                processes=running,
+            )
+            stack = cls(folder, state)
+            stack._jars.ensure(report)
+            state_file.write(state)
+            stack._start_all([name for name in COMPONENTS if name not in running], report)
+            report(f"The local stack is up after {time.monotonic() - began_s:.1f} s")
+        return stack
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Take the stack that runs in `folder`.
+
+        Raises:
+            LocalStackError: none was started there, or it was stopped.
+        """
+        folder = folder.absolute()
+        state = StateFile(folder).read()
+        if state is None or not state.processes:
+            message = f"No local stack runs in {folder}. Start one: scylla-cdc-bridge local up --folder {folder}"
+            raise LocalStackError(message)
+        return cls(folder, state)
+
+    def down(self, *, delete_data: bool = False, report: Report = _silent) -> None:
+        """Stop every server that runs, and forget the processes; ports and data stay for the next `up`.
+
+        Args:
+            delete_data: delete the servers' data and logs as well.
+            report: gets lines on the progress.
+
+        Raises:
+            LocalStackError: a server could not be ended, or another `up` or `down` is at work in the folder.
+        """
+        with _only_one(self.folder):
+            with ThreadPoolExecutor(max_workers=len(COMPONENTS)) as pool:
+                for name, polite in zip(COMPONENTS, pool.map(self._end, COMPONENTS), strict=True):
+                    if polite is not None:
+                        report(f"{name} stopped" if polite else f"{name} did not stop in time and was killed")
+            if delete_data:
+                for part in ("data", "logs"):
+                    shutil.rmtree(self.folder / part, ignore_errors=True)
+                self._state_file.delete()
+                report("Data deleted")
+
+    def status(self) -> list[ComponentStatus]:
+        """Probe every server with its own protocol."""
+        addresses: dict[Component, str] = {"kafka": self.kafka, "cql": self.cql, "registry": self.registry}
+        found = []
+        for name in COMPONENTS:
+            pid = self.pid(name)
+            problem = "not running" if pid is None else self._servers[name].problem()
+            found.append(ComponentStatus(name, addresses[name], pid, problem))
+        return found
+
+    def cql_session(self) -> CqlSession:
+        """A session to the CQL server, logged in if that wants a login.
+
+        Raises:
+            RetriableError, StartupError: it does not answer, or refuses us.
+        """
+        login: dict[str, Any] = {}
+        if self._cql_password:
+            os.environ[_LOGIN_VARIABLE] = SUPERUSER.password
+            login = {"username": SUPERUSER.user, "password": Secret(env=_LOGIN_VARIABLE)}
+        return CqlSession.connect(ScyllaSettings(contact_points=(self.cql,), consistency="ONE", **login))
+
+    def pid(self, component: Component) -> int | None:
+        """Return the pid of a server, or None if it doesn't run."""
+        identity = self._identity(component)
+        return identity.pid if identity is not None and identity.is_alive() else None
+
+    def stop(self, component: Component) -> None:
+        """Stop one server the polite way (SIGTERM; killed after 30 s). Nothing happens if it doesn't run."""
+        self._end(component)
+
+    def kill(self, component: Component) -> None:
+        """Kill one server (SIGKILL) and wait until it has gone. Nothing happens if it doesn't run."""
+        identity = self._identity(component)
+        if identity is not None:
+            processes.kill(identity)
+            self._state_file.set_process(component, None)
+
+    def start(self, component: Component) -> None:
+        """Start one server again, on its data and its ports, and wait until it answers.
+
+        Raises:
+            LocalStackError: it runs already, or did not become ready (it is stopped then).
+        """
+        pid = self.pid(component)
+        if pid is not None:
+            message = f"{component} of the stack in {self.folder} runs already (process {pid})"
+            raise LocalStackError(message)
+        self._start(component)
+
+    def _identity(self, component: Component) -> ProcessIdentity | None:
+        # Read anew: another program may have stopped or started it since.
+        state = self._state_file.read()
+        return None if state is None else state.processes.get(component)
+
+    def _start_all(self, names: list[Component], report: Report) -> None:
+        report(f"Starting {', '.join(names)}")
+        pool = ThreadPoolExecutor(max_workers=len(COMPONENTS))
+        given_up = threading.Event()
+        try:
+            starts = {pool.submit(self._start, name, given_up): name for name in names}
+            for done in as_completed(starts):
+                done.result()
+                report(f"  {starts[done]} is ready after {self.start_seconds[starts[done]]:.1f} s")
+        except BaseException:
+            # Also on Ctrl-C: what was started must not stay behind. Ending the servers ends the waits for them; one
+            # that isn't started yet will see that it must not be.
+            given_up.set()
+            for name in names:
+                self.kill(name)
+            raise
+        finally:
+            pool.shutdown()
+
+    def _start(self, component: Component, given_up: threading.Event | None = None) -> None:
+        began_s = time.monotonic()
+        what = self._servers[component]
+        process = server.launch(what)
+        self._state_file.set_process(component, process)
+        if given_up is not None and given_up.is_set():
+            self.kill(component)
+            message = f"{component} was stopped again, because another server could not be started"
+            raise LocalStackError(message)
+        try:
+            server.wait_ready(what, process, timeout_s=_START_TIMEOUT_S)
+        except BaseException:
+            self.kill(component)
+            raise
+        self.start_seconds[component] = time.monotonic() - began_s
+
+    def _end(self, component: Component) -> bool | None:
+        """End one server: True if it went politely, False if by force, None if it didn't run."""
+        identity = self._identity(component)
+        if identity is None:
+            return None
+        polite = processes.stop(identity, grace_s=_STOP_GRACE_S) if identity.is_alive() else None
+        self._state_file.set_process(component, None)
+        return polite
+
+
+def _running(state: StackState | None) -> dict[str, ProcessIdentity]:
+    if state is None:
+        return {}
+    return {name: identity for name, identity in state.processes.items() if identity.is_alive()}
+
+
+def _planned_ports(wanted: Ports, former: StackState | None, running: dict[str, ProcessIdentity]) -> PortPlan:
+    """Choose every port: those of running servers, else the user's, else the former ones, else free ones."""
+    old = None if former is None else former.ports
+    asked: dict[Component, int | None] = {"cql": wanted.cql, "kafka": wanted.kafka, "registry": wanted.registry}
+    chosen: dict[str, int] = {}
+    if old is not None:
+        chosen |= {name: getattr(old, name) for name in asked}
+        chosen |= {"kafka_controller": old.kafka_controller, "cql_storage": old.cql_storage}
+    for name, port in asked.items():
+        if port is None or port == chosen.get(name):
+            continue
+        if name in running:
+            message = f"{name} still runs on port {chosen[name]}, so it can't get port {port}. Stop the stack first."
+            raise LocalStackError(message)
+        chosen[name] = port
+    missing = [name for name in PortPlan.names() if name not in chosen]
+    chosen |= dict(zip(missing, free_ports(len(missing), avoid=chosen.values()), strict=True))
+    owner = {"kafka_controller": "kafka", "cql_storage": "cql"}
+    for used_for, number in chosen.items():
+        if owner.get(used_for, used_for) not in running:
+            require_free(used_for, number)
+    if len(set(chosen.values())) < len(chosen):
+        message = f"The same port is named for two servers: {chosen}"
+        raise LocalStackError(message)
+    return PortPlan(**chosen)
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Keep a second `up` or `down` out of the folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock_file = folder.joinpath(".lock").open("w", encoding="ascii")
+    except OSError as error:
+        message = f"{folder} can't be made, or written to: {error.strerror}. Name another folder with --folder"
+        raise LocalStackError(message) from None
+    with lock_file as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"Another `local up` or `local down` is at work in {folder}. Wait until it is done."
+            raise LocalStackError(message) from None
+        yield

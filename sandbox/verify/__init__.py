@@ -1,0 +1,1 @@
+"""Compares what arrived in Kafka with what was written."""

@@ -1,0 +1,230 @@
+"""Holds what arrives in Kafka against what the simulator wrote: each change once, in order for its key, as it was.
+
+Knows nothing of lanes, windows or transactions: it sees records as any consumer does, decodes them with the schema that
+the registry gives, and finds each by its position (stream id, `cdc$time`, `cdc$batch_seq_no`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+from uuid import UUID
+
+from bridge.adapters.kafka.records import Record
+from bridge.adapters.registry.client import Registry
+from bridge.encoding.group_encoder import POSITION_BYTES, POSITION_HEADER
+from bridge.model.times import UnixMicros, UnixMillis, micros_of
+from sandbox.scylla.oracle import ExpectedChange
+from sandbox.verify.expectations import ExpectedRecords
+from schemas.avro.codec import Reader, compile_reader
+from schemas.cql.table import TableSchema
+from schemas.errors import DecodeError, FramingError
+from schemas.wire.framing import unframe
+
+_EXAMPLES: Final = 5
+_STREAM_ID_BYTES: Final = 16
+_TIMEUUID_END: Final = 32
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Counts of what was found, with a few examples of everything that should not be.
+
+    Attributes:
+        written: changes that the oracle holds.
+        arrived: different ones of them that were seen.
+        doubled: records whose change had been seen before.
+        out_of_order: records that came after a later change of their key.
+        wrong: records whose key or value is not what was written, or that lie in another partition than their key's.
+        unexpected: records of changes that nobody wrote.
+        examples: a line for each of the first few of every kind.
+    """
+
+    written: int = 0
+    arrived: int = 0
+    doubled: int = 0
+    out_of_order: int = 0
+    wrong: int = 0
+    unexpected: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> int:
+        """Changes that were written and not seen."""
+        return self.written - self.arrived
+
+    @property
+    def clean(self) -> bool:
+        """Whether each change arrived exactly once, in order and as it was written."""
+        return not (self.missing or self.doubled or self.out_of_order or self.wrong or self.unexpected)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.written} written, {self.arrived} arrived, {self.missing} missing, {self.doubled} doubled, "
+            f"{self.out_of_order} out of order, {self.wrong} wrong, {self.unexpected} unexpected"
+        )
+
+
+class Checker:
+    """Takes expected changes and consumed records in any interleaving of the two.
+
+    Records of one topic must come in the order in which its partitions hold them. Not thread-safe.
+
+    Attributes:
+        verdict: what was found so far; final after `close`.
+    """
+
+    def __init__(
+        self,
+        tables: Iterable[TableSchema],
+        registry: Registry,
+        *,
+        full: Collection[str] = (),
+    ) -> None:
+        """Make a checker that expects nothing yet.
+
+        Args:
+            tables: the tables whose changes are checked, their user-defined types resolved.
+            registry: where the records' schemas are.
+            full: names `keyspace.table` of those whose records have the shape `full`; the others have `delta`.
+
+        Raises:
+            UnsupportedTypeError: a column's type has no Avro form.
+        """
+        self.verdict = Verdict()
+        self._tables = {
+            (table.keyspace, table.name): ExpectedRecords(table, full=table.full_name in full) for table in tables
+        }
+        self._registry = registry
+        self._readers: dict[int, Reader] = {}
+        # Position -> the change, and None once it was seen (its content is not needed twice).
+        self._expected: dict[bytes, ExpectedChange | None] = {}
+        # Topic and key -> the partition of its first record, and the latest change seen.
+        self._latest: dict[tuple[str, bytes], tuple[int, tuple[int, bytes, int]]] = {}
+        self._early: defaultdict[bytes, list[Record]] = defaultdict(list)
+        self._arrived: defaultdict[tuple[str, str], dict[UnixMillis, int]] = defaultdict(dict)
+
+    def expect(self, changes: Iterable[ExpectedChange]) -> None:
+        """Add changes that were written.
+
+        Raises:
+            RegistryError: as `see`, for records that came before.
+        """
+        for change in changes:
+            position = change.stream_id + change.time + change.batch_seq_no.to_bytes(4, "big")
+            self._expected[position] = change
+            self.verdict.written += 1
+            for early in self._early.pop(position, ()):
+                self.see(early)
+
+    def arrived(self, keyspace: str, table: str) -> dict[UnixMillis, int]:
+        """How many of a table's changes were seen so far, by generation."""
+        return dict(sorted(self._arrived[keyspace, table].items()))
+
+    def see(self, record: Record) -> UnixMicros | None:
+        """Look at a consumed record.
+
+        Returns:
+            The change's write timestamp in µs; None when nobody wrote it (yet), or it was seen before.
+
+        Raises:
+            RegistryError: the registry does not answer, or knows a schema no more.
+        """
+        verdict = self.verdict
+        position = record.headers.get(POSITION_HEADER, b"")
+        if position not in self._expected:
+            # It may have been read before the writer told us; `close` counts what stays.
+            self._early[position].append(record)
+            return None
+        change = self._expected[position]
+        if change is None:
+            verdict.doubled += 1
+            self._example("doubled", record)
+            return None
+        self._expected[position] = None
+        verdict.arrived += 1
+        by_generation = self._arrived[change.keyspace, change.table]
+        by_generation[change.generation_ms] = by_generation.get(change.generation_ms, 0) + 1
+        place = (record.topic, record.key or b"")
+        partition, latest = self._latest.setdefault(place, (record.partition, change.order))
+        if change.order < latest:
+            verdict.out_of_order += 1
+            self._example("out of order", record)
+        else:
+            self._latest[place] = (partition, change.order)
+        difference = self._difference(record, change)
+        if not difference and record.partition != partition:
+            difference = f"partition {record.partition}, earlier changes of its key are in {partition}"
+        if difference:
+            verdict.wrong += 1
+            self._example(f"wrong ({difference})", record)
+        return change.timestamp_us
+
+    def close(self) -> Verdict:
+        """Count what was never expected, and give the verdict."""
+        for records in self._early.values():
+            for record in records:
+                self.verdict.unexpected += 1
+                self._example("unexpected", record)
+        self._early.clear()
+        missing = ((position, change) for position, change in self._expected.items() if change is not None)
+        for position, change in islice(missing, _EXAMPLES):
+            name = f"{change.keyspace}.{change.table}"
+            self.verdict.examples.append(
+                f"missing: {name}, generation {change.generation_ms}, position {position.hex()}"
+            )
+        return self.verdict
+
+    def _difference(self, record: Record, change: ExpectedChange) -> str:
+        """What is wrong with a record; empty when nothing is."""
+        table = self._tables[(change.keyspace, change.table)]
+        try:
+            key, value = self._decode(record.key), self._decode(record.value)
+        except (DecodeError, FramingError) as error:
+            return str(error)
+        if not _same(key, table.key(change)):
+            return f"key {key} instead of {table.key(change)}"
+        expected = table.value(change)
+        if value.keys() != expected.keys():
+            return f"fields {', '.join(value)} instead of {', '.join(expected)}"
+        for name, wanted in expected.items():
+            if not _same(value[name], wanted):
+                return f"{name}: {value[name]!r} instead of {wanted!r}"
+        return ""
+
+    def _decode(self, message: bytes | None) -> dict[str, Any]:
+        if message is None:
+            return {}
+        schema_id, body = unframe(message)
+        if schema_id not in self._readers:
+            self._readers[schema_id] = compile_reader(json.loads(self._registry.get(schema_id)))
+        return self._readers[schema_id](body)
+
+    def _example(self, what: str, record: Record) -> None:
+        examples = self.verdict.examples
+        if sum(example.startswith(what[:7]) for example in examples) < _EXAMPLES:
+            position = record.headers.get(POSITION_HEADER, b"").hex()
+            examples.append(f"{what}: {record.topic} [{record.partition}] {record.kafka_offset}, position {position}")
+
+
+def written_us(record: Record) -> UnixMicros | None:
+    """The write timestamp in a record's position header; None when there is no such header."""
+    position = record.headers.get(POSITION_HEADER, b"")
+    return micros_of(position[_STREAM_ID_BYTES:_TIMEUUID_END]) if len(position) == POSITION_BYTES else None
+
+
+def _same(found: object, wanted: object) -> bool:
+    match found, wanted:
+        case (dict(), dict()):
+            return found.keys() == wanted.keys() and all(_same(found[name], wanted[name]) for name in wanted)
+        case (list(), list()):
+            return len(found) == len(wanted) and all(map(_same, found, wanted))
+        case (UUID(), str()):
+            return str(found) == wanted
+        case (float(), float()):
+            return repr(found) == repr(wanted)  # NaN is itself, and the zeros differ
+    return found == wanted

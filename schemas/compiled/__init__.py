@@ -1,0 +1,1 @@
+"""Encoders that are generated for one table: log cells straight to Avro bytes."""

@@ -1,0 +1,310 @@
+"""Python source that turns a raw CQL cell into Avro bytes: the innermost part of a table's encoder.
+
+Each native type gives a few lines that work on one local variable: before them it holds the
+cell's bytes, after them the Avro bytes. ``schemas.compiled.row_encoder`` puts the lines of a table's columns
+into one function, which saves a call for every cell; ``schemas.compiled.container_source`` puts them into the
+loops over the elements of collections.
+
+The lines know well-formed cells only. For any other (a wrong length, no UTF-8, CQL's "empty") they
+raise one of `DECLINED`, and the row is encoded by ``schemas.compiled.reference_encoder``, which has the error
+messages: so nothing here has to agree with it on anything but good bytes.
+
+No text from outside enters the source: names of variables and helpers are made here.
+"""
+
+from __future__ import annotations
+
+import struct
+from binascii import hexlify
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, NoReturn, TypeAlias
+
+from schemas.avro.codec import compile_writer
+from schemas.avro.types import AvroTypes
+from schemas.avro.varints import TABLE_BITS, TABLE_SIZE, long_bytes, varint_tables
+from schemas.cql.types import CqlType, NativeType
+from schemas.cql.visitor import TypeVisitor, visit
+from schemas.errors import CellError, EncodeError
+from schemas.log.scalar_cells import DATE_OF_EPOCH, SCALE_BYTES, scalar_decoder
+from schemas.options import DEFAULT_OUTPUT, OutputOptions
+
+Lines: TypeAlias = list[str]
+CellWriter: TypeAlias = Callable[[bytes], bytes]
+"""One cell's bytes, neither null nor "empty" -> Avro bytes."""
+
+SOME: Final = b"\x02"
+"""The branch of the value in a union of null and it."""
+
+_CACHED_ADDRESSES: Final = 4096
+_NO_SCALE: Final = b"\x00"
+_UUID_CHARACTERS: Final = 36
+_DASHED_UUID: Final = "4sx24sx4sx4s"
+"""Parts of a uuid's hex digits that have a dash after every second byte, but for the misplaced dashes."""
+
+_INT_BYTES: Final = 4
+_MASK: Final = TABLE_SIZE - 1
+_INTEGERS: Final[dict[str, str]] = {
+    "bigint": ">q",
+    "counter": ">q",
+    "date": ">I",
+    "int": ">i",
+    "smallint": ">h",
+    "time": ">q",
+    "timestamp": ">q",
+    "tinyint": ">b",
+}
+_SCALE: Final = struct.Struct(">i")
+_FLOATS: Final[dict[str, str]] = {"double": "d", "float": "f"}
+
+
+class DeclinedError(Exception):
+    """The fast path does not know this row; the reference encoder may."""
+
+
+DECLINED: Final = (
+    DeclinedError,
+    CellError,
+    EncodeError,
+    struct.error,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    OverflowError,
+)
+"""What code from here raises for a cell that it does not know.
+
+No cell should bring an IndexError: a number that is beyond a table of `schemas.avro.varints` is not looked up. One
+that is
+all the same costs its row the fast path; it would stop its lane otherwise.
+"""
+
+
+def decline() -> NoReturn:
+    """Give the row up."""
+    raise DeclinedError
+
+
+def shared_helpers() -> dict[str, object]:
+    """Return the helpers that the code of every cell may use, as globals for a function around it."""
+    tables = varint_tables()
+    return {
+        "decline": decline,
+        "head_0": tables.head,
+        "hexlify": hexlify,
+        "join": b"".join,
+        "lengths_0": tables.lengths,
+        "long_bytes": long_bytes,
+        "sized_0": _sized(b""),
+        "whole_0": tables.whole,
+    }
+
+
+class ScalarCode(TypeVisitor[Lines]):
+    """The lines for a scalar in one local variable.
+
+    Attributes:
+        helpers: what the lines use by name besides the shared helpers. A name means the same for
+            every cell, so a function has all its cells' helpers together as globals.
+    """
+
+    def __init__(
+        self,
+        variable: str,
+        unions: int,
+        output: OutputOptions = DEFAULT_OUTPUT,
+        *,
+        is_number: bool = False,
+        size: str | None = None,
+    ) -> None:
+        """Take what the lines depend on.
+
+        Args:
+            variable: its name.
+            unions: how many unions of null and the value are around the value.
+            output: the forms of the values.
+            is_number: whether the variable holds the cell's number already, read as `number_format` says.
+            size: the variable that holds the cell's width, if one does.
+        """
+        self.helpers: dict[str, object] = {}
+        self._cell = variable
+        self._unions = unions
+        self._output = output
+        self._is_number = is_number
+        self._size = size or f"len({variable})"
+        self._prefix = SOME * unions
+        self._tables = varint_tables(self._prefix)
+
+    def of(self, cql_type: CqlType) -> Lines:
+        """Return the lines for a type.
+
+        Raises:
+            UnsupportedTypeError: the type has no Avro form yet.
+        """
+        return visit(cql_type, self)
+
+    def native(self, cql_type: NativeType) -> Lines:
+        """Return the lines for a scalar."""
+        cell, name = self._cell, cql_type.name
+        if _has_other_form(name, self._output):
+            return self._by_value(cql_type)
+        if name in _INTEGERS:
+            return self._integer(name)
+        if name in _FLOATS:
+            return self._float(name)
+        match name:
+            case "text" | "varchar":
+                return [f"if not {cell}.isascii(): {cell}.decode()", *self._string()]
+            case "ascii":
+                return [f"if not {cell}.isascii(): decline()", *self._string()]
+            case "blob":
+                return self._string()
+            case "boolean":
+                return [f"{cell} = {self._helper('boolean', _booleans(self._prefix))}[{cell}]"]
+            case "uuid" | "timeuuid":
+                return self._uuid()
+            case "decimal":
+                return self._decimal()
+            case "varint":
+                write = self._helper("varint", _sized(self._prefix + _NO_SCALE))
+                return [f"if not {cell}: decline()", f"{cell} = {write}({cell})"]
+            case "inet":
+                return self._inet(cql_type)
+            case _:
+                return self._by_value(cql_type)
+
+    def _helper(self, name: str, helper: object) -> str:
+        """Take up a helper that depends on the prefix; return the name that tells the prefix too."""
+        name = f"{name}_{self._unions}"
+        self.helpers[name] = helper
+        return name
+
+    def _integer(self, cql_type: str) -> Lines:
+        cell, layout = self._cell, struct.Struct(_INTEGERS[cql_type])
+        read = [] if self._is_number else [f"({cell},) = {self._helper(f'unpack_{cql_type}', layout.unpack)}({cell})"]
+        signed = [f"{cell} -= {DATE_OF_EPOCH}"] if cql_type == "date" else []
+        zigzag = f"{cell} = {cell} << 1 if {cell} >= 0 else ~({cell} << 1)"
+        return [*read, *signed, zigzag, f"{cell} = {self._varint(layout.size)}"]
+
+    def _varint(self, size_bytes: int) -> str:
+        """Return an expression for the cell, a zigzag number by now: two bytes at a time out of tables.
+
+        A present timestamp takes 6 bytes, an int 5 at most, a bigint 10.
+        """
+        cell = self._cell
+        whole, head = self._helper("whole", self._tables.whole), self._helper("head", self._tables.head)
+
+        def sum_of(parts: int) -> str:
+            if parts == 1:
+                return f"{whole}[{cell}]"
+            middle = (f"head_0[{cell} >> {TABLE_BITS * part} & {_MASK}]" for part in range(1, parts - 1))
+            last = f"whole_0[{cell} >> {TABLE_BITS * (parts - 1)}]"
+            return " + ".join((f"{head}[{cell} & {_MASK}]", *middle, last))
+
+        def below(parts: int) -> str:
+            return f"{cell} < {1 << TABLE_BITS * parts}"
+
+        short = f"{sum_of(1)} if {below(1)} else {sum_of(2)}"
+        if size_bytes < _INT_BYTES:
+            return short
+        short = f"{short} if {below(2)} else {sum_of(3)}"
+        if size_bytes == _INT_BYTES:
+            return short
+        return f"({short}) if {below(3)} else {sum_of(4)} if {below(4)} else {sum_of(5)}"
+
+    def _float(self, cql_type: str) -> Lines:
+        cell, layout = self._cell, _FLOATS[cql_type]
+        number = cell
+        if not self._is_number:
+            number = f"{self._helper(f'unpack_{cql_type}', struct.Struct(f'>{layout}').unpack)}({cell})[0]"
+        pack = self._helper(f"pack_{cql_type}", struct.Struct(f"<{self._unions}s{layout}").pack)
+        return [f"{cell} = {pack}({self._prefix!r}, {number})"]
+
+    def _string(self) -> Lines:
+        cell, size, known = self._cell, self._size, self._tables.lengths
+        lengths, sized = self._helper("lengths", known), self._helper("sized", _sized(self._prefix))
+        return [f"{cell} = {lengths}[{size}] + {cell} if {size} < {len(known)} else {sized}({cell})"]
+
+    def _uuid(self) -> Lines:
+        cell, parts = self._cell, self._helper("uuid_parts", struct.Struct(_DASHED_UUID).unpack)
+        prefix = self._prefix + long_bytes(_UUID_CHARACTERS)
+        return [f"{cell} = join(({prefix!r}, *{parts}(hexlify({cell}, b'-', 2))))"]
+
+    def _decimal(self) -> Lines:
+        cell, known = self._cell, len(self._tables.lengths)
+        scales, unpack = self._helper("lengths", self._tables.lengths), self._helper("unpack_scale", _SCALE.unpack_from)
+        size = self._size
+        usual = f"{scales}[scale] + lengths_0[{size} - {SCALE_BYTES}] + {cell}[{SCALE_BYTES}:]"
+        is_usual = f"0 <= scale < {known} and {size} < {known + SCALE_BYTES}"
+        other = f"{self._prefix!r} + long_bytes(scale) + sized_0({cell}[{SCALE_BYTES}:])"
+        return [
+            f"if {size} <= {SCALE_BYTES}: decline()",
+            f"(scale,) = {unpack}({cell})",
+            f"{cell} = {usual} if {is_usual} else {other}",
+        ]
+
+    def _by_value(self, cql_type: NativeType) -> Lines:
+        """The way for types that are not worth more: decode the cell, and have fastavro write it."""
+        write = self._helper(f"write_{self._cell}", _by_value(cql_type, self._prefix, self._output))
+        return [f"{self._cell} = {write}({self._cell})"]
+
+    def _inet(self, cql_type: NativeType) -> Lines:
+        cell, sized = self._cell, self._helper("sized", _sized(self._prefix))
+        # IPv6 has its rules of spelling, which take time.
+        long_form = self._helper(
+            "inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix, self._output))
+        )
+        short_form = f"{sized}(b'%d.%d.%d.%d' % (*{cell},))"
+        return [f"{cell} = {short_form} if {self._size} == 4 else {long_form}({cell})"]
+
+
+def number_format(cql_type: CqlType, output: OutputOptions) -> str | None:
+    """Return the letter by which `struct` reads a cell whose lines begin with its number; None for other types."""
+    if not isinstance(cql_type, NativeType) or _has_other_form(cql_type.name, output):
+        return None
+    name = cql_type.name
+    return _FLOATS.get(name) or _INTEGERS.get(name, "").removeprefix(">") or None
+
+
+def _has_other_form(cql_type: str, output: OutputOptions) -> bool:
+    """Return whether the options want another form of the type than the usual one."""
+    usual = DEFAULT_OUTPUT
+    match cql_type:
+        case "decimal" | "varint":
+            return output.decimals != usual.decimals
+        case "timestamp":
+            return output.timestamps != usual.timestamps
+        case "time":
+            return output.times != usual.times
+    return False
+
+
+def _booleans(prefix: bytes) -> dict[bytes, bytes]:
+    """Return every byte that a cell can be -> its Avro form: all but zero are true."""
+    return {bytes((one,)): prefix + bytes((one != 0,)) for one in range(256)}
+
+
+def _sized(prefix: bytes) -> CellWriter:
+    """Return the writer of Avro's bytes and string: the cell as it is behind its length."""
+    lengths = varint_tables(prefix).lengths
+    known = len(lengths)
+
+    def write(raw: bytes) -> bytes:
+        size = len(raw)
+        return (lengths[size] if size < known else prefix + long_bytes(size)) + raw
+
+    return write
+
+
+def _by_value(cql_type: NativeType, prefix: bytes, output: OutputOptions) -> CellWriter:
+    """Return the writer that goes by way of the decoded value and fastavro, whatever the type."""
+    decode = scalar_decoder(cql_type.name, output)
+    # A record has no bytes of its own, and fastavro takes any type for its field.
+    field = {"name": "value", "type": AvroTypes(output).of(cql_type)}
+    write_record = compile_writer({"type": "record", "name": "Cell", "fields": [field]})
+
+    def write(raw: bytes) -> bytes:
+        return prefix + write_record({"value": decode(raw)})
+
+    return write

@@ -1,0 +1,353 @@
+r"""One function for each table, written as Python source: a log row straight to its Avro key and value.
+
+Why source: a loop over the columns would spend most of its time on calls and on looking up what
+the table already settles (measured: functions for each column take 1.4 to 2 times as long). The
+function of ``ks.t (pk int, ck int, v text, primary key (pk, ck))`` reads, shortened::
+
+    def encode(row, operation, generation_ms, last_in_group):
+        c0, c1, c2, c3, _, _, c6, c7, c8, c9 = row        # the log's columns in their order
+        if c8 is None or ...: decline()
+        op, kind, number = operations[operation]
+        low, middle, high = unpack_time(c1)
+        ...
+        if kind == 0 and (c7 is None): decline()          # a row needs its clustering key
+        ...
+        (c8,) = unpack_int_0(c8)                          # the partition key
+        c8 = c8 << 1 if c8 >= 0 else ~(c8 << 1)
+        c8 = whole_0[c8] if c8 < 0x4000 else ...
+        key = c8
+        ...
+        if kind in without_columns:                       # range, columns: null
+            return key, join((op, key, c7, b'\x00', b'\x00', b'\x00', c6, source, c0, c1, ...))
+        if c9 is None:                                    # a column: untouched, set to null, or set
+            c9 = b'\x00' if c3 is None else deleted[c3]
+        else:
+            ...
+        return key, join((op, key, c7, b'\x00', b'\x02', c9, b'\x00', c6, source, c0, c1, ...))
+
+Nothing but numbers and names made here enters the source: columns are known by their place in the
+row. What the function does not know (bad cells and CQL's "empty" values, contradictions, images,
+range deletes, times before 1970, other shapes) it declines, see ``schemas.compiled.cell_source``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Final, TypeAlias, cast
+
+from schemas.avro.records import ENVELOPE_VERSION, OPERATIONS
+from schemas.avro.varints import long_bytes
+from schemas.compiled.cell_source import SOME, Lines, decline, shared_helpers
+from schemas.compiled.container_source import CellCode, array_writer, udt_change_writer
+from schemas.cql.table import Column, TableSchema
+from schemas.cql.types import CqlType, NativeType, UdtType, is_multi_cell
+from schemas.log.cell_readers import LogRow
+from schemas.log.change_records import GREGORIAN_OFFSET_TICKS100NS
+from schemas.log.columns import (
+    BATCH_SEQ_NO,
+    STREAM_ID,
+    TIME,
+    TTL,
+    deleted_elements,
+    deleted_elements_type,
+    deleted_flag,
+    value_type,
+)
+from schemas.log.operations import (
+    NO_CHANGES,
+    RANGE_DELETE,
+    STATIC_UPDATE,
+    UPDATE,
+    WITH_COLUMNS,
+    WITH_ROW,
+    WITHOUT_ROW,
+    kind_of,
+)
+from schemas.options import DEFAULT_OUTPUT, OutputOptions
+
+KeyEncoder: TypeAlias = Callable[[LogRow], bytes]
+"""Row -> key body; raises one of `schemas.compiled.cell_source.DECLINED`."""
+
+ChangeEncoder: TypeAlias = Callable[[LogRow, int, int, bool], tuple[bytes, bytes]]
+"""Row, operation, generation_ms, last_in_group -> key body, value body; raises as `KeyEncoder`."""
+
+NULL: Final = b"\x00"
+SET_TO_NULL: Final = SOME + NULL
+EMPTY_ARRAY: Final = b"\x00"
+INDENT: Final = "    "
+_ID_BYTES: Final = 16
+_CACHED_GENERATIONS: Final = 8
+NO_IMAGES: Final = {"delta": b"", "full": NULL + EMPTY_ARRAY + EMPTY_ARRAY + NULL + EMPTY_ARRAY}
+"""Shape -> the bytes of what it has behind the fields of ``delta``, in a change without images."""
+
+ROW_CHANGE: Final = 0
+ROW_DELETE: Final = 1
+PARTITION_DELETE: Final = 2
+UNKNOWN: Final = 3
+_OPERATION_NUMBERS: Final = range(-128, 128)
+_IS_SET: Final[dict[bytes | None, bool]] = {None: False, **{bytes((flag,)): flag != 0 for flag in range(256)}}
+_CLEARED: Final = {raw: bytes((flag,)) for raw, flag in _IS_SET.items()}
+_DELETED: Final = {raw: SET_TO_NULL if flag else NULL for raw, flag in _IS_SET.items()}
+
+
+def compile_encoders(
+    table: TableSchema, positions: dict[str, int], output: OutputOptions = DEFAULT_OUTPUT
+) -> tuple[KeyEncoder, ChangeEncoder]:
+    """Return the table's two functions.
+
+    Args:
+        table: the base table.
+        positions: where the log's columns are in a row; a row has as many cells.
+        output: the forms of the values. In a shape other than `delta` and `full` every change is declined.
+
+    Raises:
+        UnsupportedTypeError: a column's type has no Avro form.
+    """
+    code = RowCode(table, positions, output)
+    source = "\n".join((*code.key_function(), *code.change_function()))
+    scope = {**shared_helpers(), **envelope_helpers(table), **code.helpers}
+    exec(source, scope)  # noqa: S102 - every word of it is from here, schemas.compiled.cell_source and schemas.compiled.container_source
+    return cast("KeyEncoder", scope["encode_key"]), cast("ChangeEncoder", scope["encode"])
+
+
+class RowCode:
+    """The source of one table's functions; a cell's variable is named after its place in the row.
+
+    Attributes:
+        helpers: what the source uses by name, so far.
+    """
+
+    def __init__(self, table: TableSchema, positions: dict[str, int], output: OutputOptions) -> None:
+        self.helpers: dict[str, object] = {}
+        self._positions = positions
+        self._output = output
+        self._partition_key, self._clustering, self._values = table.partition_key, table.clustering, table.values
+        self._statics = table.statics
+        self._key_cells = [self._cell(column.name) for column in self._partition_key]
+        self._meta = [self._cell(name) for name in (STREAM_ID, TIME, BATCH_SEQ_NO, TTL)]
+        self._used = {*self._key_cells, *self._meta}
+        self._used |= {self._cell(column.name) for column in self._clustering}
+        self._used |= {cell for column in self._values for cell in self._cells_of(column)}
+        cells = (f"c{place}" for place in range(len(positions)))
+        self._unpack_row = f"{', '.join(cell if cell in self._used else '_' for cell in cells)}, = row"
+
+    def key_function(self) -> Lines:
+        """``encode_key(row)``: the body of the record key."""
+        reading = [f"{cell} = row[{cell[1:]}]" for cell in self._key_cells]
+        return block(
+            "def encode_key(row):", [*reading, _refuse_null(self._key_cells), *self._key_lines(), "return key"]
+        )
+
+    def change_function(self) -> Lines:
+        """``encode(row, operation, generation_ms, last_in_group)``: the bodies of record key and value."""
+        head = "def encode(row, operation, generation_ms, last_in_group):"
+        if self._output.shape not in NO_IMAGES:
+            return block(head, ["decline()"])
+        stream_id, time, batch_seq_no, ttl = self._meta
+        clustering = [self._cell(column.name) for column in self._clustering]
+        values = [self._cell(column.name) for column in self._values]
+        no_range = [repr(NULL)] if clustering else []
+        before = ["op", "key", *clustering, *no_range]
+        no_images = NO_IMAGES[self._output.shape]
+        after = [ttl, "source", stream_id, time, *TIMESTAMP_PARTS, batch_seq_no, "number", "last"]
+        after += [repr(no_images)] if no_images else []
+        without_columns = [_returned([*before, repr(NULL + EMPTY_ARRAY), *after])]
+        body = [
+            self._unpack_row,
+            _refuse_null([stream_id, time, batch_seq_no, *self._key_cells]),
+            f"if len({stream_id}) != {_ID_BYTES}: decline()",
+            "op, kind, number = operations[operation]",
+            "source = source_of(generation_ms)",
+            "last = b'\\x01' if last_in_group is True else b'\\x00' if last_in_group is False else decline()",
+            *_timestamp_lines(time),
+            *self._code(batch_seq_no, NativeType("int"), unions=0),
+            *self._check_lines(clustering),
+            *self._nullable(ttl, NativeType("bigint")),
+            *self._key_lines(),
+        ]
+        for column, cell in zip(self._clustering, clustering, strict=True):
+            body += self._nullable(cell, column.type)
+        body += block(f"if kind == {ROW_DELETE} or kind == {PARTITION_DELETE}:", without_columns)
+        if self._values:
+            body += block(f"if {self._untouched()}:", without_columns)
+        for column in self._values:
+            body += self._value(column)
+        body.append(_returned([*before, repr(SOME), *values, repr(EMPTY_ARRAY), *after]))
+        return block(head, body)
+
+    def _cell(self, column: str) -> str:
+        return f"c{self._positions[column]}"
+
+    def _cells_of(self, column: Column) -> list[str]:
+        """The cells of a static or regular column: value, flag, and deleted elements if it has them."""
+        names = [column.name, deleted_flag(column.name)]
+        if is_multi_cell(column.type):
+            names.append(deleted_elements(column.name))
+        return [self._cell(name) for name in names]
+
+    def _all_null(self, columns: Sequence[Column]) -> str:
+        """An expression: no cell of the columns is set (a flag that is false counts as set: the server has none)."""
+        cells = [cell for column in columns for cell in self._cells_of(column)]
+        return " and ".join(f"{cell} is None" for cell in cells) or "True"
+
+    def _untouched(self) -> str:
+        """An expression: the row says nothing of any column."""
+        cells = [self._cells_of(column) for column in self._values]
+        parts = [f"{cell} is None" for value, _flag, *removed in cells for cell in (value, *removed)]
+        return " and ".join([*parts, *(f"not is_set[{flag}]" for _value, flag, *_removed in cells)]) or "True"
+
+    def _check_lines(self, clustering: Lines) -> Lines:
+        """Decline rows whose cells do not fit their operation (`schemas.log.operations.symbol_of` says how)."""
+        row_kinds = f"kind == {ROW_CHANGE} or kind == {ROW_DELETE}"
+        lines: Lines = []
+        if clustering:
+            incomplete = " or ".join(f"{cell} is None" for cell in clustering)
+            no_key = " and ".join(f"{cell} is None" for cell in clustering)
+            given = [f"if not ({no_key}): decline()"]
+            static: Lines = ["decline()"]
+            if self._statics:
+                regulars = [column for column in self._values if column not in self._statics]
+                static = [
+                    f"if operation != {UPDATE} or not ({no_key} and {self._all_null(regulars)}): decline()",
+                    "op = static_update",
+                ]
+                row = block(f"elif not ({self._all_null(self._statics)}):", ["decline()"])
+            else:
+                row = []
+            lines += block(f"if {row_kinds}:", [*block(f"if {incomplete}:", static), *row])
+            lines += block(f"elif kind == {PARTITION_DELETE}:", given)
+        nothing = f"if not ({self._all_null(self._values)}): decline()"
+        return [*lines, *block(f"if kind == {ROW_DELETE} or kind == {PARTITION_DELETE}:", [nothing])]
+
+    def _code(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
+        code = CellCode(cell, unions, self._output)
+        lines = code.of(cql_type)
+        self.helpers.update(code.helpers)
+        return lines
+
+    def _key_lines(self) -> Lines:
+        lines: Lines = []
+        for column, cell in zip(self._partition_key, self._key_cells, strict=True):
+            lines += self._code(cell, column.type, unions=0)
+        return [*lines, f"key = {' + '.join(self._key_cells)}"]
+
+    def _nullable(self, cell: str, cql_type: CqlType) -> Lines:
+        """A clustering column or the TTL: null or a value."""
+        return [
+            *block(f"if {cell} is None:", [f"{cell} = {NULL!r}"]),
+            *block("else:", self._code(cell, cql_type, unions=1)),
+        ]
+
+    def _value(self, column: Column) -> Lines:
+        """A static or regular column."""
+        if is_multi_cell(column.type):
+            return self._multi_cell(column)
+        cell, flag = self._cells_of(column)
+        return [
+            *block(f"if {cell} is None:", [f"{cell} = {NULL!r} if {flag} is None else deleted[{flag}]"]),
+            *block("else:", [f"if {flag} is not None: decline()", *self._code(cell, column.type, unions=2)]),
+        ]
+
+    def _multi_cell(self, column: Column) -> Lines:
+        """A column of many cells: untouched, or cleared, added to and removed from in any combination."""
+        cell, flag, removed = self._cells_of(column)
+        untouched = f"if {cell} is None and {removed} is None and not is_set[{flag}]:"
+        if isinstance(column.type, UdtType):
+            write = self._helper(f"change_{cell}", udt_change_writer(column.type, self._output))
+            change = f"{SOME!r} + cleared[{flag}] + {write}({cell}, {removed})"
+        else:
+            add = self._helper(f"added_{cell}", array_writer(value_type(column.type), self._output))
+            remove = self._helper(f"removed_{cell}", array_writer(deleted_elements_type(column.type), self._output))
+            change = f"{SOME!r} + cleared[{flag}] + {_array(add, cell)} + {_array(remove, removed)}"
+        return [*block(untouched, [f"{cell} = {NULL!r}"]), *block("else:", [f"{cell} = {change}"])]
+
+    def _helper(self, name: str, helper: object) -> str:
+        self.helpers[name] = helper
+        return name
+
+
+def _array(writer: str, cell: str) -> str:
+    return f"({EMPTY_ARRAY!r} if {cell} is None else {writer}({cell}))"
+
+
+def _refuse_null(cells: Lines) -> str:
+    return f"if {' or '.join(f'{cell} is None' for cell in cells)}: decline()"
+
+
+TIMESTAMP_PARTS: Final = (
+    "head_0[us & 0x3FFF]",
+    "head_0[us >> 14 & 0x3FFF]",
+    "head_0[us >> 28 & 0x3FFF]",
+    "whole_0[us >> 42]",
+)
+
+
+def _timestamp_lines(time: str) -> Lines:
+    """Make ``us`` of a timeuuid: zigzag µs since the Unix epoch, in the range of 8 Avro bytes (1970 to 3111).
+
+    The version nibble is cut off unseen: old servers' timeuuids are not RFC ones.
+    """
+    ticks = "((high & 0xFFF) << 48 | middle << 32 | low)"
+    return [
+        f"low, middle, high = unpack_time({time})",
+        f"us = ({ticks} - {GREGORIAN_OFFSET_TICKS100NS}) // 10 << 1",
+        f"if not {1 << 42} <= us < {1 << 56}: decline()",
+    ]
+
+
+def block(head: str, body: Lines) -> Lines:
+    """Return a statement with its body."""
+    return [head, *(INDENT + line for line in body)]
+
+
+def _returned(parts: list[str]) -> str:
+    return f"return key, join(({', '.join(parts)}))"
+
+
+def envelope_helpers(table: TableSchema) -> dict[str, object]:
+    """Return what the change function uses besides the code of cells."""
+    return {
+        "cleared": _CLEARED,
+        "deleted": _DELETED,
+        "is_set": _IS_SET,
+        "operations": known_operations(has_clustering=bool(table.clustering)),
+        "source_of": source_writer(table),
+        "static_update": operation_symbol_bytes(STATIC_UPDATE),
+        "unpack_time": struct.Struct(">IHH8x").unpack,
+    }
+
+
+@cache
+def known_operations(*, has_clustering: bool) -> Mapping[int, tuple[bytes, int, bytes]]:
+    """Return number -> encoding of ``op``, which cells go with it, encoding of the number; only what is known here."""
+    known = {}
+    for number in _OPERATION_NUMBERS:
+        symbol = kind_of(number, has_clustering=has_clustering)
+        if number in NO_CHANGES or symbol == RANGE_DELETE:
+            continue
+        kind = UNKNOWN
+        if symbol in WITH_ROW:
+            kind = ROW_CHANGE if symbol in WITH_COLUMNS else ROW_DELETE
+        elif symbol in WITHOUT_ROW:
+            kind = PARTITION_DELETE
+        known[number] = (operation_symbol_bytes(symbol), kind, long_bytes(number))
+    return known
+
+
+def operation_symbol_bytes(symbol: str) -> bytes:
+    """Return the encoding of ``op``."""
+    return long_bytes(OPERATIONS.index(symbol))
+
+
+def source_writer(table: TableSchema) -> Callable[[int], bytes]:
+    """Return the writer of the source record's first part, which is the same for a whole generation."""
+    names = [name.encode() for name in (table.keyspace, table.name)]
+    fixed = long_bytes(ENVELOPE_VERSION) + b"".join(long_bytes(len(name)) + name for name in names)
+
+    @lru_cache(maxsize=_CACHED_GENERATIONS)
+    def source_of(generation_ms: int) -> bytes:
+        return fixed + long_bytes(generation_ms) if type(generation_ms) is int else decline()
+
+    return source_of

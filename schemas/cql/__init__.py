@@ -1,0 +1,1 @@
+"""CQL types and the description of a table."""

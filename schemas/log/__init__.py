@@ -1,0 +1,1 @@
+"""The log's side: its columns, its operations, and what its cells say."""

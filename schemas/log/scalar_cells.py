@@ -1,0 +1,259 @@
+"""Raw CQL cells of the native types (native protocol v4 serialization) to the values that fastavro writes.
+
+Strict: a cell of the wrong length or content raises ``CellError``, it is never guessed at.
+Nothing passes through ``datetime`` or ``Decimal``, so nothing overflows or rounds at the
+limits. Source: CQL native protocol v4, section 6; checked with cells recorded from a
+ScyllaDB 5.2 node.
+
+The zero-length cell is CQL's odd "empty" value for most types. Only text and blob have such a
+value in Avro; the decoders of all other types refuse it, and who wants to carry it
+(``schemas.log.cell_readers``) must ask before decoding.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final, Literal, TypeAlias, cast
+
+from schemas.errors import CellError, UnsupportedTypeError
+from schemas.options import DEFAULT_OUTPUT, OutputOptions
+
+Decoder: TypeAlias = Callable[[bytes], object]
+"""One cell's bytes, neither null nor "empty" -> the value; raises CellError without a column."""
+
+DATE_OF_EPOCH: Final = 1 << 31
+"""CQL dates count days unsigned with 1970-01-01 in the middle of the range."""
+
+SCALE_BYTES: Final = 4
+"""A decimal begins with its scale, a signed number; the rest is its unscaled value."""
+
+_DECIMALS: Final = frozenset({"decimal", "varint"})
+_LONGEST_CONVERTED_BYTES: Final = 8192
+"""Decimals of more bytes are not turned into digits: the time for it grows with the square."""
+
+_DURATION_PARTS: Final = (("months", 32), ("days", 32), ("nanoseconds", 64))
+_MAPPED_IPV4: Final = bytes(10) + b"\xff\xff"
+_IPV4_BYTES: Final = 4
+_IPV6_BYTES: Final = 16
+
+
+def scalar_decoder(name: str, output: OutputOptions = DEFAULT_OUTPUT) -> Decoder:
+    """Return the function that decodes cells of a native type.
+
+    Raises:
+        UnsupportedTypeError: the type has no Avro form.
+    """
+    if name in _DECIMALS and output.decimals != "record":
+        return _decimal_as(name, output.decimals)
+    if name == "timestamp" and output.timestamps == "timestamp-micros":
+        return _micros_of_millis(name)
+    if name == "time" and output.times == "time-micros":
+        return _micros_of_nanos(name)
+    if name in _STRUCTS:
+        return _fixed_width(name, _STRUCTS[name])
+    if name not in _OTHERS:
+        raise UnsupportedTypeError(name)
+    return _OTHERS[name](name)
+
+
+_STRUCTS: Final[dict[str, str]] = {
+    "bigint": ">q",
+    "counter": ">q",
+    "double": ">d",
+    "float": ">f",
+    "int": ">i",
+    "smallint": ">h",
+    "time": ">q",
+    "timestamp": ">q",
+    "tinyint": ">b",
+}
+
+
+def _wrong_length(cql_type: str, wanted: str, raw: bytes) -> CellError:
+    return CellError(cql_type, f"must be {wanted} bytes long", raw)
+
+
+def _fixed_width(cql_type: str, layout: str) -> Decoder:
+    one = struct.Struct(layout)
+    unpack, width = one.unpack, one.size
+
+    def decode(raw: bytes) -> object:
+        if len(raw) != width:
+            raise _wrong_length(cql_type, str(width), raw)
+        (value,) = unpack(raw)
+        return value
+
+    return decode
+
+
+def _boolean(cql_type: str) -> Decoder:
+    def decode(raw: bytes) -> bool:
+        if len(raw) != 1:
+            raise _wrong_length(cql_type, "1", raw)
+        return raw != b"\x00"
+
+    return decode
+
+
+def _date(cql_type: str) -> Decoder:
+    def decode(raw: bytes) -> int:
+        if len(raw) != 4:
+            raise _wrong_length(cql_type, "4", raw)
+        return int.from_bytes(raw, "big") - DATE_OF_EPOCH
+
+    return decode
+
+
+def _string(encoding: str) -> Callable[[str], Decoder]:
+    def of(cql_type: str) -> Decoder:
+        def decode(raw: bytes) -> str:
+            try:
+                return raw.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise CellError(cql_type, f"not valid {encoding} at byte {error.start}", raw) from error
+
+        return decode
+
+    return of
+
+
+def _blob(_cql_type: str) -> Decoder:
+    return bytes
+
+
+def _uuid(cql_type: str) -> Decoder:
+    def decode(raw: bytes) -> str:
+        if len(raw) != 16:
+            raise _wrong_length(cql_type, "16", raw)
+        text = raw.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    return decode
+
+
+def _inet(cql_type: str) -> Decoder:
+    def decode(raw: bytes) -> str:
+        if len(raw) == _IPV4_BYTES:
+            return str(ipaddress.IPv4Address(raw))
+        if len(raw) != _IPV6_BYTES:
+            raise _wrong_length(cql_type, "4 or 16", raw)
+        if raw.startswith(_MAPPED_IPV4):
+            # Spelled out, since Python 3.13 changed how it prints these addresses.
+            return f"::ffff:{ipaddress.IPv4Address(raw[12:])}"
+        return str(ipaddress.IPv6Address(raw))
+
+    return decode
+
+
+def _varint(cql_type: str) -> Decoder:
+    def decode(raw: bytes) -> dict[str, object]:
+        if not raw:
+            raise _wrong_length(cql_type, "1 or more", raw)
+        return {"scale": 0, "value": raw}
+
+    return decode
+
+
+def _decimal(cql_type: str) -> Decoder:
+    def decode(raw: bytes) -> dict[str, object]:
+        if len(raw) <= SCALE_BYTES:
+            raise _wrong_length(cql_type, "5 or more", raw)
+        scale = int.from_bytes(raw[:SCALE_BYTES], "big", signed=True)
+        return {"scale": scale, "value": raw[SCALE_BYTES:]}
+
+    return decode
+
+
+def _decimal_as(cql_type: str, form: Literal["string", "double"]) -> Decoder:
+    """Return the decoder of a decimal or varint in a form that is not its two parts."""
+    parts = _decimal(cql_type) if cql_type == "decimal" else _varint(cql_type)
+
+    def decode(raw: bytes) -> str | float:
+        value = parts(raw)
+        assert isinstance(value, dict)
+        if len(value["value"]) > _LONGEST_CONVERTED_BYTES:
+            reason = f"has an unscaled value of more than {_LONGEST_CONVERTED_BYTES} bytes, too long for a {form}"
+            raise CellError(cql_type, reason, raw)
+        sign, digits, _ = Decimal(int.from_bytes(value["value"], "big", signed=True)).as_tuple()
+        # Made of its parts: exact, whatever the scale.
+        number = Decimal((sign, digits, -value["scale"]))
+        if form == "string":
+            return str(number)
+        nearest = float(number)
+        if math.isinf(nearest):
+            raise CellError(cql_type, "is beyond the range of a double", raw)
+        return nearest
+
+    return decode
+
+
+def _micros_of_millis(cql_type: str) -> Decoder:
+    millis = _fixed_width(cql_type, ">q")
+
+    def decode(raw: bytes) -> int:
+        micros = 1000 * cast("int", millis(raw))
+        if not -(1 << 63) <= micros < 1 << 63:
+            raise CellError(cql_type, "does not fit in 64 bits as microseconds", raw)
+        return micros
+
+    return decode
+
+
+def _micros_of_nanos(cql_type: str) -> Decoder:
+    nanos = _fixed_width(cql_type, ">q")
+    return lambda raw: cast("int", nanos(raw)) // 1000
+
+
+def _duration(cql_type: str) -> Decoder:
+    def decode(raw: bytes) -> dict[str, object]:
+        value: dict[str, object] = {}
+        at = 0
+        for part, bits in _DURATION_PARTS:
+            unsigned, at = unsigned_vint(cql_type, raw, at)
+            if unsigned >> bits:
+                raise CellError(cql_type, f"{part} do not fit in {bits} bits", raw)
+            value[part] = (unsigned >> 1) ^ -(unsigned & 1)
+        if at != len(raw):
+            raise CellError(cql_type, f"{len(raw) - at} bytes after the end of the duration", raw)
+        return value
+
+    return decode
+
+
+def unsigned_vint(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
+    """Read one of Cassandra's vints at `at`; return it and where the next one begins.
+
+    Raises:
+        CellError: the cell ends inside it.
+
+    The number of leading one bits of the first byte is the number of bytes that follow; the
+    rest of the first byte and those bytes are the value, big-endian.
+    """
+    if at < len(raw):
+        first = raw[at]
+        more = 8 - (first ^ 0xFF).bit_length()
+        end = at + 1 + more
+        if end <= len(raw):
+            head = first & (0xFF >> more)
+            return (head << (8 * more)) | int.from_bytes(raw[at + 1 : end], "big"), end
+    raise CellError(cql_type, "the cell ends too early", raw)
+
+
+_OTHERS: Final[dict[str, Callable[[str], Decoder]]] = {
+    "ascii": _string("ascii"),
+    "blob": _blob,
+    "boolean": _boolean,
+    "date": _date,
+    "decimal": _decimal,
+    "duration": _duration,
+    "inet": _inet,
+    "text": _string("utf-8"),
+    "timeuuid": _uuid,
+    "uuid": _uuid,
+    "varchar": _string("utf-8"),
+    "varint": _varint,
+}

@@ -1,0 +1,1 @@
+"""How a schema registry names schemas and frames records."""

@@ -1,0 +1,1 @@
+"""The job: one streaming query for each table, started, watched and stopped."""

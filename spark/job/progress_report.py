@@ -1,0 +1,160 @@
+"""What Spark tells about a query's micro-batches: what lanes report, figures, and a plain progress line now and then.
+
+A task's report travels as Spark's own observed metric of the micro-batch (`observed`), so it comes with the word that
+the micro-batch is done, from executors wherever they are, and nothing else has to listen.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import collect_list
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bridge.errors import BridgeError
+from bridge.model.cursor import StreamOffset
+from bridge.monitoring.reports import LaneReport
+from bridge.monitoring.snapshot import Batches
+from bridge.monitoring.state import Board
+from spark.source.rows import REPORT
+
+_log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S: Final = 0.4
+_SAY_EVERY_S: Final = 10.0
+_TOTAL: Final = "triggerExecution"
+_METRICS: Final = "lanes"
+_REPORTS: Final = "reports"
+
+
+def observed(lanes: DataFrame) -> DataFrame:
+    """The same reports, of which Spark tells with each micro-batch."""
+    return lanes.observe(_METRICS, collect_list(REPORT).alias(_REPORTS))
+
+
+class ProgressReport:
+    """Follows one table's queries, of which one runs at a time.
+
+    `spark.sql.streaming.numRecentProgressUpdates` (see `spark.jvm.session`) is how many micro-batches Spark keeps for
+    us.
+    """
+
+    def __init__(
+        self, name: str, board: Board, *, changes_came: Callable[[], None], dead_letters: str | None = None
+    ) -> None:
+        """Begin.
+
+        Args:
+            name: the table's.
+            board: told where lanes stand, and what was counted.
+            changes_came: called when a micro-batch has read changes.
+            dead_letters: the topic of the table's dead letters.
+        """
+        self._name = name
+        self._board = board
+        self._changes_came = changes_came
+        self._dead_letters = dead_letters
+        self._last: tuple[str, str] | None = None
+        self._look_at_s = time.monotonic() + _LOOK_EVERY_S
+        self._since_s = time.monotonic()
+        self._changes = 0
+        self._published = 0
+        self._is_new = False
+        self._offset: StreamOffset | None = None
+
+    def look(self, query: StreamingQuery, *, at_once: bool = False) -> None:
+        """Call often; asks the query when it is time, and writes a line when one is due and something happened."""
+        now_s = time.monotonic()
+        if now_s < self._look_at_s and not at_once:
+            return
+        self._look_at_s = now_s + _LOOK_EVERY_S
+        for progress in self._new(query):
+            self._take(progress)
+        if now_s - self._since_s < _SAY_EVERY_S:
+            return
+        if self._offset is not None:
+            self._changes += self._published
+            behind_s = time.time() - self._offset.next.reached_us / 1e6
+            if self._is_new:
+                rate = self._published / (now_s - self._since_s)
+                _log.info("%s: %d changes, %.0f/s, %.1f s behind", self._name, self._changes, rate, behind_s)
+            else:
+                # A silent table is looked at seldom: the same number would look like a stall.
+                _log.info("%s: nothing new; read to what was written %.1f s ago", self._name, behind_s)
+        self._since_s, self._published, self._offset, self._is_new = now_s, 0, None, False
+
+    def sum_up(self) -> None:
+        """Write how much was published in all, once the last query has ended and was looked at."""
+        _log.info("%s: %d changes in all", self._name, self._changes + self._published)
+
+    def _new(self, query: StreamingQuery) -> Sequence[Mapping[str, Any]]:
+        """What Spark has reported since the last look, oldest first."""
+        # PySpark's own properties fetch and parse all that is kept, each time.
+        spark: Any = query._jsq  # noqa: SLF001
+        last = spark.lastProgress()
+        if last is None or self._mark(query, last) == self._last:
+            return []
+        found: list[Mapping[str, Any]] = []
+        recent = spark.recentProgress()
+        marks = []
+        for at in reversed(range(len(recent))):
+            marks.append(self._mark(query, recent[at]))
+            if marks[-1] == self._last:
+                marks.pop()
+                break
+            found.append(json.loads(recent[at].json()))
+        self._last = marks[0] if marks else self._last
+        return found[::-1]
+
+    @staticmethod
+    def _mark(query: StreamingQuery, progress: Any) -> tuple[str, str]:
+        # A micro-batch's number is not enough: idle reports have the next one's, and a query that is started again goes
+        # on with the number at which it failed.
+        return query.runId, progress.timestamp()
+
+    def _take(self, progress: Mapping[str, Any]) -> None:
+        end = progress["sources"][0]["endOffset"]
+        if end is None or _TOTAL not in progress["durationMs"]:
+            return
+        offset = StreamOffset.from_json(json.loads(end) if isinstance(end, str) else end)
+        if offset.batch is None:
+            return
+        self._take_reports(progress)
+        self._offset = offset
+        batch_id = int(progress["batchId"])
+        window, durations_ms = offset.batch.going_on, dict(progress["durationMs"])
+
+        def note(batches: Batches) -> None:
+            total_s = durations_ms.pop(_TOTAL) / 1000
+            batches.last, batches.last_s, batches.window = batch_id, total_s, window
+            batches.durations.observe(total_s)
+            for phase, millis in durations_ms.items():
+                batches.phases_s[phase] = batches.phases_s.get(phase, 0.0) + millis / 1000
+
+        self._board.batch(self._name, note)
+
+    def _take_reports(self, progress: Mapping[str, Any]) -> None:
+        texts = progress.get("observedMetrics", {}).get(_METRICS, {}).get(_REPORTS, ())
+        try:
+            reports = [LaneReport.from_json(text) for text in texts]
+        except BridgeError as error:
+            # Figures are never worth more: executors may be of another release for a while.
+            _log.warning("%s: a micro-batch's figures can't be read: %s", self._name, error)
+            return
+        own = [figures for one in reports for table, _, figures in one.counted if table == self._name]
+        self._published += sum(figures.changes for figures in own)
+        if any(figures.log_rows or figures.changes for figures in own):
+            self._is_new = True
+            self._changes_came()
+        for one in reports:
+            if one.poison is not None:
+                _log.warning(
+                    "%s: changes became dead letters in topic %s; the first: %s",
+                    *(self._name, self._dead_letters, one.poison),
+                )
+        self._board.report(reports)

@@ -1,0 +1,1 @@
+"""Spark's JVM: how it is started and configured."""

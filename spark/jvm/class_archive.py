@@ -1,0 +1,132 @@
+"""`python -m spark.jvm.class_archive`: an archive of the JVM's classes, with which a job starts in less time.
+
+Loading and checking Spark's classes is much of what a start costs. This runs a small query as the job does and keeps
+what the JVM has loaded for it (class data sharing). The archive belongs to one JVM and one set of jars, so it is made
+where they are: by the image's build, or once in a virtual environment. A JVM that it does not fit ignores it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from bridge.config.document import SparkSettings
+from bridge.errors import BridgeError, StartupError
+from bridge.model.cursor import Cursor
+from bridge.model.times import UnixMillis
+from bridge.monitoring.reports import LaneReport
+from spark.job.progress_report import observed
+from spark.jvm.launcher import ARCHIVE
+from spark.jvm.session import ComingSession
+from spark.source import rows
+
+_NAME: Final = "rehearsal"
+_LANES: Final = 2
+_MICRO_BATCHES: Final = 3
+_WITHIN_S: Final = 120
+
+
+class Rehearsal(DataSource):
+    """The source of a query that does nothing, by the same calls as the job's."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return _NAME
+
+    def schema(self) -> StructType:
+        """As the job's."""
+        return rows.REPORT_TYPE
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The source's side."""
+        return _Reader()
+
+
+class _Reader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, Any]:
+        return {"at": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return {"at": min(start["at"] + 1, _MICRO_BATCHES)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [InputPartition(lane) for lane in range(_LANES)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield rows.report_batch(LaneReport(_NAME, 0, Cursor.at_start_of(UnixMillis(0)), []))
+
+
+def make(archive: Path) -> None:
+    """Make the archive, or make it anew.
+
+    Raises:
+        StartupError, PySparkException: Spark does not run here.
+        OSError: the folder can't be written.
+        subprocess.TimeoutExpired: the JVM did not end.
+    """
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    new = archive.with_name(f"{archive.name}.new")
+    # Of classes that can't be archived there are hundreds, a warning each.
+    options = [f"-XX:ArchiveClassesAtExit={new}", "-Xlog:cds=error", "-Xlog:cds+dynamic=error"]
+    with tempfile.TemporaryDirectory() as folder:
+        settings = SparkSettings(
+            master=f"local[{_LANES}]",
+            properties={"spark.local.dir": folder, "spark.driver.extraJavaOptions": shlex.join(options)},
+        )
+        archive.unlink(missing_ok=True)
+        coming = ComingSession(_NAME, settings)
+        session = coming.result()
+        session.dataSource.register(Rehearsal)
+        lanes = observed(session.readStream.format(_NAME).load())
+        writer = lanes.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
+        query = writer.outputMode("append").trigger(processingTime="0 seconds").start()
+        deadline = time.monotonic() + _WITHIN_S
+        while (progress := query.lastProgress) is None or progress["batchId"] < _MICRO_BATCHES - 1:
+            if time.monotonic() > deadline:
+                raise StartupError(f"{_MICRO_BATCHES} micro-batches were not done in {_WITHIN_S:.0f} s")
+            query.awaitTermination(1)
+        query.stop()
+        session.stop()
+        coming.wait(_WITHIN_S)
+    new.replace(archive)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m spark.jvm.class_archive", description="Archive the classes of Spark's JVM."
+    )
+    parser.add_argument("--quiet", action="store_true", help="say nothing if all is well")
+    arguments = parser.parse_args(argv)
+    try:
+        make(ARCHIVE)
+    except (BridgeError, OSError, PySparkException, subprocess.TimeoutExpired) as error:
+        sys.stderr.write(f"{ARCHIVE}: no archive could be made: {error}\n")
+        return 1
+    if not arguments.quiet:
+        sys.stdout.write(f"{ARCHIVE}: {ARCHIVE.stat().st_size / 2**20:.0f} MiB\n")
+    return 0
+
+
+if __name__ == "__main__":
+    # As a module of its own name, because Spark's workers must find the classes in it.
+    from spark.jvm import class_archive
+
+    sys.exit(class_archive.main())

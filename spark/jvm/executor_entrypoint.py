@@ -1,0 +1,82 @@
+"""What a container of ours starts: `python -m spark.jvm.executor_entrypoint`, as its first process.
+
+`executor` makes it an executor of Spark on Kubernetes; anything else is a command line of `scylla-cdc-bridge`. Both
+replace this process, so that the job or the JVM itself gets the SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bridge.cli import main as command_line
+from bridge.errors import StartupError
+from spark.jvm.launcher import find_java, spark_folder
+
+_BACKEND: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+_OPTION: Final = "SPARK_JAVA_OPT_"
+_ARGUMENTS: Final = {
+    "--driver-url": "SPARK_DRIVER_URL",
+    "--executor-id": "SPARK_EXECUTOR_ID",
+    "--cores": "SPARK_EXECUTOR_CORES",
+    "--app-id": "SPARK_APPLICATION_ID",
+    "--hostname": "SPARK_EXECUTOR_POD_IP",
+    "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
+    "--podName": "SPARK_EXECUTOR_POD_NAME",
+}
+"""What the executor's JVM is told, and the variable in which Spark's driver gives it to the pod."""
+
+
+def executor_command(environment: Mapping[str, str], *, java: str, jars: Path) -> list[str]:
+    """The command line of an executor, from the environment that Spark's driver gave its pod.
+
+    Args:
+        environment: variables by name.
+        java: path of the JVM.
+        jars: folder of Spark's jars.
+
+    Raises:
+        StartupError: a variable is missing, so the pod was not made by Spark.
+    """
+    needed = [*_ARGUMENTS.values(), "SPARK_EXECUTOR_MEMORY"]
+    lacking = [name for name in needed if not environment.get(name)]
+    if lacking:
+        raise StartupError(f"`executor` is for pods that Spark makes: {', '.join(lacking)} not set")
+    options = sorted(
+        (int(name.removeprefix(_OPTION)), value) for name, value in environment.items() if name.startswith(_OPTION)
+    )
+    memory = environment["SPARK_EXECUTOR_MEMORY"]
+    more = [environment[name] for name in ("SPARK_CONF_DIR", "SPARK_CLASSPATH") if environment.get(name)]
+    return [
+        java,
+        *(option for _, option in options),
+        f"-Xms{memory}",
+        f"-Xmx{memory}",
+        "-cp",
+        os.pathsep.join([*more, f"{jars}/*"]),
+        _BACKEND,
+        *(word for flag, name in _ARGUMENTS.items() for word in (flag, environment[name])),
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Become what the arguments say; gives the exit status of commands that end by themselves."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] != ["executor"]:
+        return command_line.main(words)
+    try:
+        command = executor_command(os.environ, java=find_java(), jars=spark_folder() / "jars")
+    except StartupError as error:
+        sys.stderr.write(f"{command_line.PROGRAM}: error: {error}\n")
+        return command_line.EXIT_REFUSED
+    os.environ["SPARK_HOME"] = str(spark_folder())
+    sys.stdout.flush()
+    os.execv(command[0], command)  # noqa: S606  # the image's own JVM
+    raise AssertionError("execv came back")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

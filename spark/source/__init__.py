@@ -1,0 +1,1 @@
+"""The streaming source `scylla-cdc`."""

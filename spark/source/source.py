@@ -1,0 +1,88 @@
+"""`spark.readStream.format("scylla-cdc")`: the CDC log of one table as a stream of changes.
+
+Usable by itself: give it the settings of `bridge.config.SourceConfig` as options (`scylla.contact_points`, `table`,
+`reading.confidence_ms`, `lanes`, `payload`, ...). The job gives it a whole configuration, and has the tasks publish
+what they read: there each lane yields a report alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Self
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from bridge.config.document import BridgeConfig, SourceConfig
+from bridge.config.file.loader import from_options
+from bridge.engine.lane_task import Publishing
+from bridge.publishing.protocol import TableStart
+from spark.source.rows import REPORT_TYPE, ROW_TYPE
+from spark.source.stream_reader import ScyllaCdcStreamReader
+from spark.workers.disconnect import let_go_quietly
+
+CONFIG_OPTION = "config"
+START_OPTION = "table_start"
+ACTIVITY_OPTION = "activity"
+JOB_OPTION = "job"
+OWNER_OPTION = "owner"
+
+# Spark runs nothing of ours in those processes before it loads this.
+let_go_quietly()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The source's options, understood.
+
+    Attributes:
+        start: where Kafka says that the table stands; None for a query that is not the job's, which begins by
+            `reading.start` and whose checkpoint is all there is.
+        publishing: what the tasks need to publish; None where changes are wanted.
+        activity: where the job says that changes came (`bridge.adapters.planner_signals`); None where nobody does.
+    """
+
+    config: SourceConfig
+    start: TableStart | None
+    publishing: Publishing | None = None
+    activity: str | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Raises ConfigError when an option is unknown or its value is bad."""
+        plain = {name: value for name, value in options.items() if name.lower() != "path"}
+        start = plain.pop(START_OPTION, None)
+        activity = plain.pop(ACTIVITY_OPTION, None)
+        job, owner = plain.pop(JOB_OPTION, None), plain.pop(OWNER_OPTION, "")
+        text = plain.pop(CONFIG_OPTION, None)
+        config = SourceConfig.model_validate_json(text) if text else from_options(plain, SourceConfig)
+        return cls(
+            config,
+            None if start is None else TableStart.from_json(json.loads(start)),
+            None if job is None else Publishing(BridgeConfig.model_validate_json(job), owner),
+            activity,
+        )
+
+
+class ScyllaCdcSource(DataSource):
+    """The registered source; see the module."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._options = SourceOptions.parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "scylla-cdc"
+
+    def schema(self) -> StructType:
+        """See `spark.source.rows`."""
+        return ROW_TYPE if self._options.publishing is None else REPORT_TYPE
+
+    def streamReader(self, schema: StructType) -> ScyllaCdcStreamReader:
+        """The reader of a query."""
+        options = self._options
+        return ScyllaCdcStreamReader(options.config, options.start, options.publishing, activity=options.activity)

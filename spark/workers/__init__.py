@@ -1,0 +1,1 @@
+"""Spark's Python processes: how they start and how they end."""

@@ -1,0 +1,143 @@
+"""How topics are made where others make them, too: a stand-in for the client alone."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+
+from bridge.adapters.kafka import client_events, clients
+from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.config.document import KafkaSettings
+from bridge.errors import AccessError, RetriableError
+from bridge.publishing.topic_identity import TopicNow
+
+
+def test_topic_that_another_job_makes_just_now_grows_all_the_same() -> None:
+    """It was not there, could not be made, and has one partition of four."""
+    admin = KafkaAdmin.__new__(KafkaAdmin)
+    partitions = {"orders": 0}
+
+    def lost(_timeout: float) -> None:
+        partitions["orders"] = 1
+        raise KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS))
+
+    def grown(new: list[Any]) -> dict[str, Any]:
+        partitions["orders"] = new[0].new_total_count
+        return {"orders": SimpleNamespace(result=lambda _timeout: None)}
+
+    stand_in: Any = admin
+    clients._Client.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
+    stand_in.partitions = partitions.__getitem__
+    stand_in._client = SimpleNamespace(
+        create_topics=lambda *_, **__: {"orders": SimpleNamespace(result=lost)}, create_partitions=grown
+    )
+    assert admin.ensure_topic("orders", 4, {}, grow=True)
+    assert partitions == {"orders": 4}
+
+
+def admin_of(**client: Any) -> KafkaAdmin:
+    """An administrator whose client is a stand-in."""
+    admin = KafkaAdmin.__new__(KafkaAdmin)
+    stand_in: Any = admin
+    clients._Client.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
+    stand_in._client = SimpleNamespace(**client)
+    return admin
+
+
+def given(answer: Any) -> Future[Any]:
+    """A future with an answer, or with an error."""
+    future: Future[Any] = Future()
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+    return future
+
+
+def test_topics_are_told_by_their_ids() -> None:
+    """As Kafka's tools print them; without those that are not there, are hidden, or whose brokers give them none."""
+    answers = {
+        "ours": SimpleNamespace(topic_id=Uuid(-5, 7), partitions=[1, 2]),
+        "old": SimpleNamespace(topic_id=Uuid(0, 0), partitions=[1]),
+        "none": KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)),
+        "hidden": KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)),
+    }
+
+    def describe_topics(asked: TopicCollection, **_: object) -> dict[str, Future[Any]]:
+        return {name: given(answers[name]) for name in asked.topic_names}
+
+    found = admin_of(describe_topics=describe_topics).topics_now(list(answers))
+    assert found == {"ours": TopicNow("__________sAAAAAAAAABw", 2)}
+
+
+def test_answer_is_not_awaited_once_the_login_is_refused() -> None:
+    """The client only tells by the way, and would knock again and again until the answer's time is over."""
+    turns_s: list[float] = []
+    refused = SimpleNamespace(name=lambda: "_AUTHENTICATION", str=lambda: "wrong password")
+
+    def list_topics(*, timeout: float) -> None:
+        turns_s.append(timeout)
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    admin = admin_of(describe_configs=lambda asked, **_: {asked[0]: Future()}, list_topics=list_topics)
+    client: Any = admin._client
+    client.poll = lambda _timeout: admin._heard(refused)
+    with pytest.raises(AccessError, match="wrong password"):
+        admin.topic_settings(["t"])
+    admin._heard.forget()
+    with pytest.raises(AccessError, match="wrong password"):
+        admin.partitions("t")
+    assert turns_s == [pytest.approx(0.5)]
+
+
+def test_answer_that_does_not_come_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In as many words as other failures of Kafka have."""
+    now_s = iter([0.0, 5.0, 15.5])
+    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    monkeypatch.setattr(clients, "_TURN_S", 0.0)
+    admin = admin_of(describe_configs=lambda asked, **_: {asked[0]: Future()}, poll=lambda _timeout: None)
+    with pytest.raises(RetriableError, match=r"^Kafka at a:1 gave no answer in 15 s$"):
+        admin.topic_settings(["t"])
+
+
+def test_login_that_is_refused_again_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a call itself fails of it."""
+    monkeypatch.setattr(client_events, "_let_in", set())
+    admin = admin_of()
+    refused = KafkaException(KafkaError(KafkaError._AUTHENTICATION, "broker's supported mechanisms: (after 1ms)"))
+    assert isinstance(admin._translated(refused, "asking"), AccessError)
+    admin._heard.let_in()
+    meant = admin._translated(refused, "asking")
+    assert type(meant) is RetriableError
+    assert str(meant).startswith("Kafka at a:1 refused a login again")
+
+
+def test_answers_tell_that_a_login_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of any kind will do."""
+    for ask in (lambda admin: admin.partitions("t"), lambda admin: admin.topic_settings(["t"])):
+        monkeypatch.setattr(client_events, "_let_in", set())
+        admin = admin_of(
+            list_topics=lambda **_: SimpleNamespace(topics={}),
+            describe_configs=lambda asked, **_: {asked[0]: given({})},
+        )
+        assert client_events._let_in == set()
+        ask(admin)
+        assert client_events._let_in == {(("a:1",), None)}
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_client_says_nothing_of_brokers_that_are_away_where_it_is_to_be_quiet(
+    monkeypatch: pytest.MonkeyPatch, quiet: bool
+) -> None:
+    """The watch of change topics makes one every half minute; the table's own clients tell what is wrong."""
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(clients, "AdminClient", made.append)
+    KafkaAdmin(KafkaSettings(bootstrap_servers=("a:1",)), quiet=quiet)
+    (properties,) = made
+    assert (properties["logger"] is not logging.getLogger("librdkafka")) is quiet
+    assert not quiet or not properties["logger"].isEnabledFor(logging.CRITICAL)

@@ -1,0 +1,94 @@
+"""The reader of committed records, where a partition's leader moves: a stand-in for the client alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from bridge.adapters.kafka import clients
+from bridge.config.document import KafkaSettings
+from bridge.errors import RetriableError
+
+
+class Moving:
+    """A consumer whose partition has no leader for its first answers."""
+
+    def __init__(self, answers: Sequence[int | tuple[int, int]]) -> None:
+        self._answers = list(answers)
+        self.asked_for_leaders = 0
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
+        answer = self._answers.pop(0)
+        if isinstance(answer, int):
+            raise KafkaException(KafkaError(answer))
+        return answer
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.asked_for_leaders += 1
+
+    def unassign(self) -> None: ...
+
+    def poll(self, timeout: float) -> None: ...
+
+
+def reader(monkeypatch: pytest.MonkeyPatch, consumer: Moving) -> clients.CommittedReader:
+    def made(properties: dict[str, Any]) -> Moving:
+        return consumer
+
+    monkeypatch.setattr(clients, "Consumer", made)
+    return clients.CommittedReader(KafkaSettings(bootstrap_servers=["127.0.0.1:1"]))
+
+
+def test_a_leader_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    moving = [KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, (3, 8)]
+    consumer = Moving(moving)
+    assert reader(monkeypatch, consumer).end("t", 0) == 8
+    assert consumer.asked_for_leaders == 2
+
+
+def test_the_true_end_waits_for_a_leader_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that was only just made has none that the client knows."""
+    consumer, place = Moving([]), TopicPartition("t", 0)
+    made = reader(monkeypatch, consumer)
+    answers: list[Any] = [KafkaException(KafkaError(KafkaError._NOENT)), SimpleNamespace(offset=7)]
+
+    def list_offsets(*_: object, **__: object) -> dict[TopicPartition, Any]:
+        answer: Future[Any] = Future()
+        found = answers.pop(0)
+        answer.set_exception(found) if isinstance(found, Exception) else answer.set_result(found)
+        return {place: answer}
+
+    stand_in: Any = SimpleNamespace(list_offsets=list_offsets)
+    made._admin = stand_in
+    assert made._true_end(place, 5.0) == 7
+    assert consumer.asked_for_leaders == 1
+
+
+def test_another_error_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = Moving([KafkaError._TIMED_OUT, (3, 8)])
+    with pytest.raises(RetriableError, match=r"looking for the end of t \[0\] failed: _TIMED_OUT"):
+        reader(monkeypatch, consumer).end("t", 0)
+    assert consumer.asked_for_leaders == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "is_of_the_group"),
+    [
+        (KafkaError._AUTHENTICATION, "FindCoordinator response error: Local: Authentication failure", True),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "group", True),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Fetch from broker 1 failed", False),
+    ],
+)
+def test_group_that_is_never_used_fails_nothing(code: int, words: str, is_of_the_group: bool) -> None:
+    """Librdkafka looks for its coordinator all the same."""
+    message: Any = SimpleNamespace(error=lambda: KafkaError(code, words))
+    if is_of_the_group:
+        assert clients._tells_no_record(message)
+    else:
+        with pytest.raises(KafkaException):
+            clients._tells_no_record(message)

@@ -1,0 +1,55 @@
+"""What TLS libraries say, as a sentence with the setting to look at."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.adapters.tls import explained
+from bridge.config.tls import TlsFiles
+
+SHOWING = TlsFiles.model_validate({"client_certificate_file": "c.pem"})
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("certificate verify failed: IP address mismatch, certificate is not valid for '1.2.3.4'.", "for another host"),
+        ("certificate verify failed: Hostname mismatch, certificate is not valid for 'a'.", "for another host"),
+        ("certificate verify failed: certificate has expired (_ssl.c:1006)", "its certificate has expired; see x.tls"),
+        ("certificate verify failed: unable to get local issuer certificate", "that x.tls.ca_file does not name"),
+        ("certificate verify failed: self-signed certificate in certificate chain", "that x.tls.ca_file does not name"),
+        ("certificate verify failed: broker certificate could not be verified", "can't be verified; see x.tls"),
+        ("[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] sslv3 alert certificate expired", "in x.tls.client_certificate_file"),
+        ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required", "does not accept"),
+        ("SSL routines::tlsv1 alert unknown ca: SSL alert number 48", "does not accept the certificate in x.tls"),
+        ("ssl/tls alert bad certificate: SSL alert number 42", "does not accept the certificate in x.tls"),
+        (
+            "[SSL: SSLV3_ALERT_CERTIFICATE_UNKNOWN] sslv3 alert certificate unknown",
+            "does not accept the certificate in",
+        ),
+        (
+            "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)",
+            "does not speak TLS there; see x.tls.enabled",
+        ),
+    ],
+)
+def test_explained(reason: str, words: str) -> None:
+    """Each known reason says what to look at, and ends with the library's own words."""
+    found = explained(reason, SHOWING, "x.tls")
+    assert found is not None
+    assert words in found
+    assert "_ssl.c" not in found
+    assert found.endswith(")")
+
+
+def test_connection_that_breaks_off_is_no_refusal() -> None:
+    """What may pass is not explained away."""
+    assert explained("EOF occurred in violation of protocol", SHOWING, "x.tls") is None
+    assert explained("Connection reset by peer", SHOWING, "x.tls") is None
+
+
+def test_missing_certificate_is_told_from_a_bad_one() -> None:
+    """Who shows no certificate is told to set one."""
+    found = explained("alert bad certificate", TlsFiles(), "x.tls")
+    assert found is not None
+    assert "a client without a certificate; set x.tls.client_certificate_file" in found

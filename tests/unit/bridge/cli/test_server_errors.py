@@ -1,0 +1,180 @@
+"""What `docs/errors.md` says of servers that are none, and of what they are asked with, holds word for word.
+
+Loopback sockets that hang up, are silent, or answer as a web server does; all at once, for each takes its time to be
+given up.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from bridge.adapters import connect, tls_probe
+from bridge.adapters.connect import open_kafka, open_registry, open_scylla
+from bridge.config.document import validate
+from bridge.errors import StartupError
+from bridge.runtime import log_setup
+from tests.unit.bridge.adapters.registry.fake_registry import FixedAnswers, serving
+from tests.unit.bridge.cli.server_errors import SERVER_CASES, Entry
+from tests.unit.bridge.config.bad_inputs import GOOD
+
+_HERE: Final = "127.0.0.1"
+_NOWHERE: Final = "no-such-host.invalid"
+_WEB_PAGE: Final = b"<html><body>Welcome</body></html>"
+_SECTIONS: Final = {
+    "ScyllaDB": ("scylla", open_scylla),
+    "Kafka": ("kafka", open_kafka),
+    "Schema registry": ("registry", open_registry),
+}
+_OPEN: Final[dict[str, Callable[..., Any]]] = dict(_SECTIONS.values())
+_resolve = socket.getaddrinfo
+
+
+class Servers:
+    """Addresses of servers that are none; the files that a configuration may name wrongly."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        silent = stack.enter_context(socket.create_server((_HERE, 0)))
+        free = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for one in free:
+            one.bind((_HERE, 0))
+        self._stack = stack
+        self.silent = _address(silent)
+        self.closed = [_address(one) for one in free]
+        self.hangs_up = stack.enter_context(_hanging_up())
+        self.web = self.answers(200, _WEB_PAGE)
+        self.folder = folder
+        (folder / "binary").write_bytes(b"\xff\xfe")
+        (folder / "rubbish").write_text("hello", encoding="ascii")
+
+    def answers(self, status: int, body: object) -> str:
+        """`host:port` of a web server that answers this to everything."""
+        return self._stack.enter_context(serving(FixedAnswers([(status, body)])))
+
+    def file(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+def _address(of: socket.socket) -> str:
+    return f"{_HERE}:{of.getsockname()[1]}"
+
+
+@contextmanager
+def _hanging_up() -> Iterator[str]:
+    with socket.create_server((_HERE, 0)) as listening:
+
+        def hang_up(taken: socket.socket) -> None:
+            # What is left unread would make it a reset, which reads otherwise.
+            with taken, suppress(OSError):
+                taken.settimeout(0.2)
+                taken.recv(65_536)
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    threading.Thread(target=hang_up, args=listening.accept()[:1], daemon=True).start()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield _address(listening)
+        # Only so a waiting accept comes back.
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def _resolving(host: Any, *arguments: Any, **more: Any) -> Any:
+    if host in (_NOWHERE, _NOWHERE.encode()):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return _resolve(host, *arguments, **more)
+
+
+def _all(servers: Servers) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Settings that bring each line about, of the section that they belong to, by the document's section and case."""
+    at, tls = "contact_points", {"enabled": True}
+    brokers = "bootstrap_servers"
+    secret = {"username": "u", "password": {"file": servers.file("binary")}}
+
+    def url(*answer: Any) -> dict[str, Any]:
+        return {"url": f"http://{servers.answers(*answer)}"}
+
+    return {
+        ("ScyllaDB", "a host without an address"): [{at: f"{_NOWHERE}:9042"}],
+        ("ScyllaDB", "an HTTP server, or a silent one"): [{at: servers.silent, "request_timeout_ms": 100}],
+        ("ScyllaDB", "a server that hangs up"): [{at: servers.hangs_up}],
+        ("ScyllaDB", "two nodes, and nothing listens on either"): [{at: servers.closed}],
+        ("ScyllaDB", "`tls.enabled` where there is no TLS"): [{at: servers.web, "tls": tls}],
+        ("Kafka", "an HTTP server, a silent one, one that hangs up"): [
+            {brokers: server} for server in (servers.web, servers.silent, servers.hangs_up)
+        ],
+        ("Kafka", "`tls.enabled` where there is no TLS"): [{brokers: servers.web, "tls": tls}],
+        ("Kafka", "`kafka.properties: {nonsense.setting: 1}`"): [{"properties": {"nonsense.setting": 1}}],
+        ("Kafka", "`kafka.properties: {message.max.bytes: 5}`"): [{"properties": {"message.max.bytes": 5}}],
+        ("Schema registry", "a web page, other JSON, half of a JSON document"): [
+            url(200, body) for body in (_WEB_PAGE, {"version": "1.2"}, b'{"version')
+        ],
+        ("Schema registry", "404 or a redirect of another server"): [url(404, _WEB_PAGE), url(302, b"")],
+        ("Schema registry", "403 of another server"): [url(403, b"no")],
+        ("Schema registry", "500"): [url(500, b"boom")],
+        ("Schema registry", "a silent server"): [{"url": f"http://{servers.silent}", "request_timeout_ms": 100}],
+        ("Schema registry", "a server that hangs up"): [{"url": f"http://{servers.hangs_up}"}],
+        ("Schema registry", "a host without an address"): [{"url": f"http://{_NOWHERE}:8081"}],
+        ("Schema registry", "`https` where there is no TLS"): [{"url": f"https://{servers.web}"}],
+        ("Schema registry", "`ca_file` is missing"): [
+            {"url": f"https://{servers.web}", "ca_file": servers.file("missing")}
+        ],
+        ("Secrets and certificates, where they are read", "the file is binary"): [secret],
+        ("Secrets and certificates, where they are read", "`ca_file` is missing"): [
+            {"tls": {**tls, "ca_file": servers.file("missing")}}
+        ],
+        ("Secrets and certificates, where they are read", "`ca_file` is no PEM file"): [
+            {"tls": {**tls, "ca_file": servers.file("rubbish")}}
+        ],
+    }
+
+
+def _told(section: str, change: dict[str, Any]) -> str:
+    settings = {**GOOD[section], **change}
+    try:
+        _OPEN[section](validate({**GOOD, section: settings}), report=str, patience_s=0).close()
+    except StartupError as error:
+        return str(error)
+    return "nothing at all"
+
+
+def _pattern(entry: Entry) -> str:
+    """The words of the document as a regular expression: other names of hosts and files, and one try."""
+    (words,) = entry.told
+    words = words.replace("(tried 9 times in 60.0 s)", "(tried once)")
+    parts = map(re.escape, words.replace("/etc/ca.pem", "...").replace("/run/pw", "...").split("..."))
+    return re.sub(r"\ba:\d+", r"\\S+", ".*".join(parts))
+
+
+def test_strange_servers_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each line is what is seen, and each that this test is named for is tried."""
+    monkeypatch.setattr(connect, "PING_TIMEOUT_S", 0.6)
+    monkeypatch.setattr(tls_probe, "_CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(log_setup, "quiet", lambda _name: nullcontext())
+    monkeypatch.setattr(socket, "getaddrinfo", _resolving)
+    mine = {
+        (title, one.tried): one
+        for title, entries in SERVER_CASES.items()
+        for one in entries
+        if one.test == test_strange_servers_are_told.__name__
+    }
+    with ExitStack() as stack, ThreadPoolExecutor(32) as threads:
+        cases = _all(Servers(stack, tmp_path))
+        assert cases.keys() == mine.keys()
+        seen = []
+        for case, changes in cases.items():
+            section = _SECTIONS[case[0]][0] if case[0] in _SECTIONS else mine[case].told[0].partition(".")[0]
+            seen += [(case, threads.submit(_told, section, change)) for change in changes]
+        wrong = {case: told.result() for case, told in seen if not re.match(_pattern(mine[case]), told.result())}
+    assert wrong == {}

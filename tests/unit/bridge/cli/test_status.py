@@ -1,0 +1,147 @@
+"""What is said about each lane's progress."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bridge.cli import status
+from bridge.cli.status import ProgressSource
+from bridge.config.document import validate
+from bridge.errors import RetriableError, StartupError
+from bridge.model.cursor import Cursor, GroupPosition, LanePosition, LaneProgress, Layout, PlannedBatch
+from bridge.model.times import UnixMicros, UnixMillis, lower_bound
+
+CONFIG = validate(
+    {
+        "name": "job",
+        "scylla": {"contact_points": "a:1"},
+        "kafka": {"bootstrap_servers": "a:1"},
+        "registry": {"url": "http://a"},
+        "tables": ["shop.orders", "shop.lines"],
+    }
+)
+GENERATION = UnixMillis(1_700_000_000_000)
+COMMITTED_MS = 1_700_000_090_000
+NOW_US = UnixMicros(1_700_000_100_000_000)
+
+
+def _at(seconds: int) -> Cursor:
+    return Cursor(GENERATION, UnixMicros(1_700_000_000_000_000 + seconds * 1_000_000))
+
+
+def _source(values: dict[tuple[str, int], bytes | Exception | None]) -> ProgressSource:
+    def last_value(topic: str, lane: int) -> tuple[bytes, int] | None:
+        value = values[topic, lane]
+        if isinstance(value, Exception):
+            raise value
+        return None if value is None else (value, COMMITTED_MS)
+
+    return ProgressSource(lambda topic: sum(one == topic for one, _ in values), last_value)
+
+
+ORDERS = "job.progress.shop.orders"
+
+
+def _orders(*values: LaneProgress | Exception | bytes | None) -> ProgressSource:
+    raw = [value.to_bytes() if isinstance(value, LaneProgress) else value for value in values]
+    return _source({(ORDERS, lane): value for lane, value in enumerate(raw)})
+
+
+def test_lanes() -> None:
+    """Each lane is shown with its generation, the time it has reached, its lag and its transactional id."""
+    layout = Layout(2, _at(0))
+    tables = status.read(CONFIG, _orders(LaneProgress(0, layout, _at(60)), LaneProgress(1, layout, _at(40))))
+    assert status.rows(tables, NOW_US) == [
+        (
+            "shop.orders", "0 of 2", "laid", "2023-11-14T22:13:20.000Z", "2023-11-14T22:14:20.000000Z", "40.0",
+            "2023-11-14T22:14:50.000Z", "job.shop.orders.0",
+        ),
+        (
+            "shop.orders", "1 of 2", "laid", "2023-11-14T22:13:20.000Z", "2023-11-14T22:14:00.000000Z", "60.0",
+            "2023-11-14T22:14:50.000Z", "job.shop.orders.1",
+        ),
+        ("shop.lines", "-", "no progress yet", "-", "-", "-", "-", "-"),
+    ]  # fmt: skip
+
+
+def test_inside_a_window() -> None:
+    """A lane whose transaction ended inside a window has reached the last group, not only the window's start."""
+    done = LanePosition(0, GroupPosition.of(bytes(16), lower_bound(_at(70).time_us)))
+    batch = PlannedBatch(_at(60), _at(80), Layout(1, _at(0)))
+    tables = status.read(CONFIG, _orders(LaneProgress.inside(0, batch, done)))
+    assert status.rows(tables, NOW_US)[0][5] == "30.0"
+
+
+def test_retired_lanes() -> None:
+    """Lanes that a layout with fewer of them has retired are left out of the table, and marked in the document."""
+    old, new = Layout(2, _at(0)), Layout(1, _at(50))
+    tables = status.read(CONFIG, _orders(LaneProgress(0, new, _at(60)), LaneProgress(1, old, _at(50))))
+    assert [row[1] for row in status.rows(tables, NOW_US)][:1] == ["0 of 1"]
+    assert len(status.rows(tables, NOW_US)) == 2
+    lanes = status.document(CONFIG, tables, NOW_US)["tables"][0]["lanes"]
+    assert [lane["state"] for lane in lanes] == ["laid", "retired"]
+
+
+def test_partitions_without_lanes() -> None:
+    """Partitions that never had a lane are not lanes; a topic that holds nothing is no progress."""
+    tables = status.read(CONFIG, _orders(LaneProgress(0, Layout(1, _at(0)), _at(60)), None))
+    assert len(tables[0].lanes) == 2
+    assert len(status.rows(tables, NOW_US)) == 2
+    assert status.rows(status.read(CONFIG, _orders(None, None)), NOW_US)[0][2] == "no progress yet"
+
+
+@pytest.mark.parametrize("bad", [RetriableError("hidden by an open transaction"), b"no JSON", b'{"v":99}'])
+def test_unreadable_lane(bad: Exception | bytes) -> None:
+    """A lane that can't be read says why, and the others are still shown."""
+    tables = status.read(CONFIG, _orders(LaneProgress(0, Layout(2, _at(0)), _at(60)), bad))
+    first, second, _ = status.rows(tables, NOW_US)
+    assert first[2] == "laid"
+    assert second[2].startswith("unreadable: ")
+
+
+def test_kafka_refuses() -> None:
+    """When Kafka itself refuses, that is the answer."""
+
+    def refuse(topic: str) -> int:
+        raise StartupError(f"not allowed to see {topic}")
+
+    with pytest.raises(StartupError, match="not allowed"):
+        status.read(CONFIG, ProgressSource(refuse, lambda _topic, _lane: None))
+
+
+def test_document() -> None:
+    """The JSON document holds the same with exact names, and survives JSON."""
+    tables = status.read(CONFIG, _orders(LaneProgress(0, Layout(1, _at(0)), _at(160))))
+    document = json.loads(json.dumps(status.document(CONFIG, tables, NOW_US)))
+    assert (document["v"], document["job"], document["at"]) == (1, "job", "2023-11-14T22:15:00.000000Z")
+    orders, lines = document["tables"]
+    assert lines == {
+        "table": "shop.lines", "topic": "shop.lines", "progress_topic": "job.progress.shop.lines", "layout": None,
+        "lanes": [],
+    }  # fmt: skip
+    assert orders["layout"] == {"lanes": 1, "since": [GENERATION, _at(0).time_us]}
+    assert orders["lanes"] == [
+        {
+            "lane": 0,
+            "state": "laid",
+            "reason": None,
+            "transactional_id": "job.shop.orders.0",
+            "generation_ms": GENERATION,
+            "generation": "2023-11-14T22:13:20.000Z",
+            "cursor": "2023-11-14T22:16:00.000000Z",
+            "committed": "2023-11-14T22:14:50.000Z",
+            "reached": "2023-11-14T22:16:00.000000Z",
+            "lag_s": 0,
+            "layout": {"lanes": 1, "since": [GENERATION, _at(0).time_us]},
+        }
+    ]
+
+
+def test_plain() -> None:
+    """Without a terminal the rows are aligned lines below a header."""
+    text = status.plain([("a.table", "0 of 1", "laid", "g", "r", "1.0", "c", "id")])
+    header, line = text.splitlines()
+    assert header.index("lane") == line.index("0 of 1")
+    assert line.split() == ["a.table", "0", "of", "1", "laid", "g", "r", "1.0", "c", "id"]

@@ -1,0 +1,140 @@
+"""What is taken for a secret in free text, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from bridge.config.document import SparkSettings
+from bridge.config.secret_patterns import holds_secret, names_secret
+from bridge.config.servers import KafkaSettings
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DB_PASSWORD",
+        "apiToken",
+        "client-secret",
+        "AWS_SECRET_ACCESS_KEY",
+        "KEY",
+        "sig",
+        "a.passphrase",
+        "ACCOUNT_KEY_1",
+        "DB_PASS",
+        "keypass",
+        "MYSQL_PWD",
+    ],
+)
+def test_names_of_secrets(name: str) -> None:
+    """In whatever way names are written."""
+    assert names_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TOKEN_FILE",
+        "AWS_ACCESS_KEY_ID",
+        "sort.key",
+        "publicKey",
+        "secret.name",
+        "tokenUrl",
+        "keyStore",
+        "design",
+        "credentials.provider",
+        "bypass",
+        "PWD",
+        "",
+    ],
+)
+def test_names_of_what_is_no_secret(name: str) -> None:
+    """What says where a secret lies or how it is called, and what sounds alike."""
+    assert not names_secret(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-Da=b -Djavax.net.ssl.keyStorePassword=a",
+        "https://me:a@host/path",
+        "user='a' password='b'",
+        '{"token": "a"}',
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a==",
+        "https://a/b?c=d&sig=a%3D",
+        "password = a",
+        "-Dpassword=$ecret",
+        "--conf=spark.executor.extraJavaOptions=-Dpassword=a",
+        "{'token': 'a'}",
+        "https://me:$ecret@host",
+        "password: a",
+        "{user: u, 'api-key' : a}",
+        "run --password a",
+        "--conf token=a --user u",
+        "--db-password 'a' --verbose",
+        "Authorization Bearer eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl",
+    ],
+)
+def test_text_with_a_secret(text: str) -> None:
+    """Options, addresses, JSON, connection strings."""
+    assert holds_secret(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-Djavax.net.ssl.keyStorePassword=$(STORE) -Djavax.net.ssl.keyStore=/a",
+        "https://me:$(PASSWORD)@host",
+        "https://me:${PASSWORD}@host",
+        '{"token": "${TOKEN}"}',
+        "https://host:8081/a@b",
+        "abfss://box@account.dfs.core.windows.net/a",
+        "-Da.token.file=/a",
+        "password=",
+        "the password is a secret",
+        "[::1]:9042",
+        "-Dsort.key=a -Dpartition_key=b",
+        "--token-file /a --password --verbose",
+        "--password $(PASSWORD) --key ${KEY}",
+        "password: $(PASSWORD)",
+        "a:b token:c",
+        "heyJude12345.eyJsomething.more",
+    ],
+)
+def test_text_without_one(text: str) -> None:
+    """References, places, words."""
+    assert not holds_secret(text)
+
+
+@pytest.mark.parametrize("folder", ["s3a://b/key=1/x", "/data/monkey=banana/x", "s3a://b/token=x/y?versions=2"])
+def test_checkpoint_may_lie_in_a_folder_that_is_named_as_a_partition(folder: str) -> None:
+    """Its value is no secret; that of a parameter is."""
+    assert SparkSettings(checkpoint=folder).checkpoint == folder
+    for secret in (f"{folder}?sig=abc", f"{folder}&token=abc" if "?" in folder else f"s3a://u:p@{folder}"):
+        with pytest.raises(ValidationError, match="can't stand in the path"):
+            SparkSettings(checkpoint=secret)
+
+
+def test_all_properties_that_are_refused_are_told_at_once() -> None:
+    """Whoever mends the first must not find the next one by another try; of one name the first reason is enough."""
+    with pytest.raises(ValidationError, match="a secret can't stand") as caught:
+        SparkSettings(
+            properties={"spark.a": "-Dpassword=hunter2", "b.token": "hunter2", "c": 1, "spark.master": "yarn"}
+        )
+    for words in ("spark.a", "b.token", "c: Spark's properties begin", "spark.master: set spark.master instead"):
+        assert words in str(caught.value.errors(include_input=False)[0]["msg"])
+    with pytest.raises(ValidationError, match="a secret can't stand") as caught:
+        KafkaSettings(
+            bootstrap_servers=["a:1"],
+            properties={"acks": 1, "client.rack": "password=hunter2", "sasl.password": "hunter2", "No": 1},
+        )
+    told = str(caught.value.errors(include_input=False)[0]["msg"])
+    assert told.count("sasl.password: ") == 1
+    for words in (
+        "acks: set by the bridge",
+        "client.rack: a secret",
+        "No: librdkafka has no",
+        "set kafka.sasl.password",
+    ):
+        assert words in told
+    assert "hunter2" not in told

@@ -1,0 +1,71 @@
+"""What is said of records that can't be carried."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.encoding.error_hints import likely_cause
+from bridge.encoding.group_encoder import GroupEncoder
+from bridge.errors import PoisonError
+from bridge.model.log_rows import Change, Group, LogLayout
+from bridge.model.record_form import RecordForm
+from bridge.model.times import UnixMillis
+from schemas.errors import CellError, OperationError, SchemaError
+from schemas.table_codec import TableCodec
+from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, row, table
+
+
+def test_lost_partition_key_names_the_rename() -> None:
+    """A row from before a RENAME has no key: the record, the column, the cause and the way out are named."""
+    of = table({"id": "int"}, regular={"v": "int"})
+    codec = TableCodec(of, log_columns(of))
+    cells = row(of, {"v": bytes(4)})
+    encoder = GroupEncoder(codec, LogLayout.of(log_columns(of), ["id"]), (of.keyspace, of.name), RecordForm())
+    with pytest.raises(PoisonError) as caught:
+        list(encoder.encode(Group(STREAM, TIME, (Change(1, cells, last_in_group=True),), [cells]), UnixMillis(0)))
+    text = str(caught.value)
+    assert f"stream 0x{STREAM.hex()}, 1584969040910883 us, batch_seq_no 0: column 'id' of type int: is null" in text
+    assert "ALTER TABLE ... RENAME" in text
+    assert "delete the table's progress topic" in text
+
+
+ONE = {"id": bytes(4)}
+VALUE = {"v": bytes(4)}
+
+
+@pytest.mark.parametrize(
+    ("statics", "cells", "operations"),
+    [
+        ({}, VALUE, (1,)),
+        ({"s": "int"}, VALUE, (1,)),
+        ({}, VALUE, (2,)),
+        ({}, {}, (3,)),
+        ({}, {}, (6, 7)),
+        ({}, {"b": bytes(4)}, (5, 7)),
+    ],
+)
+def test_lost_clustering_key_names_the_rename(
+    statics: dict[str, str], cells: dict[str, bytes], operations: tuple[int, ...]
+) -> None:
+    """So has one of which a clustering column was renamed, as far as it can be told from what has none."""
+    of = table({"id": "int"}, {"a": "int", "b": "int"}, {"v": "int"}, statics)
+    rows = [row(of, {**ONE, **cells, "cdc$operation": bytes((operation,))}) for operation in operations]
+    change = Change(operations[0], rows[0], last_in_group=True, range_end=rows[1] if len(rows) > 1 else None)
+    layout = LogLayout.of(log_columns(of), ["id"], ["a", "b"])
+    encoder = GroupEncoder(TableCodec(of, log_columns(of)), layout, (of.keyspace, of.name), RecordForm())
+    with pytest.raises(PoisonError, match=r"batch_seq_no 0: .*ALTER TABLE \.\.\. RENAME"):
+        list(encoder.encode(Group(STREAM, TIME, (change,), rows), UnixMillis(0)))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationError("cdc$operation 4 (partition_delete) with a clustering key"),
+        CellError("int", "must be 4 bytes", b"x", column="v"),
+        CellError("timeuuid", "must be 16 bytes long", None, column="cdc$time"),
+        CellError("int", "is null", None),
+    ],
+)
+def test_other_faults_are_not_explained_away(error: SchemaError) -> None:
+    """A malformed cell has nothing to do with a rename."""
+    assert likely_cause(error) == ""

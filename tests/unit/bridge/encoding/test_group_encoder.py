@@ -1,0 +1,224 @@
+"""Records and what they have besides a value: keys, tombstones, headers, placement; and dead letters."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.encoding.partitioner import placement
+from bridge.errors import PoisonError
+from bridge.model.log_rows import Cells
+from bridge.model.record_form import RecordForm
+from schemas.options import OutputOptions
+from tests.unit.bridge.encoding.carried import START_US, STREAM, Capture, Carried
+from tests.unit.schemas.example_tables import row
+
+BY_PARTITION, BY_ROW = OutputOptions(), OutputOptions(key="primary_key")
+PLACE = "shop.t: stream 0xced0000000000000000000000000c0a1, 1769860800000000 us"
+TOMBSTONES = RecordForm(tombstones=True)
+STATEMENTS = {
+    "insert": "INSERT INTO shop.t (pk, ck, v) VALUES (1, 2, 3)",
+    "static_update": "UPDATE shop.t SET s = 1 WHERE pk = 1",
+    "row_delete": "DELETE FROM shop.t WHERE pk = 1 AND ck = 2",
+    "range_delete": "DELETE FROM shop.t WHERE pk = 1 AND ck > 2",
+    "partition_delete": "DELETE FROM shop.t WHERE pk = 1",
+}
+
+
+def capture(output: OutputOptions = BY_PARTITION, form: RecordForm = RecordForm()) -> Capture:  # noqa: B008
+    return Capture(
+        "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck)) WITH cdc = {'enabled': true}",
+        output=output,
+        form=form,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [
+        ("21", -973932308),
+        ("foobar", -790332482),
+        ("a-little-bit-long-string", -985981536),
+        ("a-little-bit-longer-string", -1486304829),
+        ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        ("abc", 479470107),
+        ("", 275646681),
+    ],
+)
+def test_placement(key: str, hashed: int) -> None:
+    """Kafka's own vectors of murmur2 (UtilsTest), without their sign bit, as Java's partitioner takes them."""
+    assert placement(key.encode()) == hashed & 0x7FFFFFFF
+
+
+@given(st.binary(max_size=40))
+def test_placement_is_a_positive_int(key: bytes) -> None:
+    """Whatever the key, the number fits the 32 bits that it travels in."""
+    assert 0 <= placement(key) < 2**31
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_keys(name: str) -> None:
+    """A key has the partition key, or the primary key as far as the change has one."""
+    statement = STATEMENTS[name]
+    (by_partition,) = capture().run(statement)
+    (by_row,) = capture(BY_ROW).run(statement)
+    assert by_partition.key == {"pk": 1}
+    assert by_row.key == {"pk": 1, "ck": 2 if name in ("insert", "row_delete") else None}
+    assert by_row.value == by_partition.value
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_placement_of_primary_keys(name: str) -> None:
+    """Whatever its record key, a change goes where its base partition's changes go."""
+    statement = STATEMENTS[name]
+    (plain,) = capture().run(statement)
+    (placed,) = capture(BY_ROW).run(statement)
+    assert plain.record.placement is None
+    assert placed.record.placement == placement(plain.record.key)
+
+
+@pytest.mark.parametrize(
+    ("output", "name", "expected"),
+    [
+        *((BY_PARTITION, name, name == "partition_delete") for name in STATEMENTS),
+        *((BY_ROW, name, name == "row_delete") for name in STATEMENTS),
+    ],
+)
+def test_tombstones(output: OutputOptions, name: str, expected: bool) -> None:
+    """A delete of all that a record key stands for is followed by a tombstone, in its place and under its key."""
+    found = capture(output, TOMBSTONES).run(STATEMENTS[name])
+    assert [one.value is None for one in found] == ([False, True] if expected else [False])
+    (change, *more) = (one.record for one in found)
+    assert [one.last_in_group for one in (change, *more)] == [not expected, True][: len(found)]
+    for tombstone in more:
+        assert tombstone == change._replace(value=None, last_in_group=True)
+
+
+def expiry(of: Capture, operation: int, **key: bytes) -> list[Carried]:
+    cells: dict[str, bytes | None] = {"cdc$operation": operation.to_bytes(1, "big", signed=True), **key}
+    return of.records([row(of.schema, {**cells, "cdc$end_of_batch": b"\x01"})])
+
+
+def test_tombstones_of_expiries() -> None:
+    """What the server itself deletes is deleted as well."""
+    one = bytes(4)
+    assert len(expiry(capture(BY_ROW, TOMBSTONES), -3, pk=one, ck=one)) == 2
+    assert len(expiry(capture(BY_ROW, TOMBSTONES), -4, pk=one)) == 1
+    assert len(expiry(capture(BY_PARTITION, TOMBSTONES), -4, pk=one)) == 2
+    assert len(expiry(capture(BY_PARTITION, TOMBSTONES), -3, pk=one, ck=one)) == 1
+
+
+@pytest.mark.parametrize("output", [BY_PARTITION, BY_ROW])
+def test_tombstones_without_clustering_columns(output: OutputOptions) -> None:
+    """Where a partition is one row, every delete of it is the delete of its key."""
+    of = Capture("CREATE TABLE shop.t (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}", output=output)
+    assert len(of.run("DELETE FROM shop.t WHERE pk = 1")) == 1
+    of = Capture(
+        "CREATE TABLE shop.t (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}", output=output, form=TOMBSTONES
+    )
+    assert [one.value is None for one in of.run("DELETE FROM shop.t WHERE pk = 1")] == [False, True]
+    assert len(expiry(of, -3, pk=bytes(4))) == len(expiry(of, -4, pk=bytes(4))) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "headers"),
+    [
+        (RecordForm(), None),
+        (RecordForm(operation=True), {"cdc.operation": "range_delete"}),
+        (RecordForm(timestamp=True), {"cdc.timestamp": str(START_US)}),
+        (RecordForm(table=True, dead_letters=True), {"cdc.table": "shop.t"}),
+        (
+            RecordForm(operation=True, timestamp=True, table=True),
+            {"cdc.operation": "range_delete", "cdc.timestamp": str(START_US), "cdc.table": "shop.t"},
+        ),
+    ],
+)
+def test_headers(form: RecordForm, headers: dict[str, str] | None) -> None:
+    """Records have the headers that are wanted, as text."""
+    (found,) = capture(BY_PARTITION, form).run(STATEMENTS["range_delete"])
+    assert (None if found.record.headers is None else json.loads(found.record.headers)) == headers
+
+
+def test_position() -> None:
+    """The position is stream, time and number of the first log row of the change."""
+    batch = f"BEGIN BATCH {'; '.join(STATEMENTS[name] for name in ('static_update', 'insert'))}; APPLY BATCH"
+    positions = [one.record.position for one in capture().run(batch)]
+    assert [position[:16] for position in positions] == [STREAM, STREAM]
+    assert [position[32:] for position in positions] == [bytes(4), bytes(3) + b"\x01"]
+    assert {len(position) for position in positions} == {36}
+
+
+def poisoned(of: Capture, *columns: str) -> list[Cells]:
+    """A group of three inserts, of which some columns of the second have a cell that is none."""
+    statements = [f"INSERT INTO shop.t (pk, ck, v) VALUES (1, {ck}, {ck})" for ck in (1, 2, 3)]
+    first, second, third = of.rows(f"BEGIN BATCH {'; '.join(statements)}; APPLY BATCH")
+    broken = tuple(b"\xff" if name in columns else cell for name, cell in zip(of.columns, second, strict=True))
+    return [first, broken, third]
+
+
+def letter_of(found: Carried) -> Any:
+    assert found.record.is_dead_letter
+    assert found.record.value is not None
+    assert (found.record.key, found.record.headers, found.record.placement) == (b"", None, None)
+    return json.loads(found.record.value)
+
+
+@pytest.mark.parametrize("output", [BY_PARTITION, BY_ROW, OutputOptions(shape="flat"), OutputOptions(shape="debezium")])
+def test_dead_letter_of_a_change(output: OutputOptions) -> None:
+    """A change that can't be carried is buried where it stood, with the reason and its cells; the others go on."""
+    of = capture(output, RecordForm(dead_letters=True, operation=True))
+    before, buried, behind = of.records(poisoned(of, "v"))
+    assert before.value is not None
+    assert behind.value is not None
+    letter = letter_of(buried)
+    assert letter.pop("error").startswith(f"{PLACE}, batch_seq_no 1: column 'v' of type int: ")
+    assert letter == {
+        "v": 1,
+        "keyspace": "shop",
+        "table": "t",
+        "generation_ms": 1_769_860_000_000,
+        "stream_id": STREAM.hex(),
+        "time": "5e5d2000-fe9c-11f0-8000-000000000001",
+        "batch_seq_no": 1,
+        "rows": [
+            {
+                "cdc$stream_id": STREAM.hex(),
+                "cdc$time": "5e5d2000fe9c11f08000000000000001",
+                "cdc$batch_seq_no": "00000001",
+                "cdc$operation": "02",
+                "ck": "00000002",
+                "pk": "00000001",
+                "v": "ff",
+            }
+        ],
+    }
+    assert buried.record.position[32:] == bytes(3) + b"\x01"
+    assert [one.record.last_in_group for one in (before, buried, behind)] == [False, False, True]
+
+
+def test_dead_letter_of_a_key() -> None:
+    """So is one whose record key can't be made."""
+    of = capture(BY_ROW, RecordForm(dead_letters=True))
+    letter = letter_of(of.records(poisoned(of, "ck"))[1])
+    assert "batch_seq_no 1: column 'ck' of type int" in letter["error"]
+
+
+def test_dead_letter_of_a_group() -> None:
+    """A group that makes no sense is buried as a whole, with all its rows."""
+    of = capture(BY_PARTITION, RecordForm(dead_letters=True))
+    rows = of.rows(STATEMENTS["range_delete"])[:1] + poisoned(of)
+    (found,) = of.records([rows[0]], keep_poison=True)
+    letter = letter_of(found)
+    assert (letter["batch_seq_no"], len(letter["rows"]), found.record.last_in_group) == (None, 1, True)
+    assert "half of a range delete" in letter["error"] or "cdc$end_of_batch" in letter["error"]
+
+
+def test_without_dead_letters_the_reason_is_raised() -> None:
+    """The error names table, stream, time, number, column and what is wrong."""
+    of = capture()
+    with pytest.raises(PoisonError, match=f"^{PLACE}, batch_seq_no 1: column 'v' of type int"):
+        of.records(poisoned(of, "v"))

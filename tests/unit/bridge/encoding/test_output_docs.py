@@ -1,0 +1,121 @@
+"""The worked examples of docs/output.md are what the code makes of their statements."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.encoding.dead_letter import FORMAT_VERSION
+from bridge.encoding.text.value_text import json_value
+from bridge.model.record_form import RecordForm
+from schemas.options import OutputOptions, ShapeName
+from tests.unit.bridge.encoding.carried import Capture, Carried
+
+README = Path(__file__).parents[4] / "README.md"
+DOCUMENT = README.parent / "docs" / "output.md"
+TABLE = """\
+CREATE TABLE shop.orders (
+    customer int, line int, note text, total decimal, tags set<text>,
+    PRIMARY KEY (customer, line)
+) WITH cdc = {'enabled': true, 'preimage': 'full', 'postimage': true};"""
+STATEMENTS = {
+    "insert": "INSERT INTO shop.orders (customer, line, note, total, tags) VALUES (7, 1, 'gift', 12.50, {'new'});",
+    "update": "UPDATE shop.orders SET tags = tags + {'paid'}, note = null WHERE customer = 7 AND line = 1;",
+    "range delete": "DELETE FROM shop.orders WHERE customer = 7 AND line > 2 AND line <= 5;",
+}
+KEYS = {"delta": "partition_key", "full": "partition_key", "debezium": "primary_key", "flat": "primary_key"}
+EXAMPLE = re.compile(r"<!-- example: (\w+), ([\w ]+) -->\n```json\n(.*?)\n```", re.DOTALL)
+
+
+@cache
+def carried(shape: ShapeName) -> dict[str, Carried]:
+    output = OutputOptions(shape=shape, name="orders-bridge", key=KEYS[shape])  # type: ignore[arg-type]
+    capture = Capture(TABLE, output=output, form=RecordForm(dead_letters=True))
+    return {name: one for name, statement in STATEMENTS.items() for one in capture.run(statement)}
+
+
+def block(fields: dict[str, Any]) -> str:
+    """A document with a field a line, and `source` a line a field."""
+    lines = []
+    for name, value in fields.items():
+        text = json.dumps(json_value(value), ensure_ascii=False)
+        if name == "source" and isinstance(value, dict):
+            inner = (f"    {json.dumps(part)}: {json.dumps(json_value(one))}" for part, one in value.items())
+            text = "{\n" + ",\n".join(inner) + "\n  }"
+        lines.append(f"  {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def example(shape: ShapeName, name: str) -> str:
+    """The document of an example; `source` is shown with the first one of a shape."""
+    if name == "key":
+        return json.dumps(carried(shape)["insert"].key)
+    value = carried(shape)[name].value
+    assert value is not None
+    return block({field: one for field, one in value.items() if field != "source" or name == "insert"})
+
+
+def test_examples() -> None:
+    """Each shape has all of its examples, and each is what the code gives, to the letter."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    found = EXAMPLE.findall(text)
+    assert [(shape, name) for shape, name, _ in found] == [
+        (shape, name) for shape in KEYS for name in (*STATEMENTS, "key")
+    ]
+    for shape, name, shown in found:
+        expected = example(shape, name)
+        assert shown == expected, f"docs/output.md, {shape}, {name}: should be\n{expected}"
+
+
+@pytest.mark.parametrize("text", [TABLE, *STATEMENTS.values()])
+def test_statements(text: str) -> None:
+    """The document shows the statements of which its examples are made."""
+    assert text in DOCUMENT.read_text(encoding="utf-8")
+
+
+def test_dead_letter() -> None:
+    """What becomes of the insert when its `line` is none."""
+    capture = Capture(TABLE.replace("'full', 'postimage': true", "'false'"), form=RecordForm(dead_letters=True))
+    (cells,) = capture.rows(STATEMENTS["insert"])
+    line = capture.columns.index("line")
+    (found,) = capture.records([(*cells[:line], b"\xff", *cells[line + 1 :])])
+    assert found.record.is_dead_letter
+    assert found.record.value is not None
+    letter = json.loads(found.record.value)
+    parts = [f'"{name}": {json.dumps(one)}' for name, one in letter.items() if name != "rows"]
+    rows = ",\n   ".join(f"{json.dumps(name)}: {json.dumps(cell)}" for name, cell in letter["rows"][0].items())
+    shown = "{" + ",\n ".join([*parts, '"rows": [{\n   ' + rows + "}]}"])
+    expected = f"<!-- example: dead letter -->\n```json\n{shown}\n```"
+    assert expected in DOCUMENT.read_text(encoding="utf-8"), f"docs/output.md, dead letter: should be\n{expected}"
+    assert letter["v"] == FORMAT_VERSION
+
+
+PLACE = frozenset({"generation_ms", "stream_id", "time", "timestamp_us"})
+"""What the README's example shows of another time."""
+
+
+def test_readme() -> None:
+    """The README's statement is the one change that it shows; with a TTL it is the two that it tells of."""
+    text = README.read_text(encoding="utf-8")
+    ((statement, shown),) = re.findall(r"An `(UPDATE [^`]+)`, as JSON:\n\n```json\n(.*?)\n```", text, re.DOTALL)
+    capture = Capture(
+        "CREATE TABLE shop.orders (id int, line int, amount int, note text, status text, tags set<text>, "
+        "PRIMARY KEY (id, line)) WITH cdc = {'enabled': true}"
+    )
+    (found,) = (one.value for one in capture.run(statement))
+    assert found is not None
+    example = json.loads(shown)
+    example["source"] |= {name: found["source"][name] for name in PLACE}
+    assert list(example["source"]) == list(found["source"])
+    assert json.dumps(json_value(example)) == json.dumps(json_value(found))
+    with_ttl = capture.run(statement.replace(" SET ", " USING TTL 3600 SET "))
+    changes = [one.value for one in with_ttl if one.value is not None]
+    assert [(one["ttl"], one["source"]["batch_seq_no"]) for one in changes] == [(None, 0), (3600, 1)]
+    touched = [{name for name, change in one["columns"].items() if change is not None} for one in changes]
+    assert touched == [{"note"}, {"status", "tags"}]
+    assert len({one["source"]["timestamp_us"] for one in changes}) == 1

@@ -1,0 +1,87 @@
+"""How often a table is looked at: never more than its load allows, and within what silence allows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.adapters.planner_signals import ActivityFile, Arrivals, Asked, note
+from bridge.planning.poll_rate import PaceLimits, Pacer
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 20), st.booleans(), st.integers(0, 5000)), max_size=60),
+    st.floats(1, 5000),
+    st.floats(0, 30),
+)
+def test_no_stretch_of_time_has_more_requests_than_allowed(
+    events: list[tuple[float, bool, int]], requests_per_s: float, idle_interval_s: float
+) -> None:
+    """Whatever comes when: from any planning on, all but the last micro-batch fit into the time; no wait is endless."""
+    now_s = 50.0
+    pacer = Pacer(PaceLimits(requests_per_s, idle_interval_s), now_s)
+    planned: list[tuple[float, int]] = []
+    for step_s, idle, streams in events:
+        now_s += step_s
+        if not idle:
+            pacer.came(now_s)
+        wait_s = pacer.due_in_s(now_s, idle=idle)
+        # What is added to a reading of the clock is rounded to its last digit.
+        assert wait_s <= max([idle_interval_s, *(many / requests_per_s for _, many in planned[-1:])]) + 1e-6
+        if not wait_s:
+            pacer.planned(now_s, streams)
+            planned.append((now_s, streams))
+    for place, (from_s, _) in enumerate(planned):
+        # A rounding error a micro-batch.
+        done = sum(many for _, many in planned[place:-1])
+        assert done <= (planned[-1][0] - from_s) * requests_per_s * (1 + 1e-9) + 1e-6
+
+
+def test_a_change_after_silence_waits_half_as_long_at_most() -> None:
+    """And no longer than is configured; what is not idle does not wait."""
+    pacer = Pacer(PaceLimits(1000, 10), 0)
+    pacer.planned(100, 1)
+    pacer.came(96)
+    assert pacer.due_in_s(100, idle=True) == pytest.approx(2)
+    assert pacer.due_in_s(101, idle=True) == pytest.approx(1.5)
+    assert pacer.due_in_s(104, idle=True) == 0
+    pacer.planned(200, 1)
+    assert pacer.due_in_s(204, idle=True) == pytest.approx(6)
+    assert pacer.due_in_s(204, idle=False) == 0
+
+
+def test_word_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
+    """From one process to another; without the file there is a warning and no error."""
+    file = ActivityFile()
+    arrivals = Arrivals(file.path)
+    assert not arrivals.came()
+    note(file.path)
+    assert arrivals.came()
+    assert not arrivals.came()
+    assert not caplog.messages
+    file.close()
+    file.close()
+    note(file.path)
+    arrivals.came()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
+def test_pacing_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
+    """The next one waits for what is left of the time; without the file there is a warning and no wait."""
+    file = ActivityFile()
+    asked = Asked(file.path)
+    assert asked.counts_for_s(100) == 0
+    former = Pacer(PaceLimits(1000, 10), 0)
+    asked.note(100, former.planned(100, 8000))
+    assert [asked.counts_for_s(at_s) for at_s in (100, 103, 108, 200)] == [8, 5, 0, 0]
+    assert asked.counts_for_s(5) == 8  # a machine that was started anew; never longer than it counts
+    following = Pacer(PaceLimits(1000, 10), 103, wait_s=asked.counts_for_s(103))
+    assert following.due_in_s(104, idle=False) == 4
+    assert following.due_in_s(108, idle=False) == 0
+    assert Pacer(PaceLimits(1000, 10), 103, wait_s=0).due_in_s(103, idle=False) == 0
+    assert not caplog.messages
+    file.close()
+    asked.note(100, 8)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert asked.counts_for_s(100) == 0

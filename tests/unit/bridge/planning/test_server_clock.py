@@ -1,0 +1,138 @@
+"""What time it is for the servers, by answers that take their time, from nodes that differ, on clocks that step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.errors import RetriableError
+from bridge.model.times import UnixMicros
+from bridge.planning.server_clock import ASK_EVERY_S, ServerClock, ServerTime
+from tests.unit.any_tables import examples
+
+SECOND = 1_000_000
+T = 1_700_000_000 * SECOND
+
+
+@dataclass
+class World:
+    """True time, and how far each clock is off it, in s."""
+
+    now_s: float = 1000.0
+    own_off_s: float = 0.0
+    servers_off_s: float = 0.0
+    takes_s: float = 0.001
+    asked: int = 0
+    fails: bool = False
+
+    def ask(self) -> UnixMicros:
+        if self.fails:
+            raise RetriableError("away")
+        self.asked += 1
+        self.now_s += self.takes_s
+        answer = self.at(self.servers_off_s) // 1000 * 1000
+        self.now_s += self.takes_s
+        return UnixMicros(answer)
+
+    def at(self, off_s: float = 0.0) -> int:
+        return T + int((self.now_s + off_s) * SECOND)
+
+    def time(self) -> ServerTime:
+        return ServerTime(self.ask, lambda: UnixMicros(self.at(self.own_off_s)), lambda: self.now_s)
+
+
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.tuples(st.floats(-100, 100), st.floats(0, 12), st.floats(0, 60)), min_size=1, max_size=12),
+    st.floats(-100, 100),
+)
+def test_earliest_of_the_last_answers_counts(answers: list[tuple[float, float, float]], own_off_s: float) -> None:
+    """Never later than the earliest of these nodes by more than a quarter of a second, never earlier than it took."""
+    clock = ServerClock()
+    now_s = 50.0
+    for off_s, took_s, then_s in answers:
+        said_us = T + int((now_s + took_s / 2 + off_s) * SECOND)
+        clock.heard(UnixMicros(said_us // 1000 * 1000), now_s, now_s + took_s)
+        now_s += took_s + then_s
+    kept = answers[-8:]
+    earliest_us = T + (now_s + min(off_s for off_s, _, _ in kept)) * SECOND
+    slowest_s = max(took_s for _, took_s, _ in kept)
+    found_us = clock.now_us(now_s)
+    assert earliest_us - slowest_s * SECOND - 1002 <= found_us <= earliest_us + 0.25 * SECOND + 1002
+    own_us = UnixMicros(T + int((now_s + own_off_s) * SECOND))
+    ahead_us = clock.ahead_us(own_us, now_s)
+    truly_us = own_us - earliest_us
+    assert abs(ahead_us - truly_us) <= slowest_s * SECOND + 0.25 * SECOND + 2004
+    assert ahead_us == 0 or own_us - ahead_us == pytest.approx(found_us, abs=slowest_s * SECOND + 2004)
+
+
+def test_clocks_that_agree_cost_no_time() -> None:
+    """Windows are planned by this machine's clock as long as no answer contradicts it; nobody is asked often."""
+    world = World(takes_s=0.02)
+    found = world.time()
+    for _ in range(100):
+        assert found.earlier_us() == world.at()
+        assert found.ahead_us() == 0
+        world.now_s += 0.5
+    assert 1 < world.asked <= 1 + 50 / ASK_EVERY_S
+
+
+def test_clock_that_is_ahead_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    """From the first answer on, and whenever it steps; said once with the numbers."""
+    world = World(own_off_s=90)
+    found = world.time()
+    for step_s in (0, 0, 3600, -1800):
+        world.own_off_s += step_s
+        world.now_s += 3
+        assert found.earlier_us() == pytest.approx(world.at(), abs=5_000)
+        assert found.servers_us() == pytest.approx(world.at(), abs=5_000)
+        assert found.ahead_us() == pytest.approx(world.own_off_s * SECOND, abs=5_000)
+    (words,) = caplog.messages
+    assert "is 90.0 s ahead of the ScyllaDB servers' (2023-11-14T22:30:03" in words
+
+
+def test_clock_that_goes_back_only_delays(caplog: pytest.LogCaptureFixture) -> None:
+    """The earlier of both counts; it is said when the servers are asked next, and when it is over."""
+    world = World()
+    found = world.time()
+    found.earlier_us()
+    world.own_off_s = -50
+    assert found.earlier_us() == world.at(-50)
+    assert not caplog.messages
+    world.now_s += ASK_EVERY_S
+    assert found.ahead_us() == pytest.approx(-50 * SECOND, abs=5_000)
+    assert "50.0 s behind the ScyllaDB servers'" in caplog.text
+    world.own_off_s = 0
+    world.now_s += ASK_EVERY_S
+    with caplog.at_level("INFO"):
+        assert found.ahead_us() == 0
+    assert "agrees" in caplog.text
+
+
+def test_servers_that_go_back_are_believed_at_once() -> None:
+    """And those that go forward when the last answer from before is forgotten."""
+    world = World(own_off_s=30, servers_off_s=30)
+    found = world.time()
+    found.earlier_us()
+    world.servers_off_s = 0
+    world.now_s += ASK_EVERY_S
+    assert found.earlier_us() == pytest.approx(world.at(), abs=5_000)
+    world.servers_off_s = 30
+    for _ in range(8):
+        assert found.earlier_us() < world.at(1)
+        world.now_s += ASK_EVERY_S
+    assert found.earlier_us() == world.at(30)
+
+
+def test_servers_that_do_not_answer_are_no_servers_that_agree() -> None:
+    """Their failure is the caller's, and the next call asks again."""
+    world = World(fails=True)
+    found = world.time()
+    for _ in range(2):
+        with pytest.raises(RetriableError, match="away"):
+            found.earlier_us()
+    world.fails = False
+    assert found.earlier_us() == world.at()

@@ -1,0 +1,96 @@
+"""Jobs that start at the same time, step by step; tests/unit/chaos has them at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from bridge.errors import RetriableError
+from bridge.model.cursor import Cursor, LaneProgress, Layout
+from bridge.model.times import UnixMicros, UnixMillis
+from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.ownership import Lanes
+from bridge.publishing.protocol import TableStart, decide_start
+from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
+
+BEGIN = Cursor(UnixMillis(1000), UnixMicros(0))
+
+
+class Job:
+    """One that starts, with so many lanes; `before` is called ahead of each lane that it opens."""
+
+    def __init__(self, broker: Broker, owner: str, lanes: int) -> None:
+        self._broker, self._owner, self._wanted = broker, owner, lanes
+        self.before: Callable[[int], None] = lambda _lane: None
+        self.lanes = Lanes(self._lane, owner, at_once=1)
+        self.taken: dict[int, LaneProgress] = {}
+
+    @contextmanager
+    def _lane(self, lane: int) -> Iterator[LanePublisher]:
+        self.before(lane)
+        publisher = LanePublisher(
+            lambda: Client(self._broker, f"id{lane}"),
+            lambda: self._broker.markers.get(lane),
+            progress_topic=PROGRESS,
+            owner=self._owner,
+            most_records=5,
+            most_bytes=10**9,
+        )
+        try:
+            yield publisher
+        finally:
+            publisher.close()
+
+    def decide(self, counted: int) -> TableStart:
+        """Take the lanes over, as many as were counted."""
+        self.taken = self.lanes.take_over(counted)
+        return decide_start(self.taken, self._wanted, BEGIN)
+
+    def lay(self, start: TableStart, counted: int) -> None:
+        """Lay its layout."""
+        since = start.layout.since
+        self.lanes.lay({lane: LaneProgress(lane, start.layout, since) for lane in range(counted)}, self.taken)
+
+
+def start_with(broker: Broker, owner: str, lanes: int, counted: int) -> None:
+    job = Job(broker, owner, lanes)
+    job.lay(job.decide(counted), counted)
+
+
+def test_job_that_counted_fewer_lanes_than_there_are_takes_none() -> None:
+    """It was held up, or a broker answered that had not heard of the topic's growth: two would write the same keys."""
+    broker = Broker()
+    start_with(broker, "first", 2, 2)
+    start_with(broker, "second", 4, 4)
+    before = dict(broker.markers)
+    with pytest.raises(RetriableError, match="there are 4 lanes and not 2; another job named alike has just laid them"):
+        Job(broker, "third", 2).decide(2)
+    assert broker.markers == before
+
+
+@pytest.mark.parametrize("there", [0, 2])
+def test_job_that_loses_the_table_while_it_lays_new_lanes_is_refused(there: int) -> None:
+    """New lanes refuse nobody; what it has laid is no damage to whoever starts next."""
+    broker = Broker()
+    if there:
+        start_with(broker, "former", there, there)
+    slow, fast = Job(broker, "slow", 4), Job(broker, "fast", 3)
+    start = slow.decide(4)
+    decided: list[TableStart] = []
+
+    def overtake(lane: int) -> None:
+        # Ahead of its first lane that nobody had before, behind those that somebody had.
+        if lane == max(there, 1) and not decided:
+            decided.append(fast.decide(4))
+
+    slow.before = overtake
+    with pytest.raises(RetriableError, match="lane 0: another job named alike has taken it over while the lanes were"):
+        slow.lay(start, 4)
+    with pytest.raises(RetriableError):
+        fast.lay(decided[0], 4)
+    again = Job(broker, "again", 3)
+    again.lay(again.decide(4), 4)
+    layouts = {LaneProgress.from_bytes(raw).layout for raw in broker.markers.values()}
+    assert layouts == {Layout(3, BEGIN)}

@@ -1,0 +1,259 @@
+"""Which of a lane's streams are read: those that have rows, where few have any."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from threading import Timer
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.errors import BridgeError, RefusedError, RetriableError
+from bridge.model.cursor import Window
+from bridge.model.log_rows import LogLayout, Page
+from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
+from bridge.model.times import UnixMicros
+from bridge.reading.stream_probe import ROWS_TOGETHER, TOGETHER, CountedStreams, QuietStreams
+from tests.unit.bridge.log_pages import RawLog, raw
+
+WINDOW = Window(UnixMicros(0), UnixMicros(1_000_000))
+STREAMS = [StreamId.build(Token(token), 0, 0) for token in range(-7 * 100, 7 * 100, 7)]
+
+
+class Log:
+    """Says which streams rows are of, or fails: at once, or in its answer."""
+
+    def __init__(
+        self, rows: Mapping[StreamId, int] | None = None, *, error: Exception | None = None, at_once: bool = False
+    ) -> None:
+        self.rows, self.error, self.at_once = dict(rows or {}), error, at_once
+        self.asked: list[list[StreamId]] = []
+        self.stopped: set[StreamId] = set()
+
+    def streams_of_rows(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+        assert window == WINDOW
+        self.asked.append(list(streams))
+        if self.error is not None and self.at_once:
+            raise self.error
+        future: Future[Page] = Future()
+        if self.error is not None:
+            future.set_exception(self.error)
+            return future
+        # Whatever their order is.
+        found = [(one.raw,) for one in reversed(streams) for _ in range(self.rows.get(one, 0))]
+        # ScyllaDB says so of a full page, whatever follows, and may of a short or an empty one.
+        state = b"more" if len(found) >= page_rows or self.stopped & set(streams) else None
+        future.set_result(Page(("cdc$stream_id",), raw(found[:page_rows], 1), state))
+        return future
+
+
+def quiet(with_rows: int = 0) -> QuietStreams:
+    """As it is when that many of a hundred streams had rows."""
+    known = QuietStreams()
+    known.note("ks.t", 100, with_rows)
+    return known
+
+
+@given(
+    tokens=st.sets(st.integers(MIN_TOKEN, MAX_TOKEN), max_size=80),
+    picks=st.dictionaries(st.integers(0, 79), st.sampled_from([1, 2, 40, ROWS_TOGETHER - 1, ROWS_TOGETHER, 500])),
+    stops=st.sets(st.integers(0, 79), max_size=3),
+    in_flight=st.integers(1, 100),
+    with_rows=st.integers(0, 25),
+)
+def test_no_stream_with_rows_is_left_out(
+    tokens: set[int], picks: Mapping[int, int], stops: set[int], in_flight: int, with_rows: int
+) -> None:
+    """Each is asked about once, with neighbours; only where an answer is not whole others are read as well.
+
+    Whether it is the server says, and not the number of its rows.
+    """
+    streams = sorted(StreamId.build(Token(token), 0, 0) for token in tokens)
+    busy = {one: picks[number] for number, one in enumerate(streams) if number in picks}
+    log = Log(busy)
+    log.stopped = {one for number, one in enumerate(streams) if number in stops}
+    found = quiet(with_rows).to_read(log, streams, WINDOW, in_flight)
+    if len(streams) < 4 or in_flight < 4:
+        assert (found, log.asked) == (streams, [])
+        return
+    assert [one for group in log.asked for one in group] == sorted(streams, key=lambda one: one.token)
+    assert all(len(group) == min(TOGETHER, in_flight) for group in log.asked[:-1])
+    assert 1 <= len(log.asked[-1]) <= min(TOGETHER, in_flight)
+    expected: set[StreamId] = set()
+    for group in log.asked:
+        whole = sum(busy.get(one, 0) for one in group) < ROWS_TOGETHER and not log.stopped & set(group)
+        expected |= {one for one in group if one in busy} if whole else set(group)
+    assert busy.keys() <= expected
+    assert set(found) == expected
+    assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize(("with_rows", "asks"), [(0, True), (25, True), (26, False), (100, False)])
+def test_streams_are_asked_first_where_few_had_rows(with_rows: int, asks: bool) -> None:
+    """Also a second time: asking alone teaches nothing."""
+    known, log = quiet(with_rows), Log({STREAMS[0]: 2})
+    for _ in range(2):
+        assert known.to_read(log, STREAMS, WINDOW, 32) == (STREAMS[:1] if asks else STREAMS)
+    assert bool(log.asked) == asks
+
+
+def test_nothing_is_known_at_first() -> None:
+    """All are read then."""
+    log = Log()
+    assert QuietStreams().to_read(log, STREAMS, WINDOW, 32) == STREAMS
+    assert log.asked == []
+
+
+def test_a_lane_without_streams_says_nothing_of_the_others() -> None:
+    """Where others have rows these are read, whatever lane came between."""
+    known, log = quiet(100), Log()
+    assert known.to_read(log, [], WINDOW, 32) == []
+    known.note("ks.t", 0, 0)
+    assert known.to_read(log, STREAMS, WINDOW, 32) == STREAMS
+    assert log.asked == []
+
+
+def test_closed_streams_are_read_to_their_end() -> None:
+    """There is no end to ask about: it is one read of each."""
+    log = Log()
+    assert quiet().to_read(log, STREAMS, Window(UnixMicros(0), None), 32) == STREAMS
+    assert log.asked == []
+
+
+@pytest.mark.parametrize(("in_flight", "under_way"), [(4, 4), (15, 15), (16, 16), (31, 16), (32, 32), (100, 96)])
+def test_streams_under_way_are_bounded(in_flight: int, under_way: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By streams, not by requests: the server reads each. One is under way until it is waited for, here."""
+    waiting: list[tuple[Future[Page], int]] = []
+    most = 0
+
+    class Watched(Log):
+        def streams_of_rows(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+            nonlocal most
+            answer = super().streams_of_rows(streams, window, page_rows=page_rows)
+            waiting.append((answer, len(streams)))
+            most = max(most, sum(size for _, size in waiting))
+            return answer
+
+    taken = Future.result
+
+    def result(self: Future[Any], timeout: float | None = None) -> Any:
+        waiting[:] = [one for one in waiting if one[0] is not self]
+        return taken(self, timeout)
+
+    monkeypatch.setattr(Future, "result", result)
+    assert set(quiet().to_read(Watched(dict.fromkeys(STREAMS, 1)), STREAMS, WINDOW, in_flight)) == set(STREAMS)
+    assert most == under_way
+
+
+def test_a_question_for_few_streams_is_not_asked() -> None:
+    """Three at a time would be as many requests as before, and the rows besides."""
+    log = Log()
+    assert quiet().to_read(log, STREAMS, WINDOW, 3) == STREAMS
+    assert log.asked == []
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("error", [RefusedError("too many in an IN"), RetriableError("timed out"), BridgeError("no")])
+def test_streams_are_read_where_an_answer_fails(
+    caplog: pytest.LogCaptureFixture, error: BridgeError, at_once: bool
+) -> None:
+    """All of them, then without a question once, twice, 4 times ... and 100 at most; that is said once.
+
+    How a server refuses a long `IN` is its own affair: ScyllaDB's words for it are those of a node that fails.
+    """
+    log = Log(error=error, at_once=at_once)
+    known = quiet()
+    asked_at = []
+    with caplog.at_level(logging.WARNING):
+        for reading in range(330):
+            before = len(log.asked)
+            assert known.to_read(log, STREAMS, WINDOW, 16) == STREAMS
+            if len(log.asked) > before:
+                asked_at.append(reading)
+            known.note("ks.t", 100, 0)
+        assert asked_at == [0, 2, 5, 10, 19, 36, 69, 134, 235]
+        (record,) = caplog.records
+        assert record.getMessage().startswith("ks.t: asking several streams at once")
+        assert record.getMessage().endswith(str(error))
+        # Once it succeeds all is as at first.
+        log.error = None
+        while len(log.asked) == len(asked_at):
+            found = known.to_read(log, STREAMS, WINDOW, 16)
+            known.note("ks.t", 100, 0)
+        assert found == known.to_read(log, STREAMS, WINDOW, 16) == []
+        log.error = error
+        known.to_read(log, STREAMS, WINDOW, 16)
+        known.note("ks.t", 100, 0)
+    assert len(caplog.records) == 2
+
+
+def test_a_failed_answer_is_said_when_reading_does_not_fail(caplog: pytest.LogCaptureFixture) -> None:
+    """A table that was dropped fails both, and the second error says so; nor is it said of a later reading."""
+    known = quiet()
+    with caplog.at_level(logging.WARNING):
+        assert known.to_read(Log(error=RefusedError("unconfigured table")), STREAMS, WINDOW, 16) == STREAMS
+        assert known.to_read(Log(), STREAMS, WINDOW, 16) == []
+        known.note("ks.t", 100, 0)
+    assert caplog.records == []
+
+
+def test_what_is_under_way_is_waited_for_where_an_answer_fails() -> None:
+    """Pages are asked for next, and as many may be under way as ever."""
+    answers: list[Future[Page]] = []
+
+    class Failing(Log):
+        def streams_of_rows(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
+            answers.append(Future())
+            if len(answers) == 2:
+                Timer(0.05, lambda: answers[0].set_exception(RetriableError("away"))).start()
+                Timer(0.15, lambda: answers[1].set_result(Page((), [], None))).start()
+            return answers[-1]
+
+    assert quiet().to_read(Failing(), STREAMS, WINDOW, 32) == STREAMS
+    assert [answer.done() for answer in answers] == [True, True]
+
+
+@pytest.mark.parametrize(("rows", "pays"), [(1, True), (ROWS_TOGETHER, False)])
+def test_asking_ends_where_it_spares_nothing(rows: int, pays: bool) -> None:
+    """One stream of each sixteen that has as many rows as an answer holds: few have rows, and all are to be read.
+
+    Then they are not asked once, twice, 4 times ... and 100 at most.
+    """
+    log, known, asked = Log(dict.fromkeys(STREAMS[::TOGETHER], rows)), quiet(), 0
+    for _ in range(330):
+        found = known.to_read(log, STREAMS, WINDOW, 32)
+        assert set(found) == (log.rows.keys() if pays else set(STREAMS))
+        asked, before = len(log.asked), asked
+        assert asked - before in ((13,) if pays else (13, 0))
+        known.note("ks.t", len(STREAMS), len(log.rows))
+    assert asked == 13 * (330 if pays else 9)
+
+
+def test_an_answer_that_is_none_fails() -> None:
+    """No stream is silent because of an answer that is not understood."""
+    log = Log(error=ValueError("no such page"))
+    with pytest.raises(ValueError, match="no such page"):
+        quiet().to_read(log, STREAMS, WINDOW, 32)
+
+
+def test_streams_with_rows_are_counted_once() -> None:
+    """Whatever number of pages they have; and entries are those of what is behind."""
+    columns = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation")
+    rows = {STREAMS[0]: [(b"a", b"b", b"c", b"d")] * 3, STREAMS[1]: [], STREAMS[2]: [(b"a", b"b", b"c", b"d")]}
+    log = RawLog(LogLayout.of(columns, []), rows, 2)
+    seen: list[tuple[StreamId, int]] = []
+
+    def take(stream: StreamId, page: Page) -> list[Any]:
+        seen.append((stream, len(page.rows)))
+        return [stream]
+
+    counted = CountedStreams(take)
+    for stream, state in [(STREAMS[0], None), (STREAMS[0], b"\0\0\0\2"), (STREAMS[1], None), (STREAMS[2], None)]:
+        page = log.page(stream, WINDOW, page_rows=2, paging_state=state).result()
+        assert counted(stream, page) == [stream]
+    assert counted.count == 2
+    assert [count for _, count in seen] == [2, 1, 0, 1]

@@ -1,0 +1,61 @@
+"""A Java that can't be used is refused before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import StartupError
+from bridge.runtime import java
+
+
+@pytest.mark.parametrize(
+    ("said", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_292"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("no such thing", None),
+    ],
+)
+def test_the_major_version_is_read(said: str, major: int | None) -> None:
+    """Old and new numbering."""
+    assert java.major_version(said) == major
+
+
+def _fake_java(home: Path, version: str) -> None:
+    home.joinpath("bin").mkdir(parents=True)
+    command = home / "bin" / "java"
+    command.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n", encoding="utf-8")
+    command.chmod(0o755)
+
+
+def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one in JAVA_HOME is taken, whatever is on the PATH."""
+    _fake_java(tmp_path / "a", "19.0.1")
+    _fake_java(tmp_path / "b", "18.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "a"))
+    monkeypatch.setenv("PATH", str(tmp_path / "b" / "bin"), prepend=":")
+    assert java.find_java() == java.Java(str(tmp_path / "a" / "bin" / "java"), 19)
+    monkeypatch.delenv("JAVA_HOME")
+    assert java.find_java() == java.Java(str(tmp_path / "b" / "bin" / "java"), 18)
+
+
+def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the version found and the one needed."""
+    _fake_java(tmp_path, "1.8.0_292")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StartupError, match="is Java 8, but 17 or newer is needed"):
+        java.find_java()
+
+
+def test_no_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither on the PATH nor in JAVA_HOME."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(StartupError, match="No Java found"):
+        java.find_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StartupError, match="no bin/java"):
+        java.find_java()

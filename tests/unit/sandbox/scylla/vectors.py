@@ -1,0 +1,216 @@
+"""Runs statements on a server in memory and compares what it logs with what is expected.
+
+`log_vectors.json` holds the facts, one entry each: tables, statements, and the log's rows by group. Of a row only the
+columns that it names are compared; null says that the column must be null. `{"listmap": [..]}` is a map with unknown
+keys that ascend; `{"set": ..}`, `{"map": [[key, value], ..]}`, `{"udt": ..}` and `{"timeuuid": ..}` are values of those
+kinds. `${T}` is a timestamp of the runner's choice, `${E}` a time of day in the past. `at` is the microsecond of a
+group's `cdc$time`, and `"order": "free"` leaves the order of a group's rows open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from bridge.model.times import UnixMicros, micros_of, sort_key
+from sandbox.cql.interpret import Request
+from sandbox.cql.literals import Serializer
+from sandbox.cql.parser.grammar import statement_of
+from sandbox.cql.parser.statements import DeleteStatement
+from sandbox.cql.parser.terms import ListTerm, MapTerm, SetTerm, Term, UdtTerm
+from sandbox.cql.server import Logged, StatementServer
+from sandbox.scylla.base.mutations import PartitionExpiry, RowDelete, RowExpiry
+from sandbox.scylla.log.log_rows import LogOperation
+from sandbox.scylla.values.nested import unpack_pairs
+from schemas.cql.types import CqlType, ListType, MapType, NativeType, SetType, UdtType, parse
+from tests.unit.sandbox.scylla.log_records import Record, records_of
+
+T_US = UnixMicros(1_800_000_000_000_000)
+E_S = 1_700_000_000
+STEP_US = 1_000_000
+
+Vector = dict[str, Any]
+
+_FILE = Path(__file__).with_name("log_vectors.json")
+
+
+def load(path: Path = _FILE) -> list[Vector]:
+    """The vectors of a file."""
+    vectors: list[Vector] = json.loads(path.read_text(encoding="utf-8"))
+    return vectors
+
+
+class Run:
+    """One vector's statements, carried out."""
+
+    def __init__(self, vector: Vector) -> None:
+        self.server = StatementServer("shop")
+        self.logged: list[Logged] = []
+        self._clock_us = T_US
+        for text in vector.get("tables", ()):
+            self.execute(text)
+        self.statements: list[Any] = vector["statements"]
+
+    def execute(self, statement: Any) -> None:
+        """Carry out the next statement, a second after the one before."""
+        self._clock_us = UnixMicros(self._clock_us + STEP_US)
+        request = Request(self._clock_us, self._clock_us)
+        if isinstance(statement, dict):
+            self._expire(statement["expires"], request)
+        else:
+            self.logged += self.server.execute(_filled(statement), request)
+
+    def groups(self) -> list[tuple[Logged, UnixMicros, list[Record]]]:
+        """Every group logged, in the order of `cdc$time`."""
+        found = [
+            (logged, group.timestamp_us, records)
+            for logged in self.logged
+            for group, records in zip(logged.groups, records_of(logged), strict=True)
+        ]
+        return sorted(found, key=lambda entry: entry[1])
+
+    def _expire(self, text: str, request: Request) -> None:
+        """Let the server delete what a DELETE names, as it does when a row's time has come."""
+        statement = statement_of(text)
+        assert isinstance(statement, DeleteStatement)
+        ((name, mutation),) = self.server.interpreter.mutations(statement, request)
+        (operation,) = mutation.operations
+        expiry = RowExpiry(operation.clustering) if isinstance(operation, RowDelete) else PartitionExpiry()
+        table = next(table for table in self.server.catalog.tables if table.name == name)
+        self.logged.append(self.server.carry_out(table, replace(mutation, operations=(expiry,)), request))
+
+
+def problems(run: Run, expected: list[list[dict[str, Any]]], *, free_order: bool) -> list[str]:
+    """What differs from the expected groups; nothing where all is well."""
+    groups = run.groups()
+    if [len(records) for _logged, _at, records in groups] != [len(rows) for rows in expected]:
+        return [f"rows by group: {[_operations(group[2]) for group in groups]}, wanted {expected}"]
+    found = []
+    for number, ((logged, at_us, records), rows) in enumerate(zip(groups, expected, strict=True)):
+        compare = _Comparison(run.server, logged, at_us)
+        found += _numbering(records)
+        if free_order:
+            left = list(records)
+            for row in rows:
+                match = next((record for record in left if not compare.differences(row, record)), None)
+                if match is None:
+                    found.append(f"group {number}: no row is {row}, there are {left}")
+                else:
+                    left.remove(match)
+            continue
+        for place, (row, record) in enumerate(zip(rows, records, strict=True)):
+            found += [f"group {number}, row {place}: {text}" for text in compare.differences(row, record)]
+    return found
+
+
+class _Comparison:
+    """Compares rows of one group."""
+
+    def __init__(self, server: StatementServer, logged: Logged, at_us: UnixMicros) -> None:
+        self._schema = logged.table.table_schema
+        self._types = {column.name: column.type for column in self._schema.columns}
+        self._serializer = Serializer(server.catalog.user_types(self._schema.keyspace))
+        self._at_us = at_us
+
+    def differences(self, row: dict[str, Any], record: Record) -> list[str]:
+        """What of a record is not as the row says."""
+        found = [f"no {column.name}" for column in self._schema.partition_key if column.name not in record]
+        for name, wanted in row.items():
+            if not self._agrees(name, wanted, record):
+                found.append(f"{name} is {record.get(name)!r} at {self._at_us}, wanted {wanted!r} in {record}")
+        return found
+
+    def _agrees(self, name: str, wanted: Any, record: Record) -> bool:
+        cell = record.get(name)
+        match name, wanted:
+            case "at", _:
+                return self._at_us == (int(_filled(wanted)) if isinstance(wanted, str) else wanted)
+            case "operation", str():
+                return record["cdc$operation"] == _number(wanted).to_bytes(1, "big", signed=True)
+            case _, None:
+                return cell is None
+            case "cdc$ttl", int():
+                return cell == wanted.to_bytes(8, "big")
+            case _, True:
+                return cell == b"\x01"
+            case _, {"listmap": values}:
+                return cell is not None and self._is_list(name, values, cell)
+            case _:
+                return cell == self._serializer.cell(self._log_type(name), _term(wanted))
+
+    def _is_list(self, name: str, values: list[Any], cell: bytes) -> bool:
+        cql_type = self._types[name]
+        assert isinstance(cql_type, ListType)
+        pairs = unpack_pairs(cell)
+        keys = [sort_key(key) for key, _value in pairs]
+        assert all(micros_of(key) for key, _value in pairs)
+        wanted = [self._serializer.cell(cql_type.element, _term(value)) for value in values]
+        return keys == sorted(keys) and [value for _key, value in pairs] == wanted
+
+    def _log_type(self, name: str) -> CqlType:
+        elements = name.removeprefix("cdc$deleted_elements_")
+        if elements != name:
+            match self._types[elements]:
+                case ListType():
+                    return SetType(NativeType("timeuuid"))
+                case MapType(key, _) | SetType(key):
+                    return SetType(key)
+                case UdtType():
+                    return SetType(NativeType("smallint"))
+        cql_type = self._types[name]
+        return parse(f"map<timeuuid, {cql_type.element}>") if isinstance(cql_type, ListType) else cql_type
+
+
+def _numbering(records: list[Record]) -> list[str]:
+    """What is wrong with numbers and marks, which hold for every group."""
+    found = []
+    for number, record in enumerate(records):
+        if record["cdc$batch_seq_no"] != number.to_bytes(4, "big"):
+            found.append(f"row {number} has number {record['cdc$batch_seq_no']!r}")
+        if ("cdc$end_of_batch" in record) != (number == len(records) - 1):
+            found.append(f"row {number} of {len(records)} is wrong about the end of its group")
+    return found
+
+
+def _number(name: str) -> int:
+    aliases = {"range start": "range delete start", "range end": "range delete end"}
+    for short, long in aliases.items():
+        name = name.replace(short, long)
+    return LogOperation[name.upper().replace(" ", "_").replace("-", "_")]
+
+
+def _operations(records: list[Record]) -> list[int]:
+    return [int.from_bytes(record["cdc$operation"], "big", signed=True) for record in records]
+
+
+def _filled(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        return str(E_S if match.group(1) == "E" else T_US + int(match.group(2) or 0))
+
+    if text.startswith("T"):
+        return str(T_US + int(text[1:] or 0))
+    return re.sub(r"\$\{([TE])(?:\+(\d+))?\}", value, text)
+
+
+def _term(value: Any) -> Term:
+    match value:
+        case {"set": elements}:
+            return SetTerm(tuple(_term(element) for element in elements))
+        case {"map": pairs}:
+            return MapTerm(tuple((_term(key), _term(item)) for key, item in pairs))
+        case {"udt": fields}:
+            return UdtTerm(tuple((name, _term(item)) for name, item in fields.items()))
+        case {"list": elements} | list(elements):
+            return ListTerm(tuple(_term(element) for element in elements))
+        case {"timeuuid": text}:
+            return text  # type: ignore[no-any-return]
+        case float():
+            return Decimal(repr(value))
+        case str() if value == "${E}":
+            return E_S
+        case _:
+            return value  # type: ignore[no-any-return]

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import FrozenType, UdtType, parse
+from schemas.errors import TableSchemaError
+from tests.unit.schemas.example_tables import rich_table, table, wide_table
+
+INT = parse("int")
+PK = Column("pk", INT, ColumnKind.PARTITION_KEY, 0)
+
+
+def test_groups() -> None:
+    """Columns come by kind: keys by position, static and regular ones by name bytes."""
+    example = table({"b": "int", "a": "int"}, {"d": "int", "c": "int"}, {"z": "int", "B": "int"}, {"m": "int"})
+    assert [column.name for column in example.partition_key] == ["b", "a"]
+    assert [column.name for column in example.clustering] == ["d", "c"]
+    assert [column.name for column in example.statics] == ["m"]
+    assert [column.name for column in example.regulars] == ["B", "z"]
+    assert [column.name for column in example.values] == ["B", "m", "z"]
+    assert example.log_table == "t_scylla_cdc_log"
+    assert example.full_name == "ks.t"
+
+
+def test_order_is_canonical() -> None:
+    """Tables are equal and hash alike whatever the order in which columns are given."""
+    example = wide_table()
+    turned = TableSchema(example.keyspace, example.name, tuple(reversed(example.columns)))
+    assert turned == example
+    assert hash(turned) == hash(example)
+    assert turned.to_json() == example.to_json()
+
+
+def test_hidden_column() -> None:
+    """The invisible column of a COMPACT STORAGE table is no value column."""
+    assert table({"pk": "int"}, {"ck": "int"}, {"value": "empty"}).values == ()
+
+
+def test_json() -> None:
+    """The JSON form reads back and is the documented one."""
+    example = wide_table()
+    assert TableSchema.from_json(example.to_json()) == example
+    types = {"address": {"street": "text", "zip": "int"}}
+    described = table({"pk": "int"}, {"ck": "int"}, {"v": "frozen<address>"}, types=types, descending=["ck"])
+    assert described.to_json() == (
+        '{"columns":[{"kind":"partition_key","name":"pk","position":0,"type":"int"},'
+        '{"descending":true,"kind":"clustering","name":"ck","position":0,"type":"int"},'
+        '{"kind":"regular","name":"v","position":-1,"type":"frozen<address>"}],'
+        '"keyspace":"ks","name":"t","types":{"address":[["street","text"],["zip","int"]]},"v":1}'
+    )
+
+
+@pytest.mark.parametrize("example", [rich_table(), table({"pk": "int"}, {}, {"v": "frozen<unknown>"})])
+def test_json_types(example: TableSchema) -> None:
+    """User-defined types survive with their fields, or without where they were not looked up."""
+    again = TableSchema.from_json(example.to_json())
+    assert again == example
+    assert again.to_json() == example.to_json()
+
+
+def test_type_in_two_versions() -> None:
+    """A user-defined type is the same in all columns of a table, however deep."""
+    old, new = (UdtType("inner", fields) for fields in ((("a", INT),), (("a", INT), ("b", INT))))
+    one = Column("v", FrozenType(UdtType("outer", (("i", FrozenType(old)),))), ColumnKind.REGULAR)
+    with pytest.raises(TableSchemaError, match=r"table ks\.t: .*'inner' has different fields"):
+        TableSchema("ks", "t", (PK, one, Column("w", FrozenType(new), ColumnKind.REGULAR)))
+
+
+def test_altered_type() -> None:
+    """ALTER TYPE ADD makes another table schema."""
+    one, two = (table({"pk": "int"}, {}, {"v": "u"}, types={"u": fields}) for fields in ({"a": "int"}, {"a": "text"}))
+    assert one != two
+
+
+@pytest.mark.parametrize("kind", [ColumnKind.PARTITION_KEY, ColumnKind.REGULAR])
+def test_descending(kind: ColumnKind) -> None:
+    """Only a clustering column is descending."""
+    with pytest.raises(TableSchemaError, match="only a clustering column"):
+        Column("c", INT, kind, 0 if kind is ColumnKind.PARTITION_KEY else -1, descending=True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ([], "no partition key"),
+        ([PK, Column("pk", INT, ColumnKind.REGULAR)], "named twice: pk"),
+        ([Column("pk", INT, ColumnKind.PARTITION_KEY, 1)], r"positions of the partition_key columns are \[1\]"),
+        ([PK, Column("c", INT, ColumnKind.CLUSTERING, 2)], "positions of the clustering columns"),
+        ([PK, Column("s", INT, ColumnKind.STATIC)], "static column 's'"),
+    ],
+)
+def test_contradictions(columns: list[Column], reason: str) -> None:
+    """A table that contradicts itself is refused by name with the reason."""
+    with pytest.raises(TableSchemaError, match=rf"table ks\.t: .*{reason}"):
+        TableSchema("ks", "t", tuple(columns))
+
+
+def test_unnamed() -> None:
+    """A table and a column need a name."""
+    with pytest.raises(TableSchemaError, match="need a name"):
+        TableSchema("", "t", (PK,))
+    with pytest.raises(TableSchemaError, match="empty name"):
+        Column("", INT, ColumnKind.REGULAR)
+
+
+@pytest.mark.parametrize(
+    ("kind", "position"),
+    [(ColumnKind.PARTITION_KEY, -1), (ColumnKind.CLUSTERING, -2), (ColumnKind.REGULAR, 0), (ColumnKind.STATIC, -2)],
+)
+def test_positions(kind: ColumnKind, position: int) -> None:
+    """A position that does not fit the column's kind is refused."""
+    with pytest.raises(TableSchemaError, match=f"must be .*, not {position}"):
+        Column("c", INT, kind, position)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"v": 2}, {"columns": 3}, {"columns": [{}]}, {"columns": [{"name": "a", "type": "<", "kind": "static"}]}],
+)
+def test_not_a_table(change: dict[str, object]) -> None:
+    """JSON of another version or shape is refused."""
+    form = json.loads(table({"pk": "int"}).to_json()) | change
+    with pytest.raises(TableSchemaError):
+        TableSchema.from_json(json.dumps(form))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", "nonsense"])
+def test_not_json(text: str) -> None:
+    """What is no JSON object is refused."""
+    with pytest.raises(TableSchemaError, match="not a table schema"):
+        TableSchema.from_json(text)

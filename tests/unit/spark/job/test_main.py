@@ -1,0 +1,57 @@
+"""Signals while the job only comes up."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.runtime import signals
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+
+IMPORTING = """
+import os, sys
+class Finder:
+    def find_spec(name, path, target=None):
+        if name == "spark.job.application":
+            os.kill(os.getpid(), {number})
+            sys.exit("still here")
+sys.meta_path.insert(0, Finder)
+from spark.job.__main__ import main
+sys.exit(main())
+"""
+"""The job, to which the signal comes while it imports what it is made of."""
+
+HANDED_ON = """
+import os, sys
+from bridge.runtime import signals
+with signals.held():
+    os.kill(os.getpid(), {number})
+    os.execv(sys.executable, [sys.executable, "-S", "-c", "from spark.job.__main__ import main; main()"])
+"""
+"""What becomes the job, to which the signal comes just before."""
+
+
+@pytest.mark.parametrize("script", [IMPORTING, HANDED_ON])
+@pytest.mark.parametrize("number", signals.ENDING)
+def test_signals_end_what_only_imports_in_silence(script: str, number: signal.Signals) -> None:
+    """No traceback, and the status that the signal itself gives, whether it comes now or came a moment ago."""
+    command = [sys.executable, "-S", "-c", script.format(number=int(number))]
+    ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=60, check=False, text=True)
+    assert (ended.returncode, ended.stderr, ended.stdout) == (-number, "", "")
+
+
+def test_handlers_are_given_back() -> None:
+    """Only what would begin nothing is ended like that."""
+    former = {number: signal.getsignal(number) for number in signals.ENDING}
+    with signals.ending_at_once():
+        assert signal.getsignal(signal.SIGTERM) not in former.values()
+    assert {number: signal.getsignal(number) for number in signals.ENDING} == former
+    with signals.held():
+        signal.raise_signal(signal.SIGTERM)
+        assert signal.sigtimedwait(signals.ENDING, 10) is not None
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(signals.ENDING)

@@ -1,0 +1,156 @@
+"""What is taken from Spark's reports of micro-batches."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.model.cursor import Cursor, Layout, PlannedBatch, StreamOffset, Window
+from bridge.model.times import UnixMicros, UnixMillis
+from bridge.monitoring.counters import LaneFigures
+from bridge.monitoring.reports import LaneReport
+from bridge.monitoring.snapshot import Batches, TableView
+from bridge.monitoring.state import Board
+from spark.job import progress_report
+from spark.job.progress_report import ProgressReport
+from tests.unit.spark.job.test_supervisor import config_of
+
+G = UnixMillis(1_000)
+
+
+def lane(number: int, table: str = "a.b", poison: str | None = None, **figures: int) -> str:
+    """A lane's report of so many figures of a table."""
+    return LaneReport("a.b", number, Cursor(G, UnixMicros(0)), [(table, 0, LaneFigures(**figures))], poison).to_json()
+
+
+def progress(run: str, batch_id: int, *lanes: str) -> dict[str, Any]:
+    at = UnixMicros(2_000_000 + batch_id * 1_000_000)
+    batch = PlannedBatch(Cursor(G, UnixMicros(at - 1_000_000)), Cursor(G, at), Layout(2, Cursor(G, UnixMicros(0))))
+    end = StreamOffset(batch.next, batch)
+    return {
+        "runId": run,
+        "batchId": batch_id,
+        "timestamp": f"2026-01-01T00:00:{batch_id:02}.000Z",
+        "durationMs": {"triggerExecution": 400, "addBatch": 300},
+        "sources": [{"endOffset": end.to_json()}],
+        "observedMetrics": {"lanes": {"reports": lanes or [lane(0, changes=60), lane(1, changes=40)]}},
+    }
+
+
+class Query:
+    """A query as the JVM shows it; counts how often it is asked for a whole report."""
+
+    def __init__(self, recent: list[dict[str, Any]]) -> None:
+        self.runId = recent[0]["runId"] if recent else ""
+        self.asked = 0
+        self._recent = recent
+        self._jsq = self
+
+    def lastProgress(self) -> Any:  # noqa: N802  # Spark's name
+        return self.recentProgress()[-1] if self._recent else None
+
+    def recentProgress(self) -> list[Any]:  # noqa: N802  # Spark's name
+        return [
+            SimpleNamespace(timestamp=partial(one.get, "timestamp"), json=partial(self._json, one))
+            for one in self._recent
+        ]
+
+    def _json(self, one: dict[str, Any]) -> str:
+        self.asked += 1
+        return json.dumps(one)
+
+
+def look(
+    monkeypatch: pytest.MonkeyPatch, *rounds: list[dict[str, Any]], came: Callable[[], None] = lambda: None
+) -> TableView:
+    clock = [0.0]
+    monkeypatch.setattr(progress_report.time, "monotonic", lambda: clock[0])
+    board = Board(config_of("a.b"), "0", lambda: 0.0)
+    made = ProgressReport("a.b", board, changes_came=came, dead_letters="dead.b")
+    seen: set[str] = set()
+    for one in rounds:
+        clock[0] += 11.0
+        query: Any = Query(one)
+        made.look(query)
+        made.look(query)  # too soon: it does not ask again
+        made.look(query, at_once=True)
+        marks = {f"{of['runId']} {of['timestamp']}" for of in one}
+        assert query.asked == len(marks - seen)
+        seen |= marks
+    made.sum_up()
+    return board.view().tables[0]
+
+
+def test_each_batch_counts_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark repeats what it reported; a query that starts again repeats the number at which it failed."""
+    caplog.set_level(logging.INFO)
+    table = look(
+        monkeypatch,
+        [],
+        [progress("r1", 0), progress("r1", 1)],
+        [progress("r1", 0), progress("r1", 1), progress("r1", 2)],
+        [progress("r2", 2), progress("r2", 3)],
+    )
+    batches = table.batches
+    assert table.total.changes == 500
+    assert batches.durations.count == 5
+    assert batches.phases_s == {"addBatch": pytest.approx(1.5)}
+    assert (batches.last, batches.last_s) == (3, 0.4)
+    assert batches.window == Window(UnixMicros(4_000_000), UnixMicros(5_000_000))
+    assert [line.split(",")[0] for line in caplog.messages] == [
+        "a.b: 200 changes",
+        "a.b: 300 changes",
+        "a.b: 500 changes",
+        "a.b: 500 changes in all",
+    ]
+
+
+def test_silence_is_not_told_as_a_stall(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A table to which nothing is written is looked at seldom, and is no further behind for that."""
+    caplog.set_level(logging.INFO)
+    look(monkeypatch, [progress("r1", 0, lane(0), lane(1))])
+    line, _ = caplog.messages
+    assert line.startswith("a.b: nothing new; read to what was written ")
+
+
+def test_reports_without_a_micro_batch_count_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle query reports as well."""
+    idle = progress("r1", 0) | {"durationMs": {"latestOffset": 3}}
+    first = progress("r1", 1) | {"sources": [{"endOffset": None}]}
+    assert look(monkeypatch, [idle, first]).batches == Batches()
+
+
+def test_micro_batch_without_lanes_reports_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the checkpoint has kept and that is not to be done has no tasks."""
+    table = look(monkeypatch, [progress("r1", 0) | {"observedMetrics": {"lanes": {"reports": []}}}])
+    assert (table.total.changes, table.batches.last) == (0, 0)
+
+
+def test_dead_letters_are_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """With their table and topic, and why the first is one."""
+    look(monkeypatch, [progress("r1", 0, lane(0), lane(1, poison="column 'v' is torn"))])
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["a.b: changes became dead letters in topic dead.b; the first: column 'v' is torn"]
+
+
+def test_reports_of_another_release_end_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The micro-batch counts all the same."""
+    assert look(monkeypatch, [progress("r1", 0, '{"v":2}')]).batches.last == 0
+    assert "a.b: a micro-batch's figures can't be read: not a lane's report: " in caplog.text
+
+
+def test_planner_is_told_of_log_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the table's own; a micro-batch that found none, and what was counted for other tables, say nothing."""
+    for table, log_rows, told in (("a.b", 0, 0), ("a.b", 3, 1), ("x.y", 3, 0)):
+        came: list[None] = []
+        found = progress("r1", 0, lane(0), lane(1, table, log_rows=log_rows, transactions=1))
+        look(monkeypatch, [found], came=partial(came.append, None))
+        assert len(came) == told

@@ -1,0 +1,33 @@
+"""What becomes of the words that Spark means for Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from spark.workers import fork_client
+
+
+@pytest.mark.parametrize(
+    ("words", "becomes"),
+    [
+        (["-m", "pyspark.daemon", "pyspark.worker"], ["-m", "spark.workers.daemon", "pyspark.worker"]),
+        (["-m", "spark.workers.daemon", "pyspark.worker"], ["-m", "spark.workers.daemon", "pyspark.worker"]),
+        (["-m", "pyspark.worker", "pyspark.daemon"], ["-m", "pyspark.worker", "pyspark.daemon"]),
+        (["-c", "pyspark.daemon"], ["-c", "pyspark.daemon"]),
+        (["-m"], ["-m"]),
+        ([], []),
+    ],
+)
+def test_our_daemon_takes_the_place_of_pysparks(
+    words: list[str], becomes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark's prints a traceback of each planner's answer that Spark no longer waits for."""
+    started: list[list[str]] = []
+    monkeypatch.delenv(fork_client.VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "argv", ["asking", *words])
+    monkeypatch.setattr(os, "execv", lambda _path, command: started.append(command))
+    fork_client.main()
+    assert started == [[sys.executable, *becomes]]
