@@ -31,8 +31,9 @@ from bridge.planning.retention import LogTtl, find_gap
 from bridge.planning.table_watch import TableState, made_anew_in_words
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import Lanes
-from bridge.publishing.protocol import TableStart, decide_start
-from bridge.publishing.topic_identity import ChangeTopicWords, TopicNow
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
+from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
 from bridge.reading.table_capture import missing_in_words
 from bridge.runtime.retry import in_background
 from schemas.cql.table import TableSchema
@@ -95,7 +96,7 @@ class TableQuery:
         for advice in crowded(config.spark, self.lanes):
             _log.warning("%s: %s", self.name, advice)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
-        words = ChangeTopicWords(
+        words = ChangeTopicMessages(
             table=self.name,
             topic=config.topic_of(table),
             partitions=config.kafka.partitions,
@@ -238,7 +239,7 @@ class TableQuery:
         """Leave nothing behind; the query has ended."""
         self._activity.close()
 
-    def _make_topics(self) -> tuple[bool, TopicNow | None]:
+    def _make_topics(self) -> tuple[bool, CurrentTopic | None]:
         """Have topics and their partitions; gives whether there was no change topic, and which one there is now."""
         admin = KafkaAdmin(self._config.kafka)
         change_topic = self._config.topic_of(self._table)

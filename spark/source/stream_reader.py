@@ -34,7 +34,9 @@ from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
 from bridge.planning.retention import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import LOOK_EVERY_S, TableState, TableWatch
-from bridge.publishing.protocol import LaneTask, Plans, TableStart
+from bridge.publishing.offset_reconciler import OffsetReconciler
+from bridge.publishing.protocol import LaneTask
+from bridge.publishing.table_start import TableStart
 from bridge.runtime import log_setup
 from spark.source import rows
 
@@ -89,7 +91,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     ) -> None:
         self._config = config
         self._start = start
-        self._plans = Plans(start)
+        self._plans = OffsetReconciler(start)
         self._publishing = publishing
         self._frozen_now_us: UnixMicros | None = None
         self._windows = WindowLength(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)

@@ -16,7 +16,8 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import ownership
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import Lanes
-from bridge.publishing.protocol import LaneTask, decide_start
+from bridge.publishing.protocol import LaneTask
+from bridge.publishing.start_decision import decide_start
 from tests.chaos import broken
 from tests.chaos.fault_points import FaultError, Point, watched
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client

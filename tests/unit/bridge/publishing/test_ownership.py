@@ -12,7 +12,8 @@ from bridge.model.cursor import Cursor, LaneProgress, Layout
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import Lanes
-from bridge.publishing.protocol import TableStart, decide_start
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
 BEGIN = Cursor(UnixMillis(1000), UnixMicros(0))

@@ -21,7 +21,10 @@ from bridge.model.cursor import (
     Window,
 )
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
-from bridge.publishing.protocol import LaneTask, Plans, TableStart, decide_start, remainder, transactional_id
+from bridge.publishing.offset_reconciler import OffsetReconciler
+from bridge.publishing.protocol import LaneTask, remainder, transactional_id
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
 
 G = UnixMillis(1000)
 TOPIC = "job.progress.ks.t"
@@ -345,27 +348,27 @@ OFFSET = StreamOffset(BATCH.next, BATCH, 3)
 def test_replay_counts_only_where_kafka_agrees() -> None:
     """A checkpoint's micro-batch is worked if it is the interrupted one, or begins where all lanes stand."""
     other = StreamOffset(at(2_700_000), PlannedBatch(at(2_000_000), at(2_700_000), LAYOUT), 3)
-    assert Plans(None).counts(other)
-    assert Plans(TableStart(LAYOUT, BATCH.start, BATCH)).counts(OFFSET)
-    assert not Plans(TableStart(LAYOUT, BATCH.start, BATCH)).counts(other)
-    assert Plans(TableStart(LAYOUT, BATCH.start)).counts(other)
-    assert not Plans(TableStart(LAYOUT, at(2_700_000))).counts(other)
-    assert not Plans(TableStart(Layout(3, BATCH.start), BATCH.start)).counts(other)
+    assert OffsetReconciler(None).counts(other)
+    assert OffsetReconciler(TableStart(LAYOUT, BATCH.start, BATCH)).counts(OFFSET)
+    assert not OffsetReconciler(TableStart(LAYOUT, BATCH.start, BATCH)).counts(other)
+    assert OffsetReconciler(TableStart(LAYOUT, BATCH.start)).counts(other)
+    assert not OffsetReconciler(TableStart(LAYOUT, at(2_700_000))).counts(other)
+    assert not OffsetReconciler(TableStart(Layout(3, BATCH.start), BATCH.start)).counts(other)
 
 
 def test_planning_goes_on_from_what_kafka_says() -> None:
     """A stale checkpoint's end is no place to plan from; the interrupted micro-batch comes first."""
     stale = StreamOffset(at(1_500_000), None)
-    assert Plans(None).go_on_from(stale) == at(1_500_000)
-    assert Plans(TableStart(LAYOUT, at(3_000_000))).go_on_from(stale) == at(3_000_000)
-    plans = Plans(TableStart(LAYOUT, BATCH.start, BATCH))
+    assert OffsetReconciler(None).go_on_from(stale) == at(1_500_000)
+    assert OffsetReconciler(TableStart(LAYOUT, at(3_000_000))).go_on_from(stale) == at(3_000_000)
+    plans = OffsetReconciler(TableStart(LAYOUT, BATCH.start, BATCH))
     assert plans.go_on_from(stale) == BATCH
     assert plans.go_on_from(plans.planned(BATCH, stale)) == at(3_000_000)
-    replayed = Plans(TableStart(LAYOUT, BATCH.start, BATCH))
+    replayed = OffsetReconciler(TableStart(LAYOUT, BATCH.start, BATCH))
     assert replayed.counts(OFFSET)
     assert replayed.go_on_from(OFFSET) == at(3_000_000)
 
 
 def test_offset_of_a_batch_that_is_worked_again_is_a_new_one() -> None:
     """Spark would see nothing new if it stood at the same text already."""
-    assert Plans(TableStart(LAYOUT, BATCH.start)).planned(BATCH, OFFSET) != OFFSET
+    assert OffsetReconciler(TableStart(LAYOUT, BATCH.start)).planned(BATCH, OFFSET) != OFFSET

@@ -13,7 +13,7 @@ from bridge.errors import ConfigError
 from bridge.model.cursor import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.reports import LaneReport
-from bridge.publishing.protocol import TableStart
+from bridge.publishing.table_start import TableStart
 from spark.source import rows
 from spark.source.source import ScyllaCdcSource, SourceOptions
 from spark.source.stream_reader import LanePartition

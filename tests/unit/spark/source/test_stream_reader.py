@@ -24,7 +24,9 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import CdcOptions, TableState
-from bridge.publishing.protocol import LaneTask, TableStart, decide_start, remainder
+from bridge.publishing.protocol import LaneTask, remainder
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
 from spark.source import stream_reader
 from spark.source.stream_reader import ScyllaCdcStreamReader
 
