@@ -188,11 +188,11 @@ class Table:
             found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
             first = first_cursor(self.generations.known(0), None, _LEEWAY_S * _SECOND)
             start = decide_start(found, lanes, first)
-            if not start.settle:
+            if not start.recover:
                 break
             assert start.interrupted is not None
             self._work(start.interrupted, None, sys.maxsize)
-        if start.initialise:
+        if start.assign:
             for lane in range(max(lanes, len(self.progress))):
                 self.progress[lane] = LaneProgress(lane, start.layout, start.cursor).to_bytes()
         self.plans, self.at = OffsetReconciler(start), start

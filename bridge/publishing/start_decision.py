@@ -36,7 +36,7 @@ def decide_start(
     if not found:
         if first is None:
             raise ValueError("a table without progress needs a first cursor")
-        return TableStart(Layout(lanes, first), first, initialise=True, first=True, at_edge=True, edge_us=edge_us)
+        return TableStart(Layout(lanes, first), first, assign=True, first=True, at_edge=True, edge_us=edge_us)
     layout = current_layout(found.values())
     own = {lane: at for lane, at in found.items() if lane < layout.lanes and at.layout == layout}
     furthest = max((own or found).values(), key=lambda at: at.cursor if at.batch is None else at.batch.next)
@@ -61,12 +61,12 @@ def decide_start(
                     f"{layout.since}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
                     "begin anew"
                 )
-        return begun(Layout(lanes, layout.since), layout.since, initialise=True)
+        return begun(Layout(lanes, layout.since), layout.since, assign=True)
     batch = furthest.batch
     if batch is None or all(at.batch == batch and at.done is None for at in own.values()):
         if layout.lanes == lanes:
             return begun(layout, furthest.cursor)
-        return begun(Layout(lanes, furthest.cursor), furthest.cursor, initialise=True)
+        return begun(Layout(lanes, furthest.cursor), furthest.cursor, assign=True)
     for lane, at in sorted(own.items()):
         if at.batch != batch and (at.cursor != batch.start or at.done is not None):
             raise DataLossError(
@@ -75,9 +75,9 @@ def decide_start(
             )
     if batch.next.generation_ms != batch.start.generation_ms:
         before_ms = batch.start.generation_ms
-    settle = layout.lanes != lanes
+    recover = layout.lanes != lanes
     edge_us = furthest.edge_us
     return TableStart(
-        layout, batch.start, batch, settle=settle, entered_from_ms=before_ms, at_edge=edge_us is not None,
+        layout, batch.start, batch, recover=recover, entered_from_ms=before_ms, at_edge=edge_us is not None,
         edge_us=edge_us,
     )  # fmt: skip

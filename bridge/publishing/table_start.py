@@ -21,8 +21,8 @@ class TableStart:
         layout: the lanes to work with now.
         cursor: what is done on every lane.
         interrupted: the micro-batch that some lanes have committed, wholly or in part, and others have not.
-        initialise: whether the layout is to be written to every lane's progress before work begins.
-        settle: whether `layout` is not the wanted one and is kept only to finish `interrupted` under it; then the
+        assign: whether the layout is to be written to every lane's progress before work begins.
+        recover: whether `layout` is not the wanted one and is kept only to finish `interrupted` under it; then the
             decision is to be made again.
         entered_from_ms: the generation that was read before that of `goes_on_in_ms`; None when that is not known.
         first: whether nothing of the table was published yet.
@@ -35,16 +35,16 @@ class TableStart:
     layout: Layout
     cursor: Cursor
     interrupted: PlannedBatch | None = None
-    initialise: bool = False
-    settle: bool = False
+    assign: bool = False
+    recover: bool = False
     entered_from_ms: UnixMillis | None = None
     first: bool = False
     at_edge: bool = False
     edge_us: UnixMicros | None = None
 
     def __post_init__(self) -> None:
-        if self.settle and self.interrupted is None:
-            raise ValueError("nothing to settle")
+        if self.recover and self.interrupted is None:
+            raise ValueError("nothing to recover")
 
     @property
     def goes_on_in_ms(self) -> UnixMillis:
@@ -70,7 +70,7 @@ class TableStart:
         if cursor == self.cursor:
             return self
         beyond = cursor if self.interrupted is None else max(cursor, self.interrupted.next)
-        return TableStart(Layout(lanes, beyond), beyond, initialise=True, at_edge=True)
+        return TableStart(Layout(lanes, beyond), beyond, assign=True, at_edge=True)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -79,8 +79,8 @@ class TableStart:
             "layout": self.layout.to_json(),
             "cursor": self.cursor.to_json(),
             "interrupted": None if batch is None else StreamOffset(batch.next, batch).to_json(),
-            "initialise": self.initialise,
-            "settle": self.settle,
+            "assign": self.assign,
+            "recover": self.recover,
             "from": self.entered_from_ms,
             "first": self.first,
             "at_edge": self.at_edge,
@@ -95,8 +95,8 @@ class TableStart:
                 "layout": layout,
                 "cursor": cursor,
                 "interrupted": interrupted,
-                "initialise": bool(initialise),
-                "settle": bool(settle),
+                "assign": bool(assign),
+                "recover": bool(recover),
                 "from": int() | None as before_ms,
                 "first": bool(first),
                 "at_edge": bool(at_edge),
@@ -105,7 +105,7 @@ class TableStart:
                 batch = None if interrupted is None else StreamOffset.from_json(interrupted).batch
                 entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
                 return cls(
-                    Layout.from_json(layout), Cursor.from_json(cursor), batch, initialise, settle, entered_from_ms,
+                    Layout.from_json(layout), Cursor.from_json(cursor), batch, assign, recover, entered_from_ms,
                     first, at_edge, None if edge is None else UnixMicros(edge),
                 )  # fmt: skip
         raise BridgeError(f"not a table's start: {value!r}")

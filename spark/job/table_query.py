@@ -30,7 +30,7 @@ from bridge.monitoring.state import Board
 from bridge.planning.retention import LogTtl, find_gap
 from bridge.planning.table_watch import TableState, made_anew_in_words
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.ownership import Lanes
+from bridge.publishing.ownership import LaneOwnership
 from bridge.publishing.start_decision import decide_start
 from bridge.publishing.table_start import TableStart
 from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
@@ -152,8 +152,8 @@ class TableQuery:
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
         state = self._state()
         made_anew, topic = self._make_topics()
-        lanes = Lanes(self._lane, self._owner)
-        progress = lanes.take_over(self._progress_partitions)
+        lanes = LaneOwnership(self._lane, self._owner)
+        progress = lanes.acquire(self._progress_partitions)
         self.change_topic.begin(topic, made=made_anew, carried=bool(progress))
         start = self._decide(progress)
         if progress:
@@ -162,7 +162,7 @@ class TableQuery:
         else:
             say_what_has_expired(self._source, state)
         self._board.laid(self.name, start.layout, progress)
-        if start.settle:
+        if start.recover:
             if settled:
                 raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
             _log.info(
@@ -174,7 +174,7 @@ class TableQuery:
             return Begun(self._query(start, once=True), settles=True)
         self._know_log(state)
         self._first_schema = self._first_schema or state.schema
-        if start.initialise:
+        if start.assign:
             # Also in lanes that the layout drops: their records say that they are retired.
             laid = {
                 lane: LaneProgress(
@@ -187,7 +187,7 @@ class TableQuery:
                 )
                 for lane in range(self._progress_partitions)
             }
-            lanes.lay(laid, progress)
+            lanes.assign(laid, progress)
             self._had_progress = True
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
         return Begun(self._query(start, once=once), settles=False)
@@ -395,7 +395,7 @@ class TableQuery:
             .writeStream.format("noop")
             .option("checkpointLocation", self._checkpoint.folder)
             .outputMode("append")
-            .queryName(f"{self.name} (settling)" if start.settle else self.name)
+            .queryName(f"{self.name} (recovering)" if start.recover else self.name)
         )
         if once:
             writer = writer.trigger(availableNow=True)

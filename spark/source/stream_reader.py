@@ -236,7 +236,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._streams[1]
 
     def _plan(self, cursor: Cursor) -> PlannedBatch | None:
-        if self._start is not None and self._start.settle:
+        if self._start is not None and self._start.recover:
             return None
         generations = self._known_generations()
         self._look_for_gap(cursor, generations)

@@ -136,13 +136,13 @@ class Job:
         found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
         start = decide_start(found, lanes, first_cursor(self.world.known(), self.begin_us, LEEWAY_S * SECOND))
         assert TableStart.from_json(json.loads(json.dumps(start.to_json()))) == start
-        if start.settle:
+        if start.recover:
             assert start.interrupted is not None
             self.work(start.interrupted, None)
             found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
             start = decide_start(found, lanes, None)
-            assert not start.settle
-        if start.initialise:
+            assert not start.recover
+        if start.assign:
             for lane in range(max(lanes, len(found))):
                 self.progress[lane] = LaneProgress(lane, start.layout, start.cursor).to_bytes()
         self.start = start

@@ -185,7 +185,7 @@ def test_transactional_ids_are_stable() -> None:
 
 def test_first_start_lays_the_configured_lanes() -> None:
     """A table without progress gets its lanes at the first cursor."""
-    begun = TableStart(Layout(3, at(5)), at(5), initialise=True, first=True, at_edge=True)
+    begun = TableStart(Layout(3, at(5)), at(5), assign=True, first=True, at_edge=True)
     assert decide_start({}, 3, at(5)) == begun
     assert TableStart.from_json(begun.to_json()) == begun
 
@@ -215,14 +215,14 @@ def test_interrupted_batch_is_finished_as_it_was_planned(found: dict[int, LanePr
 @pytest.mark.parametrize("found", UNEVEN)
 def test_lanes_are_settled_before_they_change(found: dict[int, LaneProgress]) -> None:
     """A changed number waits until the interrupted micro-batch is done under the old lanes."""
-    assert decide_start(found, 4, None) == TableStart(LAYOUT, at(2_000_000), BATCH, settle=True)
+    assert decide_start(found, 4, None) == TableStart(LAYOUT, at(2_000_000), BATCH, recover=True)
 
 
 def test_level_lanes_are_laid_anew_at_once() -> None:
     """Whatever Spark still holds of the old lanes does not count any more."""
     found = {0: done(BATCH, lane=0), 1: done(BATCH)}
     new = Layout(5, at(3_000_000))
-    assert decide_start(found, 5, None) == TableStart(new, at(3_000_000), initialise=True)
+    assert decide_start(found, 5, None) == TableStart(new, at(3_000_000), assign=True)
 
 
 @pytest.mark.parametrize("lanes", [2, 3])
@@ -276,7 +276,7 @@ def test_interrupted_layout_change_is_finished() -> None:
     """A crash while the new layout was being written leaves lanes of both; all stand level, so it is written again."""
     new = Layout(3, at(2_000_000))
     found = {0: standing(2_000_000, layout=new, lane=0), 1: done(EARLIER)}
-    assert decide_start(found, 3, None) == TableStart(new, at(2_000_000), initialise=True)
+    assert decide_start(found, 3, None) == TableStart(new, at(2_000_000), assign=True)
 
 
 def test_retired_lanes_do_not_hold_the_others_back() -> None:
@@ -327,10 +327,8 @@ def test_start_behind_a_gap() -> None:
     level, uneven = TableStart(LAYOUT, at(2_000_000)), TableStart(LAYOUT, at(2_000_000), BATCH)
     assert level.moved_to(at(2_000_000), 2) is level
     beyond = at(9_000_000)
-    assert uneven.moved_to(beyond, 3) == TableStart(Layout(3, beyond), beyond, initialise=True, at_edge=True)
-    assert uneven.moved_to(at(2_500_000), 3) == TableStart(
-        Layout(3, BATCH.next), BATCH.next, initialise=True, at_edge=True
-    )
+    assert uneven.moved_to(beyond, 3) == TableStart(Layout(3, beyond), beyond, assign=True, at_edge=True)
+    assert uneven.moved_to(at(2_500_000), 3) == TableStart(Layout(3, BATCH.next), BATCH.next, assign=True, at_edge=True)
 
 
 def test_table_start_travels_as_json() -> None:

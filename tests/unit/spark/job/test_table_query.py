@@ -61,10 +61,10 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
         def __init__(self, _publisher: object, owner: str) -> None:
             done.append(owner)
 
-        def take_over(self, _count: int) -> dict[int, LaneProgress]:
+        def acquire(self, _count: int) -> dict[int, LaneProgress]:
             return dict(progress)
 
-        def lay(self, laid: dict[int, LaneProgress], _taken: object) -> None:
+        def assign(self, laid: dict[int, LaneProgress], _taken: object) -> None:
             done.append({one.layout for one in laid.values()})
             progress.update(laid)
 
@@ -83,7 +83,7 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
         folder="c",
         begin_anew=lambda: done.append("checkpoint begun anew"),
     )
-    monkeypatch.setattr(table_query, "Lanes", Lanes)
+    monkeypatch.setattr(table_query, "LaneOwnership", Lanes)
     monkeypatch.setattr(TableQuery, "_query", query)
     monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
     monkeypatch.setattr(table_query, "Checkpoint", lambda *_: checkpoint)

@@ -125,7 +125,7 @@ def test_checkpoint_that_kafka_does_not_bear_out_is_passed_over(cluster: Cluster
     """Its micro-batch has no partitions; the interrupted one comes next, and when settling nothing more."""
     interrupted = PlannedBatch(at(G1, 10), at(G1, 15), LAYOUT)
     other = offset(PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT))
-    planner = reader(TableStart(LAYOUT, at(G1, 10), interrupted, settle=True))
+    planner = reader(TableStart(LAYOUT, at(G1, 10), interrupted, recover=True))
     assert planner.partitions({}, other) == []
     planned = planner.latestOffset(other, LIMIT)
     assert StreamOffset.from_json(planned).batch == interrupted
