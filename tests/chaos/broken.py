@@ -127,7 +127,7 @@ def unseen_loss(lanes: type[Any]) -> None:
         self._write(sorted(taken), laid, taken)
         self._write(sorted(laid.keys() - taken.keys()), laid, taken)
 
-    lanes.assign = lay
+    lanes.assign = assign
 
 
 def random_id(transactional_id: Callable[..., str]) -> Callable[..., str]:
