@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bridge.model.cursor import Cursor, PlannedBatch, StreamOffset
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import StreamOffset
+from bridge.model.micro_batch import PlannedBatch
 from bridge.publishing.table_start import TableStart
 
 

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from bridge.errors import DataLossError, LayoutError, RetriableError
-from bridge.model.cursor import LanePosition, LaneProgress, Part, PlannedBatch, Window
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Part, PlannedBatch, Window
+from bridge.model.position import LanePosition
 from bridge.model.times import UnixMicros, UnixMillis
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from bridge.errors import DataLossError
-from bridge.model.cursor import Cursor, LaneProgress, Layout
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMicros
 from bridge.publishing.table_start import TableStart
 

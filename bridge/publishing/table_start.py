@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from bridge.errors import BridgeError
-from bridge.model.cursor import Cursor, Layout, PlannedBatch, StreamOffset
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import StreamOffset
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 
 _RESTARTED_WITHIN_US: Final = 600_000_000
