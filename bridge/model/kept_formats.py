@@ -14,6 +14,7 @@ from bridge.errors import BridgeError
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.position import LanePosition
+from bridge.model.table_facts import TableFacts
 from bridge.model.times import UnixMicros, UnixMillis
 
 OFFSET_VERSION: Final = 1
@@ -91,6 +92,7 @@ class LaneProgress:
             `"first":true`, too.
         edge_us: before which write time changes may have expired when the table's very first lanes were laid, if they
             were laid there or behind it, and `batch` is None or its very first; otherwise None, with no `"edge"`.
+        facts: what is known about the table apart from its cursor; None, with no `"facts"`, when nothing is.
     """
 
     lane: int
@@ -102,6 +104,7 @@ class LaneProgress:
     entered_from_ms: UnixMillis | None = None
     first: bool = False
     edge_us: UnixMicros | None = None
+    facts: TableFacts | None = None
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -153,6 +156,7 @@ class LaneProgress:
                 "from": self.entered_from_ms,
                 **({"first": True} if self.first else {}),
                 **({} if self.edge_us is None else {"edge": self.edge_us}),
+                **({} if self.facts is None else {"facts": self.facts.to_json()}),
             }
         ).encode()
 
@@ -186,13 +190,14 @@ class LaneProgress:
                 edge = others.get("edge")
                 # Jobs of before wrote `true`, wherever the table had begun.
                 edge_us = UnixMicros(edge) if type(edge) is int else None
+                facts = TableFacts.from_json(others["facts"]) if "facts" in others else None
                 if first == last:
                     is_first = others.get("first") is True
-                    return cls(lane, laid, last, None, None, owner, entered_from_ms, is_first, edge_us)
+                    return cls(lane, laid, last, None, None, owner, entered_from_ms, is_first, edge_us, facts)
                 batch = PlannedBatch(first, last, laid)
                 at = last if done is None else first
                 position = None if done is None else LanePosition.from_json(done)
-                return cls(lane, laid, at, batch, position, owner, entered_from_ms, edge_us=edge_us)
+                return cls(lane, laid, at, batch, position, owner, entered_from_ms, edge_us=edge_us, facts=facts)
         raise BridgeError(f"a progress record is not of version {PROGRESS_VERSION}: {str(value)[:200]}")
 
 

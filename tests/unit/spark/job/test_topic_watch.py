@@ -11,7 +11,8 @@ import pytest
 from bridge.config.document import KafkaSettings
 from bridge.errors import RetriableError
 from bridge.model.times import UnixMicros
-from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic, KnownTopic
+from bridge.model.table_facts import KnownTopic
+from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
 from spark.job import topic_watch
 from spark.job.topic_watch import ChangeTopic, TopicWatch
 
