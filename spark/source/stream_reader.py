@@ -36,6 +36,7 @@ from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import LOOK_EVERY_S, TableState, TableWatch
 from bridge.publishing.protocol import LaneTask, Plans, TableStart
 from bridge.runtime import log_setup
+from schemas.shapes import shape_of
 from spark.source import rows
 
 _log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._windows = WindowLength(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)
         self._generations: list[GenerationStart] = []
         self._generations_read_s = float("-inf")
-        self._watch = TableWatch(config.table.keyspace, config.table.table)
+        self._watch = TableWatch(config.table.keyspace, config.table.table, shape_of(config.table_output.shape))
         self._state = TableState(None, None, None)
         self._looked_s = float("-inf")
         self._known_ttl = None if activity is None else KnownTtl(activity)
