@@ -10,13 +10,13 @@ from bridge.config.document import SourceConfig
 from bridge.engine.start_position import is_earliest
 from bridge.engine.table_observer import TableObserver
 from bridge.errors import DataLossError, RetriableError
-from bridge.model.cursor import Cursor, PlannedBatch
-from bridge.model.iso_time import iso_of_micros
-from bridge.model.times import UnixMillis
+from bridge.model.cursor import Cursor
+from bridge.model.micro_batch import PlannedBatch
+from bridge.model.times import UnixMillis, iso_of_micros
 from bridge.planning.expiry import Expiry
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.retention import Gap, ahead_us, find_gap, overtaken
-from bridge.publishing.protocol import TableStart
+from bridge.publishing.table_start import TableStart
 
 _log = logging.getLogger(__name__)
 

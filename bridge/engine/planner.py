@@ -15,10 +15,13 @@ from bridge.engine.request_pacing import RequestPacing
 from bridge.engine.start_position import wait_for_first_cursor
 from bridge.engine.table_observer import ObservationIntervals, TableObserver
 from bridge.errors import BridgeError
-from bridge.model.cursor import Cursor, Layout, PlannedBatch, StreamOffset
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import StreamOffset
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros
 from bridge.planning import micro_batches
-from bridge.publishing.protocol import Plans, TableStart
+from bridge.publishing.offset_reconciler import OffsetReconciler
+from bridge.publishing.table_start import TableStart
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +59,7 @@ class Planner:
         self._start = start
         self._table = table
         self._clocks = clocks
-        self._plans = Plans(start)
+        self._plans = OffsetReconciler(start)
         self._observer = TableObserver(config, table, clocks, intervals, None if signals is None else KnownTtl(signals))
         self._pacing = RequestPacing(config, self._observer, clocks, signals)
         self._losses = LossWatch(config, start, self._observer)
@@ -161,7 +164,7 @@ class Planner:
         return batch
 
     def _plan(self, cursor: Cursor) -> PlannedBatch | None:
-        if self._start is not None and self._start.settle:
+        if self._start is not None and self._start.recover:
             return None
         generations = self._observer.known_generations()
         if not self._losses.check(cursor, generations):

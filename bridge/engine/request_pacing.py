@@ -9,7 +9,8 @@ from bridge.adapters.planner_signals import Arrivals, Asked
 from bridge.config.document import SourceConfig
 from bridge.engine.ports import Clocks
 from bridge.engine.table_observer import TableObserver
-from bridge.model.cursor import Cursor, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import UnixMillis
 from bridge.planning.micro_batches import WindowLength
 from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s

@@ -10,12 +10,12 @@ from bridge.adapters.planner_signals import KnownTtl
 from bridge.config.document import SourceConfig
 from bridge.engine.ports import Clocks, TableAccess
 from bridge.model.cursor import Cursor
-from bridge.model.iso_time import iso_of_micros
-from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, millis_to_micros
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.retention import LogTtl
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import LOOK_EVERY_S, TableState, TableWatch
+from schemas.shapes import shape_of
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class TableObserver:
         self._ttl = LogTtl() if known_ttl is None else known_ttl.known()
         self._saw_ttl_us: UnixMicros | None = None
         self._longest_pause_s = float("inf")
-        self._watch = TableWatch(config.table.keyspace, config.table.table)
+        self._watch = TableWatch(config.table.keyspace, config.table.table, shape_of(config.table_output.shape))
         self._looked_s = float("-inf")
         self._generations: list[GenerationStart] = []
         self._generations_read_s = float("-inf")

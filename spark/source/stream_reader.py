@@ -16,7 +16,7 @@ from bridge.engine import process_cache
 from bridge.engine.lane_task import Publishing, publish_lane
 from bridge.engine.planner import Planner
 from bridge.engine.read_lane import LaneChanges
-from bridge.model.cursor import StreamOffset, canonical_json
+from bridge.model.kept_formats import StreamOffset, canonical_json
 from bridge.publishing.protocol import LaneTask
 from bridge.runtime import log_setup
 from spark.source import rows

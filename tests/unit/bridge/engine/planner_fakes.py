@@ -11,12 +11,14 @@ from bridge.engine.planner import Planner
 from bridge.engine.ports import Clocks
 from bridge.engine.table_observer import ObservationIntervals
 from bridge.errors import BridgeError
-from bridge.model.cursor import Cursor, Layout, PlannedBatch, StreamOffset
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import StreamOffset
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import CdcOptions, TableState
-from bridge.publishing.protocol import TableStart
+from bridge.publishing.table_start import TableStart
 
 SECOND = 1_000_000
 G1, G2, G3 = UnixMillis(1_000_000), UnixMillis(1_060_000), UnixMillis(1_120_000)

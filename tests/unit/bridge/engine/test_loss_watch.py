@@ -12,9 +12,12 @@ import pytest
 from bridge.engine.planner import Planner
 from bridge.engine.start_position import edge_us, first_cursor, oldest_us
 from bridge.errors import DataLossError, RetriableError
-from bridge.model.cursor import LaneProgress, PlannedBatch, StreamOffset
+from bridge.model.kept_formats import LaneProgress, StreamOffset
+from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import timeuuid_of
-from bridge.publishing.protocol import LaneTask, TableStart, decide_start, remainder
+from bridge.publishing.protocol import LaneTask, remainder
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
 from tests.unit.bridge.engine.planner_fakes import (
     G1,
     G2,

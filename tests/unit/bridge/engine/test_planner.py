@@ -10,9 +10,10 @@ import pytest
 from bridge.engine.start_position import first_cursor
 from bridge.engine.table_observer import ObservationIntervals
 from bridge.errors import DataLossError, RetriableError
-from bridge.model.cursor import PlannedBatch, StreamOffset
+from bridge.model.kept_formats import StreamOffset
+from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import timeuuid_of
-from bridge.publishing.protocol import TableStart
+from bridge.publishing.table_start import TableStart
 from tests.unit.bridge.engine.planner_fakes import (
     G1,
     G2,
@@ -46,7 +47,7 @@ def test_checkpoint_that_contradicts_kafka_is_ignored(cluster: Cluster) -> None:
     """Its micro-batch is not read. The interrupted one comes next, and nothing after it while lanes are settled."""
     interrupted = PlannedBatch(at(G1, 10), at(G1, 15), LAYOUT)
     other = offset_of(PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT))
-    planner = planner_of(cluster, TableStart(LAYOUT, at(G1, 10), interrupted, settle=True))
+    planner = planner_of(cluster, TableStart(LAYOUT, at(G1, 10), interrupted, recover=True))
     assert planner.begin(other) is None
     end = planned(planner, other)
     assert end.batch == interrupted

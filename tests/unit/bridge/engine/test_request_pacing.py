@@ -11,7 +11,7 @@ from bridge.adapters.planner_signals import ActivityFile, Asked
 from bridge.engine.planner import Planner
 from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.publishing.protocol import TableStart
+from bridge.publishing.table_start import TableStart
 from tests.unit.bridge.engine.planner_fakes import (
     G1,
     G2,

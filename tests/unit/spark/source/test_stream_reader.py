@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from bridge.model.cursor import PlannedBatch, StreamOffset, canonical_json
-from bridge.publishing.protocol import LaneTask, TableStart
+from bridge.model.kept_formats import StreamOffset, canonical_json
+from bridge.model.micro_batch import PlannedBatch
+from bridge.publishing.protocol import LaneTask
+from bridge.publishing.table_start import TableStart
 from spark.source.stream_reader import LanePartition, ScyllaCdcStreamReader
 from tests.unit.bridge.engine.planner_fakes import G1, LAYOUT, Cluster, at, config, offset_of, planner_of
 
