@@ -4,24 +4,27 @@ Spark tells a source nothing of the rows that its tasks read, and runs the plann
 job's first one. That learns it from the tasks' reports and tells the planner that changes came, by a file's time; a
 lost word costs a table that is written to again some seconds of latency once. The planner tells the job and the table's
 next planner how long what it has asked last still counts (`bridge.planning.poll_rate`); a lost word costs the cluster a
-micro-batch's requests. And it tells them which TTLs the log has had; the job keeps that in the checkpoint.
+micro-batch's requests. The job tells the planner which change topic has replaced another one (`ReplacedTopic`).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from pathlib import Path
 from typing import Final
 
-from bridge.planning.retention import LogTtl
+from bridge.errors import BridgeError
+from bridge.model.kept_formats import canonical_json
+from bridge.model.table_facts import KnownTopic
 from bridge.runtime.temp_dir import TemporaryFolder
 
 _log = logging.getLogger(__name__)
 
 _NAME: Final = "changes-came"
 _ASKED: Final = "asked"
-_TTL: Final = "ttl"
+_TOPIC: Final = "change-topic"
 
 
 def note(path: str) -> None:
@@ -90,31 +93,34 @@ class Asked:
         return min(counts_for_s, max(0.0, at_s + counts_for_s - now_s))
 
 
-class KnownTtl:
-    """For how long a table's log keeps changes, as its planners have seen it: the next one goes on from that."""
+class ReplacedTopic:
+    """The change topic that has replaced another one while the table runs: the job writes it, the planner reads it.
+
+    Without it, the next job would warn of the new topic again.
+    """
 
     def __init__(self, path: str) -> None:
-        """Say whose; as of `Asked`."""
-        self._path = Path(path).with_name(_TTL)
+        """Prepare; `path` is that of the file whose time signals changes."""
+        self._path = Path(path).with_name(_TOPIC)
 
-    def note(self, ttl: LogTtl) -> None:
-        """Say it; what can't be said is logged."""
-        made = self._path.with_suffix(f".{os.getpid()}")
+    def write(self, topic: KnownTopic) -> None:
+        """Write it; an error is logged."""
+        temporary = self._path.with_suffix(f".{os.getpid()}")
         try:
-            made.write_text(ttl.to_text(), "ascii")
-            made.replace(self._path)
+            temporary.write_text(canonical_json(topic.to_json()), "utf-8")
+            temporary.replace(self._path)
         except OSError as error:
-            _log.warning("the log's TTL could not be noted (%s): %s", made, error.strerror)
+            _log.warning("the job could not write the change topic's id for the planner (%s): %s", temporary, error)
 
-    def known(self) -> LogTtl:
-        """What was said last."""
+    def read(self) -> KnownTopic | None:
+        """Return what was written last; None when nothing was, or on an error, which is logged."""
         try:
-            return LogTtl.from_text(self._path.read_text("ascii"))
+            return KnownTopic.from_json(json.loads(self._path.read_text("utf-8")))
         except FileNotFoundError:
-            return LogTtl()
-        except OSError as error:
-            _log.warning("what was known of the log's TTL can't be seen (%s): %s", self._path, error.strerror)
-            return LogTtl()
+            return None
+        except (OSError, ValueError, BridgeError) as error:
+            _log.warning("the planner could not read the change topic's id (%s): %s", self._path, error)
+            return None
 
 
 class ActivityFile:

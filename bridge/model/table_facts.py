@@ -27,6 +27,22 @@ class KnownTopic:
     id: str
     seen_us: UnixMicros
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {"name": self.name, "id": self.id, "seen_us": self.seen_us}
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """Return the topic that `to_json` wrote.
+
+        Raises:
+            BridgeError: `value` is anything else.
+        """
+        match value:
+            case {"name": str(name), "id": str(topic_id), "seen_us": int(seen_us)}:
+                return cls(name, topic_id, UnixMicros(seen_us))
+        raise BridgeError(f"not a change topic: {value!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
@@ -47,11 +63,10 @@ class TableFacts:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
-        topic = self.topic
         return {
             "log": None if self.log_id is None else str(self.log_id),
             "ttl": [list(one) for one in self.ttls],
-            "topic": None if topic is None else {"name": topic.name, "id": topic.id, "seen_us": topic.seen_us},
+            "topic": None if self.topic is None else self.topic.to_json(),
         }
 
     @classmethod
@@ -63,16 +78,12 @@ class TableFacts:
         """
         try:
             match value:
-                case {"log": str() | None as log, "ttl": list(ttls), "topic": dict() | None as topic}:
+                case {"log": str() | None as log, "ttl": list(ttls), "topic": topic}:
                     return cls(
                         None if log is None else UUID(log),
                         tuple((UnixMicros(int(since_us)), int(ttl_s)) for since_us, ttl_s in ttls),
-                        None if topic is None else _topic_of(topic),
+                        None if topic is None else KnownTopic.from_json(topic),
                     )
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError) as error:
             raise BridgeError(f"not a table's facts: {value!r}") from error
         raise BridgeError(f"not a table's facts: {value!r}")
-
-
-def _topic_of(value: dict[str, Any]) -> KnownTopic:
-    return KnownTopic(str(value["name"]), str(value["id"]), UnixMicros(int(value["seen_us"])))

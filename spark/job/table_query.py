@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.adapters import planner_signals
 from bridge.adapters.kafka.clients import KafkaAdmin
-from bridge.adapters.planner_signals import ActivityFile, Asked
+from bridge.adapters.planner_signals import ActivityFile, Asked, ReplacedTopic
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine import process_cache
 from bridge.engine.table.start import Prepared, TableServices, TableStarter
@@ -72,7 +72,9 @@ class TableQuery:
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
         self._source = _source_of(config, table, lanes)
         self._activity = ActivityFile()
-        self.change_topic = ChangeTopic(_messages_of(config, table, self._checkpoint.folder))
+        self.change_topic = ChangeTopic(
+            _messages_of(config, table, self._checkpoint.folder), hand_over=ReplacedTopic(self._activity.path).write
+        )
         services = TableServices(
             cluster=process_cache.CachedTable(config.scylla, table.keyspace, table.table),
             topics=partial(KafkaAdmin, config.kafka),

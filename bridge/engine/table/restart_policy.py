@@ -55,7 +55,7 @@ class RestartPolicy:
         """
         self.failures += 1
         # The exponent is bounded: no float holds 2 to the power of a thousand failures.
-        backoff_s = min(self._longest_backoff_s, _FIRST_BACKOFF_S * 2 ** min(self.failures, _MOST_DOUBLINGS))
+        backoff_s = min(self._longest_backoff_s, _FIRST_BACKOFF_S * 2.0 ** min(self.failures, _MOST_DOUBLINGS))
         pause_s = max(backoff_s, share_used_s)
         self.wait(pause_s)
         return pause_s

@@ -42,7 +42,7 @@ class ChangeTopic:
 
         Args:
             messages: the warnings about the topic.
-            hand_over: called with the new topic when it has replaced another one while the table runs.
+            hand_over: receives the topic at each start, and whenever another one has replaced it.
             clock: this machine's time of day.
         """
         self.name = messages.topic
@@ -77,6 +77,8 @@ class ChangeTopic:
                 if published:
                     _log.warning("%s", self._messages.recreated_by_bridge(now))
             self._compare(now, published=published)
+            if self._known is not None:
+                self._hand_over(self._known)
             return self._known
 
     def look(self, now: CurrentTopic | None) -> None:

@@ -139,15 +139,6 @@ def test_ttl_that_was_changed_while_nobody_looked_may_have_been_so_for_long() ->
     assert longer.seen(0, UnixMicros(0), UUID(int=2)).oldest_us(UnixMicros(99 * DAY * SECOND)) is None
 
 
-def test_ttl_travels_as_text() -> None:
-    """From job to job; what was torn or is of something else tells nothing."""
-    known = LogTtl().seen(DAY, UnixMicros(5), LOG).seen(HOUR, UnixMicros(9), LOG)
-    assert LogTtl.from_text(known.to_text()) == known
-    assert LogTtl.from_text(LogTtl().to_text()) == LogTtl()
-    for text in ("", "{", '{"log": 5}', "[]", known.to_text()[:-3]):
-        assert LogTtl.from_text(text) == LogTtl()
-
-
 def test_collected_predecessor_of_streams_that_catch_up() -> None:
     """Which streams were opened is no longer known: what they lag behind is lost."""
     behind = Cursor(G2, at(G2, 50).time_us, CatchUp(G1, at(G2, 5).time_us))

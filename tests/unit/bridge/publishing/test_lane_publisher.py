@@ -361,7 +361,7 @@ def test_two_jobs_do_not_split_the_lanes_of_a_table_between_their_plans() -> Non
     )
     work(make(broker, lane=0, owner="newer"), newer[0], fresh=False)
     with pytest.raises(
-        FencedError, match=r"another job named alike \(newer\) has taken it over from this one \(older\)"
+        FencedError, match=r"another job of the same name \(newer\) has taken it over from this one \(older\)"
     ):
         work(make(broker, lane=1, owner="older"), older[1], fresh=True)
     work(make(broker, lane=1, owner="newer"), newer[1], fresh=True)

@@ -68,7 +68,10 @@ def test_job_that_counted_fewer_lanes_than_there_are_takes_none() -> None:
     start_with(broker, "first", 2, 2)
     start_with(broker, "second", 4, 4)
     before = dict(broker.markers)
-    with pytest.raises(RetriableError, match="there are 4 lanes and not 2; another job named alike has just laid them"):
+    with pytest.raises(
+        RetriableError,
+        match=r"there are 4 lanes and not 2\. Either another job of the same name has just assigned",
+    ):
         Job(broker, "third", 2).decide(2)
     assert broker.markers == before
 
@@ -89,7 +92,9 @@ def test_job_that_loses_the_table_while_it_lays_new_lanes_is_refused(there: int)
             decided.append(fast.decide(4))
 
     slow.before = overtake
-    with pytest.raises(RetriableError, match="lane 0: another job named alike has taken it over while the lanes were"):
+    with pytest.raises(
+        RetriableError, match="lane 0: another job of the same name has acquired it while the lanes were"
+    ):
         slow.assign(start, 4)
     with pytest.raises(RetriableError):
         fast.assign(decided[0], 4)

@@ -288,7 +288,7 @@ def test_progress_that_does_not_hold_together_is_a_gap() -> None:
         decide_start({0: standing(1_000_000, lane=0), 1: done(BATCH)}, 2, None)
     half_laid = standing(2_000_000, layout=Layout(3, at(2_000_000)), lane=2)
     for further in (done(BATCH), inside(BATCH, group(2_500_000))):
-        with pytest.raises(DataLossError, match=r"lane 1 has gone on to .* although 3 lanes were laid"):
+        with pytest.raises(DataLossError, match=r"lane 1 has gone on to .* although 3 lanes were assigned"):
             decide_start({0: done(EARLIER, lane=0), 1: further, 2: half_laid}, 2, None)
 
 

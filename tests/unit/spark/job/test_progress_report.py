@@ -21,7 +21,7 @@ from bridge.monitoring.snapshot import Batches, TableView
 from bridge.monitoring.state import Board
 from spark.job import progress_report
 from spark.job.progress_report import ProgressReport
-from tests.unit.spark.job.test_supervisor import config_of
+from tests.unit.spark.job.fakes import config_of
 
 G = UnixMillis(1_000)
 
