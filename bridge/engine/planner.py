@@ -69,6 +69,8 @@ class Planner:
         self._losses = LossWatch(config, start, self._observer)
         self._end_us: UnixMicros | None = None
         self._begun: PlannedBatch | None = None
+        # An assignment of the lanes has committed the start's facts, so only other starts have to.
+        self._sent_facts = start.facts if start is not None and start.assign else None
 
     @property
     def fingerprint(self) -> str:
@@ -153,6 +155,7 @@ class Planner:
         if batch == self._begun:
             return
         self._begun = batch
+        self._sent_facts = self._observer.facts
         self._losses.batch_begins(batch)
         if batch.next.generation_ms != batch.start.generation_ms:
             _log.info(
@@ -167,6 +170,8 @@ class Planner:
         if self._end_us is None:
             changing = any(one.start_ms > cursor.generation_ms for one in self._observer.known_generations())
             idle = not changing and cursor.catch_up is None and not self._pacing.is_behind(cursor)
+            # Facts reach the progress topic with a micro-batch, also on a table without changes.
+            idle = idle and (self._start is None or self._observer.facts == self._sent_facts)
             return self._plan(cursor) if self._pacing.wait_briefly(idle=idle) else None
         batch = self._plan(cursor)
         if batch is not None:
