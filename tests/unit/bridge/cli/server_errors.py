@@ -532,7 +532,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "Ctrl-C, or SIGTERM, while `run` only comes up",
             "(nothing)",
             "130, or 143",
-            "test_signals_end_what_only_imports_in_silence",
+            "test_signals_end_a_job_that_still_imports_in_silence",
         ),
         _one(
             "either while the job waits for its servers",
