@@ -18,8 +18,7 @@ from bridge.cli.lane_status import LaneStatus, ProgressSource, TableStatus, read
 from bridge.cli.output import print_line, print_notice
 from bridge.config.document import BridgeConfig
 from bridge.config.file import loader
-from bridge.model.iso_time import iso_of_micros, iso_of_millis
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, iso_of_millis
 
 COLUMNS: Final = ("table", "lane", "state", "generation", "reached", "lag (s)", "committed", "transactional id")
 _WATCH_INTERVAL_S: Final = 2.0

@@ -12,7 +12,6 @@ import pytest
 from bridge.adapters.kafka.records import Record
 from bridge.cli.output import json_text
 from bridge.cli.record_documents import RecordDocuments
-from bridge.encoding.text.change_text import Position
 from bridge.model.record_form import RecordForm
 from schemas.cql.table import TableSchema
 from schemas.errors import RegistryError
@@ -387,10 +386,3 @@ class TestOtherRecords:
         schema, value = _encoded(ORDERS, KEY, 1)
         found = RecordDocuments(lambda _: schema).document(_record(value, position=b"short"))
         assert found["position"] == POSITION_TEXT.replace("/3", "/0")
-
-
-def test_position() -> None:
-    """A position is stream id, timeuuid and batch_seq_no, which is signed."""
-    position = Position.from_header(STREAM + TIME + b"\xff\xff\xff\xff")
-    assert position == Position(STREAM, TIME, -1)
-    assert Position.from_header(b"") is None

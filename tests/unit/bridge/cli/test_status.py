@@ -12,7 +12,10 @@ from bridge.cli.lane_status import ProgressSource, read_tables
 from bridge.cli.status import align_columns, status_document, status_rows
 from bridge.config.document import validate
 from bridge.errors import RetriableError, StartupError
-from bridge.model.cursor import Cursor, GroupPosition, LanePosition, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, lower_bound
 from tests.unit.bridge.cli.command_line import run_cli
 
