@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema
 def never(text: str) -> dict[str, Any]:
     """Return a JSON schema that no value fits; validators report it as `value must be <text>`.
 
-    The schema `false` has no text of its own, and draft 7 has no other keyword whose error has a text but not the value.
+    The schema `false` has no text, and draft 7 has no other keyword whose error has a text but not the value.
     """
     only = {"const": text}
     return only | {"not": only}

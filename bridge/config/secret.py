@@ -1,7 +1,7 @@
 """Secrets of the configuration.
 
-The file never holds a secret, only where it is. A secret is read at each use, so that the next connection sees a rotated
-one, and so that none reaches a log, a repr, a metric or a Spark option.
+The file never holds a secret, only where it is. A secret is read at each use, so that the next connection uses a
+rotated one, and so that none reaches a log, a repr, a metric or a Spark option.
 """
 
 from __future__ import annotations
