@@ -28,17 +28,9 @@ from bench import command
 from bench.errors import BenchError
 from bridge.adapters.scylla.stream_metadata import select
 from bridge.config.document import ReadingSettings, ScyllaSettings
-from bridge.model.cursor import (
-    GroupPosition,
-    LanePosition,
-    LaneProgress,
-    Part,
-    PlannedBatch,
-    Role,
-    Selection,
-    StreamOffset,
-    canonical_json,
-)
+from bridge.model.kept_formats import LaneProgress, StreamOffset, canonical_json
+from bridge.model.micro_batch import Part, PlannedBatch, Role, Selection
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, build_vnode_streams, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
 from bridge.planning.micro_batches import GenerationStart, Limits, WindowLength, first_cursor, plan

@@ -94,7 +94,7 @@ def _shapes_where(chosen: Callable[[Shape], bool]) -> str:
 
 
 class OutputSettings(Model):
-    """What a change looks like in Kafka; docs/output.md has examples of each shape."""
+    """What a change looks like in Kafka; docs/change-events.md has examples of each shape."""
 
     shape: ShapeName = Field(
         "delta",
