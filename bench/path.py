@@ -36,7 +36,7 @@ from bridge.engine.write_lane import LaneOutput
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.key_ranges import KeyRange
-from bridge.model.log_rows import Cells, LogLayout, Operation, Page
+from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.raw_rows import RawRows
 from bridge.model.record_form import RecordForm
@@ -53,6 +53,7 @@ from sandbox.scylla.values.nested_values import Draw
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import is_multi_cell, parse
 from schemas.log.columns import deleted_elements, deleted_flag, value_type
+from schemas.log.operations import Operation
 from schemas.table_codec import TableCodec
 from schemas.wire.subjects import Part
 
@@ -203,7 +204,7 @@ class Lane:
 
     def taking(self, check: KeyCheck | None) -> TakePage:
         """The fast path's way to take a page."""
-        return PlainRows(self.codec.runs, self.layout, self.opened, check).entries
+        return PlainRows(self.codec.page_encoder, self.layout, self.opened, check).entries
 
     def all_pages(self) -> Iterator[tuple[StreamId, Page]]:
         """Every page, fresh."""

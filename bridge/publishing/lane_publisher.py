@@ -19,7 +19,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.position import GroupPosition, LanePosition
 from bridge.monitoring.counters import LaneFigures
 from bridge.publishing.protocol import LaneTask, Remainder, remainder
-from schemas.compiled.page_encoder import PlainChange
+from schemas.compiled.page_loop import PlainChange
 
 STREAM_ID_END: Final = 16
 TIMEUUID_END: Final = 32

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas.compiled.cell_source import DECLINED
-from schemas.compiled.container_source import CellCode
+from schemas.compiled.container_source import CellSource
 from schemas.compiled.reference_encoder import ReferenceEncoder
 from schemas.compiled.row_encoder import ChangeEncoder, compile_encoders
 from schemas.cql.table import Column, TableSchema
@@ -420,9 +420,9 @@ def test_source_holds_no_names() -> None:
 def test_unsupported_type() -> None:
     """A type without an Avro form has no code."""
     with pytest.raises(UnsupportedTypeError):
-        CellCode("c0", 0).of(parse("frozen<list<empty>>"))
+        CellSource("c0", 0).of(parse("frozen<list<empty>>"))
     with pytest.raises(UnsupportedTypeError):
-        CellCode("c0", 0).of(parse("empty"))
+        CellSource("c0", 0).of(parse("empty"))
 
 
 def test_wide_table() -> None:
