@@ -154,10 +154,6 @@ class TableCodec:
             pass
         return self._reference.encode_key(row)
 
-    def encode_value(self, row: LogRow, *, operation: int, generation_ms: int, last_in_group: bool) -> bytes:
-        """Return the value of a change of one log row alone, see `encode`."""
-        return self.encode(row, operation=operation, generation_ms=generation_ms, last_in_group=last_in_group)[1]
-
     def decode_key(self, body: bytes) -> dict[str, object]:
         """Return the record in a key body, for people and tests.
 
