@@ -31,8 +31,9 @@ from bridge.model.streams import StreamId, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.counters import LaneFigures, tally
 from bridge.planning.server_clock import ServerTime
+from bridge.planning.table_watch import CdcOptions, TableState
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.partition_counts import TopicSizes
+from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import LaneTask, transactional_id
 from bridge.reading.table_capture import CapturedTable, capture
 from schemas.options import OutputOptions
@@ -56,7 +57,7 @@ _metadata: dict[tuple[str, str, str], StreamMetadata] = {}
 _streams: dict[tuple[str, str, str, UnixMillis, TokenRange], Streams] = {}
 _key_ranges: dict[tuple[str, str, str, UnixMillis, TokenRange], Mapping[StreamId, KeyRange]] = {}
 _publishers: dict[str, tuple[str, LanePublisher]] = {}
-_sizes: dict[str, TopicSizes] = {}
+_sizes: dict[str, PartitionCounts] = {}
 _readers: dict[str, tuple[float, CommittedReader]] = {}
 _limits: dict[tuple[str, tuple[str, ...]], int | None] = {}
 _registries: dict[str, Registry] = {}
@@ -192,6 +193,52 @@ def drop_metadata(settings: ScyllaSettings, keyspace: str, table: str) -> None:
     _metadata.pop((settings.model_dump_json(), keyspace, table), None)
 
 
+class CachedTable:
+    """A `bridge.engine.ports.TableAccess` over this process's connection."""
+
+    def __init__(self, settings: ScyllaSettings, keyspace: str, table: str) -> None:
+        """Prepare; this asks the cluster nothing.
+
+        Args:
+            settings: of the cluster.
+            keyspace: the table's.
+            table: name of the base table.
+        """
+        self._settings = settings
+        self._keyspace = keyspace
+        self._table = table
+
+    @property
+    def address(self) -> str:
+        """The cluster's contact points."""
+        return change_log(self._settings).session.address
+
+    @property
+    def server_time(self) -> ServerTime:
+        """The clocks of the cluster's nodes."""
+        return server_time(self._settings)
+
+    def state(self) -> TableState:
+        """Return the table as it is now."""
+        return change_log(self._settings).table_state(self._keyspace, self._table)
+
+    def cdc_options(self) -> CdcOptions | None:
+        """Return the table's CDC options as they are now."""
+        return change_log(self._settings).cdc_options(self._keyspace, self._table)
+
+    def generations(self) -> StreamMetadata:
+        """Return the source of the log's generations."""
+        return stream_metadata(self._settings, self._keyspace, self._table)
+
+    def forget_streams(self) -> None:
+        """Forget which streams the table has."""
+        drop_metadata(self._settings, self._keyspace, self._table)
+
+    def disconnect(self) -> None:
+        """Forget the cluster's connection."""
+        drop_cluster(self._settings)
+
+
 def drop_cluster(settings: ScyllaSettings) -> None:
     """Forget a cluster's connection and everything that was learned over it."""
     name = settings.model_dump_json()
@@ -297,11 +344,11 @@ def drop_publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -
         held[1].close()
 
 
-def topic_sizes(config: BridgeConfig) -> TopicSizes:
+def topic_sizes(config: BridgeConfig) -> PartitionCounts:
     """What this process knows of the topics' partitions; a client of its own asks for them."""
     name = config.kafka.model_dump_json()
     if name not in _sizes:
-        _sizes[name] = TopicSizes(KafkaAdmin(config.kafka).partitions)
+        _sizes[name] = PartitionCounts(KafkaAdmin(config.kafka).partitions)
     return _sizes[name]
 
 
