@@ -155,7 +155,7 @@ class LaneChanges:
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
         # Records that depend on each change or group, beyond key, value and position, need the general path.
         by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
-        plain = PlainRows(captured.codec.runs, layout, opened, check) if by_page else None
+        plain = PlainRows(captured.codec.page_encoder, layout, opened, check) if by_page else None
         log = ObservedLog(captured.reader, self._counters, self._name, task.lane)
         counted = CountedStreams(as_rows(layout) if plain is None else plain.entries)
         chunks = read_lane(

@@ -25,7 +25,7 @@ from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import LaneTask
 from bridge.reading.table_capture import CapturedTable
 from sandbox.scylla.log.images import ImageOptions
-from schemas.compiled.page_encoder import WORTH_A_LOOP
+from schemas.compiled.page_encoder import ROWS_BEFORE_COMPILING
 from schemas.table_codec import TableCodec
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 from tests.unit.bridge.log_pages import RawLog
@@ -90,7 +90,7 @@ def published(log: Log, settings: SourceConfig, batch: PlannedBatch, most: int, 
         TableCodec(TABLE, log_columns(TABLE), settings.output_options),  # type: ignore[arg-type]
     )
     # Compile the loop of a form of rows when its first row comes.
-    captured.codec.runs._seen = defaultdict(lambda: WORTH_A_LOOP - 1)  # type: ignore[assignment]
+    captured.codec.page_encoder._rows_seen = defaultdict(lambda: ROWS_BEFORE_COMPILING - 1)  # type: ignore[assignment]
     streams = {StreamId(raw): opened for raw, opened in OPENED.items()}
     first = min(streams)
 
