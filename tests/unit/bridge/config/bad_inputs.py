@@ -312,42 +312,52 @@ def elsewhere() -> Iterator[None]:
 
 
 _HEAD: Final = """\
-# What goes wrong, and what you see
+# Errors
 
-No mistake in a file, on the command line or at a server ends in a traceback. A message says what is at fault and where
-(file and line, setting, table, topic, address), and what to do. Secrets are in none.
+This page lists what you see after a mistake. [When things go wrong](failures.md) describes failures of servers and
+processes.
 
-| exit status | meaning |
+No mistake in the file, on the command line or at a server ends in a traceback. A message names the fault, its place
+(file and line, setting, table, topic, address) and the remedy. No message contains a secret. The bridge reports all
+problems of a file at once, each on its own line.
+
+| Exit status | Meaning |
 |---|---|
-| 0 | done; stopped as asked |
-| 1 | failed while running |
-| 2 | refused before anything was written |
-| 130 | ended by Ctrl-C |
-| 143 | `run` ended by SIGTERM while it came up, before anything was begun |
+| 0 | Done, or stopped as requested. |
+| 1 | Failed while running. |
+| 2 | Refused before anything was written. |
+| 130 | Ended by Ctrl-C. |
+| 143 | `run` ended by SIGTERM before it started anything. |
 
-Every problem of a file is told at once, each on a line of its own. The tables are made by
-`python -m tests.unit.bridge.config.bad_inputs > docs/errors.md`; a test holds them against what the commands say now.
+The tables are generated (`make docs`), and a test compares them with what the commands print.
 """
 
 
-_ABOUT_SERVERS: Final = """\
-Shortened by `...`. At a start all servers and tables are looked at, and all that is wrong is told together; servers
-that do not answer are tried again for `startup.patience_s`. While a job runs, what may pass is tried again.
+_WITHOUT_SERVERS: Final = """\
+Every command that reads the file refuses what `validate -c bridge.yaml` refuses.
+"""
+
+
+_WITH_SERVERS: Final = """\
+`...` marks text that is left out. At its start the job checks all servers and tables, and reports all problems
+together. It tries a server that does not answer again for `startup.patience_s`. A running job retries what can
+recover.
+
+The last column names the test that checks the message.
 """
 
 
 def document(found: dict[str, list[Seen]]) -> str:
-    """The whole of `docs/errors.md`, with what each section's cases gave."""
-    lines = [_HEAD, "# Without servers\n", "What is tried with `validate -c bridge.yaml` is refused by every other"]
-    lines[-1] += " command alike.\n"
+    """Return the text of `docs/errors.md`; `found` has what each section's cases printed."""
+    lines = [_HEAD, "## Without servers\n", _WITHOUT_SERVERS]
     for title, cases in sections().items():
-        lines += [f"## {title}\n", "| tried | what you see | exit |", "|---|---|---:|"]
+        lines += [f"### {title}\n", "| You try | You see | Exit |", "|---|---|---:|"]
         for case, one in zip(cases, found[title], strict=True):
             lines.append(_row(case.tried, "<br>".join(map(_literal, one.told)), str(one.status)))
         lines.append("")
-    lines += ["# With servers\n", _ABOUT_SERVERS]
+    lines += ["## With servers\n", _WITH_SERVERS]
     for title, entries in SERVER_CASES.items():
-        lines += [f"## {title}\n", "| tried | what you see | exit | test |", "|---|---|---:|---|"]
+        lines += [f"### {title}\n", "| You try | You see | Exit | Test |", "|---|---|---:|---|"]
         lines += [
             _row(
                 one.tried, "<br>".join(map(_literal, one.told)), one.status, f"`{one.test}`" if one.test else "by hand"
