@@ -291,7 +291,7 @@ class Table:
     def _read(self, part: Part, now_us: int) -> Iterator[tuple[GroupPosition, Row, int]]:
         if part.selection.role is Role.KEPT:
             return  # with vnodes nothing goes on
-        place = self.generations.starts_ms.index(part.selection.read_as_ms)
+        place = self.generations.starts_ms.index(part.selection.newest_generation_ms)
         rows, window = self.rows.get(place, []), part.window
         low = bisect_left(rows, int(window.start_us), key=lambda row: int(row[1][2]))
         for position, row in rows[low:]:
