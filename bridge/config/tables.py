@@ -89,7 +89,7 @@ Shape = Literal["delta", "full", "debezium", "flat"]
 
 
 class OutputSettings(Model):
-    """What a change looks like in Kafka; docs/output.md has examples of each shape."""
+    """What a change looks like in Kafka; docs/change-events.md has examples of each shape."""
 
     shape: Shape = Field(
         "delta",
