@@ -31,6 +31,7 @@ from bridge.reading.schema_change import Changes
 from bridge.reading.stream_probe import CountedStreams
 from bridge.reading.table_capture import CapturedTable, Schemas
 from schemas.errors import DecodeError
+from schemas.shapes import shape_of
 
 _log = logging.getLogger(__name__)
 
@@ -166,7 +167,7 @@ class LaneChanges:
             log_rows,
             layout,
             incomplete=self._config.reading.on_incomplete_group,
-            by_row=self._config.output_options.by_row,
+            by_row=shape_of(self._config.table_output.shape).by_row,
             keep_poison=self._config.dead_letters,
             read_anew=process_cache.is_retry(),
         )
