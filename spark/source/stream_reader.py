@@ -30,11 +30,12 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, millis_to_micros
 from bridge.planning import micro_batches
 from bridge.planning.expiry import Expiry
-from bridge.planning.micro_batches import GenerationStart, WindowLength
+from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
 from bridge.planning.retention import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import LOOK_EVERY_S, TableState, TableWatch
+from bridge.planning.window_size import WindowLength
 from bridge.publishing.offset_reconciler import OffsetReconciler
 from bridge.publishing.protocol import LaneTask
 from bridge.publishing.table_start import TableStart
