@@ -33,9 +33,10 @@ from bridge.model.micro_batch import Part, PlannedBatch, Role, Selection
 from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, build_vnode_streams, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
-from bridge.planning.micro_batches import GenerationStart, Limits, WindowLength, first_cursor, plan
+from bridge.planning.micro_batches import GenerationStart, Limits, first_cursor, plan
 from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
 from bridge.planning.server_clock import ASK_EVERY_S, ServerClock
+from bridge.planning.window_size import WindowLength
 from bridge.publishing.offset_reconciler import OffsetReconciler
 from bridge.publishing.protocol import LaneTask, remainder
 from bridge.publishing.start_decision import decide_start

@@ -9,15 +9,8 @@ import pytest
 from bridge.model.cursor import CatchUp, Cursor
 from bridge.model.micro_batch import Layout, Part, PlannedBatch, Role, Selection, Window
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
-from bridge.planning.micro_batches import (
-    GenerationStart,
-    Limits,
-    WindowLength,
-    first_cursor,
-    fixed_and_window_that_keeps_up,
-    next_window_us,
-    plan,
-)
+from bridge.planning.micro_batches import GenerationStart, Limits, first_cursor, plan
+from bridge.planning.window_size import WindowLength, fixed_and_window_that_keeps_up, next_window_us
 
 SECOND = 1_000_000
 G1, G2, G3 = UnixMillis(1_000_000), UnixMillis(1_600_000), UnixMillis(1_700_000)
