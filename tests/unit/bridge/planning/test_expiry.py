@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, PlannedBatch
@@ -123,3 +127,24 @@ def test_accepted_gap_counts_with_what_follows_it() -> None:
     assert span(words) == (10, 131)
     # [105, 110) was read before it expired.
     assert "116.0 s" in words
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 90)), min_size=1, max_size=12), st.integers(0, 50))
+def test_every_expired_instant_is_reported_once(steps: list[tuple[int, int]], start_s: int) -> None:
+    """Whatever the micro-batches and the edge: reported spans ascend, do not overlap and cover what expired unread."""
+    expiry = Expiry()
+    expired: set[int] = set()
+    spans: list[tuple[float, ...]] = []
+    reached_s, edge_s = start_s, 0
+    for length_s, moved_s in steps:
+        expiry.works(batch(reached_s, reached_s + length_s))
+        edge_s += moved_s
+        expired |= set(range(reached_s, edge_s))
+        spans.append(span(expiry.done(edge(edge_s))))
+        reached_s += length_s
+    spans = [one for one in (*spans, span(expiry.rest())) if one]
+    assert all(since_s < until_s for since_s, until_s in spans)
+    assert all(first[1] <= second[0] for first, second in pairwise(spans))
+    reported = {second for since_s, until_s in spans for second in range(int(since_s), int(until_s))}
+    assert expired <= reported
+    assert not reported or (min(reported), max(reported)) == (min(expired), max(expired))
