@@ -25,7 +25,7 @@ from random import Random
 from typing import Any, Final, cast
 
 from bench import command, tables
-from bridge.adapters.kafka.clients import TransactionalProducer
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.adapters.scylla.session import token_of
 from bridge.config.document import BridgeConfig, validate
 from bridge.encoding import grouping

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.registry.access import BearerToken, Credentials, Hints, Identity, Tls
 from bridge.adapters.registry.client import Registry, SchemaIds
 from bridge.adapters.scylla.session import CqlSession

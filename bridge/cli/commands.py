@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.table import Table
 
 from bridge.adapters.connect import asking_registry, open_kafka, open_registry, open_scylla
-from bridge.adapters.kafka.clients import CommittedReader
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.adapters.registry import registration
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.cli import preflight

@@ -24,7 +24,7 @@ _WHOLE_TOPIC_S: Final = 24 * 3600.0
 
 
 class Records(Protocol):
-    """A reader of committed records; see `bridge.adapters.kafka.clients.CommittedReader`."""
+    """A reader of committed records; see `bridge.adapters.kafka.consumer.CommittedReader`."""
 
     def follow(self, topic: str, partitions: list[int], *, from_end: bool = False) -> None:
         """Read from the beginning, or from the end."""

@@ -15,7 +15,8 @@ from typing import Final, TypeVar
 
 from bridge.adapters import kubernetes
 from bridge.adapters.connect import Report, asking_registry, open_kafka, open_registry, open_scylla
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.adapters.registry import registration
 from bridge.adapters.scylla.change_log import CdcOffError, ChangeLog
 from bridge.adapters.scylla.stream_metadata import ONE_REPLICA

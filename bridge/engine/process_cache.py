@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkFiles, TaskContext
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.adapters.registry.id_cache import SharedIds
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.adapters import planner_signals
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.planner_signals import ActivityFile, Asked, KnownTtl
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine import process_cache

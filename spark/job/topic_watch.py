@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Final
 
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError
 from bridge.model.times import UnixMicros

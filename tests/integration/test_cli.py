@@ -17,7 +17,8 @@ import yaml
 from confluent_kafka.admin import AdminClient
 
 from bridge.adapters import connect
-from bridge.adapters.kafka.clients import KafkaAdmin, TransactionalProducer
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.adapters.registry.client import Registry
 from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import KafkaSettings, ScyllaSettings, validate

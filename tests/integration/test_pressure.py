@@ -15,7 +15,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.errors import PoisonError, RetriableError, TooLargeError
 from sandbox.stack.stack import LocalStack

@@ -32,7 +32,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.adapters.registry.client import Registry
 from bridge.adapters.scylla.session import CqlSession
 from bridge.cli import main

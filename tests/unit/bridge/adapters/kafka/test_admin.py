@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 
-from bridge.adapters.kafka import client_events, clients
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka import admin as admin_module
+from bridge.adapters.kafka import client_events
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.client import KafkaClient
 from bridge.config.document import KafkaSettings
 from bridge.errors import AccessError, RetriableError
 from bridge.publishing.topic_identity import TopicNow
@@ -31,7 +33,7 @@ def test_topic_that_another_job_makes_just_now_grows_all_the_same() -> None:
         return {"orders": SimpleNamespace(result=lambda _timeout: None)}
 
     stand_in: Any = admin
-    clients._Client.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
+    KafkaClient.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
     stand_in.partitions = partitions.__getitem__
     stand_in._client = SimpleNamespace(
         create_topics=lambda *_, **__: {"orders": SimpleNamespace(result=lost)}, create_partitions=grown
@@ -44,7 +46,7 @@ def admin_of(**client: Any) -> KafkaAdmin:
     """An administrator whose client is a stand-in."""
     admin = KafkaAdmin.__new__(KafkaAdmin)
     stand_in: Any = admin
-    clients._Client.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
+    KafkaClient.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
     stand_in._client = SimpleNamespace(**client)
     return admin
 
@@ -98,8 +100,8 @@ def test_answer_is_not_awaited_once_the_login_is_refused() -> None:
 def test_answer_that_does_not_come_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """In as many words as other failures of Kafka have."""
     now_s = iter([0.0, 5.0, 15.5])
-    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
-    monkeypatch.setattr(clients, "_TURN_S", 0.0)
+    monkeypatch.setattr(admin_module, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    monkeypatch.setattr(admin_module, "_TURN_S", 0.0)
     admin = admin_of(describe_configs=lambda asked, **_: {asked[0]: Future()}, poll=lambda _timeout: None)
     with pytest.raises(RetriableError, match=r"^Kafka at a:1 gave no answer in 15 s$"):
         admin.topic_settings(["t"])
@@ -136,7 +138,7 @@ def test_client_says_nothing_of_brokers_that_are_away_where_it_is_to_be_quiet(
 ) -> None:
     """The watch of change topics makes one every half minute; the table's own clients tell what is wrong."""
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(clients, "AdminClient", made.append)
+    monkeypatch.setattr(admin_module, "AdminClient", made.append)
     KafkaAdmin(KafkaSettings(bootstrap_servers=("a:1",)), quiet=quiet)
     (properties,) = made
     assert (properties["logger"] is not logging.getLogger("librdkafka")) is quiet

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from bridge.adapters.kafka.client_events import Refused
-from bridge.adapters.kafka.clients import TransactionalProducer
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.errors import TooLargeError
 from tests.unit.bridge.encoded_runs import run_of

@@ -1,0 +1,210 @@
+"""The producer of one transactional id."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer
+
+from bridge.adapters.kafka import errors
+from bridge.adapters.kafka.client import LEAST_S, KafkaClient, connect, error_text
+from bridge.adapters.kafka.client_events import Refused, Throttled
+from bridge.adapters.kafka.properties import producer_properties
+from bridge.config.document import KafkaSettings
+from bridge.errors import BridgeError, PoisonError, RetriableError, TooLargeError
+from schemas.compiled.page_encoder import PlainChange
+
+_log = logging.getLogger(__name__)
+_BY_KEY: Final = -1
+
+
+class TransactionalProducer(KafkaClient):
+    """The producer of one transactional id. One thread only. After any error it is good for nothing but `close`.
+
+    Args:
+        settings: how to reach Kafka.
+        transactional_id: the id.
+        known_topic: one of the topics that are written to, which exists.
+        topics_limit: the smallest `max.message.bytes` of the topics that are written to; None where it is not known.
+        throttled: told of each wait, in s, that a broker imposes for a quota.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        transactional_id: str,
+        *,
+        known_topic: str,
+        topics_limit: int | None = None,
+        throttled: Callable[[float], None] = lambda _s: None,
+    ) -> None:
+        self.transactional_id = transactional_id
+        super().__init__(settings)
+        self._refused = Refused()
+        self._timeout_s = settings.transaction_timeout_ms / 1000
+        self._sasl = settings.sasl
+        self._topics: set[str] = set()
+        self._known_topic = known_topic
+        self._id_resource = f"transactional id {transactional_id}"
+        with self._meaning("making a producer"):
+            properties = producer_properties(settings, transactional_id, topics_limit)
+            self._password: str | None = properties.get("sasl.password")
+            self._most_bytes = properties["message.max.bytes"]
+            callbacks = {
+                "error_cb": self._heard,
+                "on_delivery": self._refused,
+                "throttle_cb": Throttled(transactional_id, throttled),
+            }
+            self._producer = Producer({**properties, **callbacks})
+
+    def _serve(self) -> None:
+        self._producer.poll(0)
+
+    def init(self) -> None:
+        """Fence older owners of the id and settle their transaction (60-75 ms; up to 1 s with one open).
+
+        Raises:
+            RetriableError: the coordinator can't be reached or is busy.
+            StartupError: this principal may not use the id.
+        """
+        with self._meaning(f"init_transactions of {self.transactional_id}", f"Write on {self._id_resource}"):
+            deadline = time.monotonic() + self._timeout_s
+            connect(self._producer, self._known_topic, self._timeout_s)
+            self._heard.let_in()
+            self._producer.init_transactions(max(LEAST_S, deadline - time.monotonic()))
+
+    def begin(self) -> None:
+        """Begin a transaction; errors as `commit`. Connections made from now on log in with the password of now."""
+        self._renew_password()
+        with self._meaning(f"begin_transaction of {self.transactional_id}"):
+            self._producer.begin_transaction()
+
+    def _renew_password(self) -> None:
+        if self._password is None or self._sasl.username is None or self._sasl.password is None:
+            return
+        password = self._sasl.password.reveal("kafka.sasl.password")
+        if password != self._password:
+            self._producer.set_sasl_credentials(self._sasl.username, password)
+            self._password = password
+            _log.info("%s: kafka.sasl.password has changed; new connections use it", self.transactional_id)
+
+    def produce(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Any = None,
+        partition: int | None = None,
+    ) -> None:
+        """Queue a record of the open transaction; waits while the queue is full.
+
+        Raises:
+            TooLargeError: the record is larger than the settings or the topics allow; the transaction can go on.
+            PoisonError: a broker has refused an earlier one.
+            FencedError: a newer owner of the id exists.
+            RetriableError: the queue did not drain within the transaction's timeout.
+        """
+        self._topics.add(topic)
+        at = _BY_KEY if partition is None else partition
+        try:
+            self._producer.produce(topic, value, key, at, None, None, 0, headers)
+        except BufferError:
+            self._produce_late(topic, value, key, at, headers)
+        except KafkaException as error:
+            raise self._not_taken(error, topic, key, value) from error
+
+    def produce_run(
+        self, topic: str, frames: tuple[bytes, bytes], records: Iterable[PlainChange], position_header: str | None
+    ) -> None:
+        """Queue records, each into the partition that follows from its key; else as `produce`.
+
+        They are taken one after the other: when an error is raised, the last one taken is what it is about.
+
+        Args:
+            topic: where they go.
+            frames: what stands before each key and before each value.
+            records: as the table's loops have made them.
+            position_header: name of the header that holds their positions; None for no headers.
+        """
+        self._topics.add(topic)
+        produce, (before_key, before_value) = self._producer.produce, frames
+        for _, key, value, position in records:
+            headers: Any = None if position_header is None else {position_header: position}
+            try:
+                # By position: naming the arguments takes as long again.
+                produce(topic, before_value + value, before_key + key, _BY_KEY, None, None, 0, headers)
+            except BufferError:
+                self._produce_late(topic, before_value + value, before_key + key, _BY_KEY, headers)
+            except KafkaException as error:
+                raise self._not_taken(error, topic, before_key + key, before_value + value) from error
+
+    def _produce_late(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        headers: Any,
+    ) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            self._producer.poll(0.05)
+            try:
+                self._producer.produce(topic, value, key, partition, None, None, 0, headers)
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise RetriableError(
+                        f"Kafka at {self._address} took no record of {topic} for {self._timeout_s:.0f} s"
+                    ) from None
+            except KafkaException as error:
+                raise self._not_taken(error, topic, key, value) from error
+            else:
+                return
+
+    def _not_taken(self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None) -> BridgeError:
+        if not errors.is_poison(error.args[0].name()):
+            return self._translated(error, f"producing to {topic}", f"Write on topic {topic}")
+        size = len(key or b"") + len(value or b"")
+        return TooLargeError(
+            f"a record of {size} bytes for topic {topic} is over the limit of {self._most_bytes} bytes. "
+            "Raise the topic's max.message.bytes, or, if it is set, kafka.properties.message.max.bytes"
+        )
+
+    def _translated(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
+        meant = super()._translated(error, what, needs)
+        if isinstance(meant, PoisonError):
+            self._serve()  # which record it was comes by its delivery report
+        if isinstance(meant, RetriableError | PoisonError) and self._refused.words is not None:
+            # The transaction only says that something was not delivered.
+            return PoisonError(f"Kafka at {self._address} {self._refused.words}")
+        if isinstance(meant, RetriableError) and self._refused.lost is not None:
+            return RetriableError(f"{meant}; {self._refused.lost}")
+        return meant
+
+    def commit(self) -> None:
+        """Commit the open transaction; everything in it becomes visible at once.
+
+        Raises:
+            FencedError, RetriableError: it is unknown whether the transaction was committed; only the progress read
+                by the id's next owner tells.
+        """
+        needs = f"Write on {self._id_resource} and on {' and '.join(f'topic {one}' for one in sorted(self._topics))}"
+        with self._meaning(f"commit_transaction of {self.transactional_id}", needs):
+            self._producer.commit_transaction(self._timeout_s)
+
+    def abort(self) -> None:
+        """Abort the open transaction; errors are logged only, because the id's next owner settles it anyway."""
+        try:
+            self._producer.abort_transaction(10.0)
+        except KafkaException as error:
+            # A transaction that is another owner's by now, or over, is none of ours to abort.
+            level = logging.DEBUG if errors.is_over(error.args[0].name()) else logging.WARNING
+            _log.log(level, "aborting a transaction of %s failed: %s", self.transactional_id, error_text(error))
+
+    def close(self) -> None:
+        """Let go of the client; what is still queued is dropped."""
+        self._producer.purge()
+        del self._producer
