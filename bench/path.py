@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 from bench import command, tables
 from bridge.adapters.kafka.producer import TransactionalProducer
-from bridge.adapters.scylla.session import token_of
+from bridge.adapters.scylla.routing import token_of
 from bridge.config.document import BridgeConfig, validate
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder

@@ -91,7 +91,7 @@ _CAUSES: Final = (
 )
 
 
-def explained(reason: str, files: TlsFiles, section: str) -> str | None:
+def explain_tls_error(reason: str, files: TlsFiles, section: str) -> str | None:
     """A TLS library's words as a sentence about the server, with the setting to look at; its own words come last.
 
     None when they do not tell a refusal: a connection that breaks off may do so for any reason.

@@ -6,7 +6,7 @@ import socket
 import ssl
 from typing import Final
 
-from bridge.adapters.tls import client_context, explained
+from bridge.adapters.tls import client_context, explain_tls_error
 from bridge.config.tls import TlsSettings
 
 _CONNECT_TIMEOUT_S: Final = 3.0
@@ -16,7 +16,7 @@ _API_VERSIONS: Final = b"\x00\x00\x00\x0a\x00\x12\x00\x00" + _CORRELATION + b"\x
 """What a client asks first: its length (10), request ApiVersions (18) of version 0, and no client id."""
 
 
-def what_is_wrong(address: str, settings: TlsSettings, section: str) -> str | None:
+def find_tls_problem(address: str, settings: TlsSettings, section: str) -> str | None:
     """Why TLS with a server can't work, as a sentence about it; None when it can, or when the server is not there.
 
     Args:
@@ -36,7 +36,7 @@ def what_is_wrong(address: str, settings: TlsSettings, section: str) -> str | No
             encrypted.settimeout(_ALERT_TIMEOUT_S)
             encrypted.recv(1)
     except ssl.SSLError as error:
-        return explained(str(error), settings, section)
+        return explain_tls_error(str(error), settings, section)
     except OSError:  # also when nothing came in time: nothing is wrong then
         return None
     return None

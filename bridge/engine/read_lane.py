@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from bridge.adapters.scylla.session import token_of
+from bridge.adapters.scylla.routing import token_of
 from bridge.config.document import SourceConfig
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder

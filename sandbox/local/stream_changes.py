@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple
 
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.adapters.scylla.session import CqlSession
 from bridge.errors import StartupError
 from bridge.model.cql_names import shown_table
 from bridge.model.iso_time import iso_of_millis
@@ -17,6 +16,7 @@ from sandbox.cql.catalog import TableName
 from sandbox.cql.parser.cursor import Cursor
 from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.statements import Name
+from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.scylla.cluster.older_versions import forget_upgrade, is_old, publish_old, show_generation, upgrade
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
@@ -47,7 +47,7 @@ class Ahead(NamedTuple):
     publish: bool
 
 
-def captured_table(session: CqlSession, text: str) -> TableName:
+def captured_table(session: WritingSession, text: str) -> TableName:
     """The table that a text names, which has a log.
 
     Args:
@@ -78,7 +78,7 @@ def captured_table(session: CqlSession, text: str) -> TableName:
     return TableName(named.keyspace, named.name)
 
 
-def cluster_of(session: CqlSession) -> tuple[SimulatedCluster, tuple[UnixMillis, ...]]:
+def cluster_of(session: WritingSession) -> tuple[SimulatedCluster, tuple[UnixMillis, ...]]:
     """The cluster with all of its generations, and which of them are not published.
 
     Raises:
@@ -88,7 +88,7 @@ def cluster_of(session: CqlSession) -> tuple[SimulatedCluster, tuple[UnixMillis,
     return cluster, cluster.resume(_LONG_AGO)
 
 
-def tablets_of(session: CqlSession, table: TableName) -> tuple[SimulatedTablets, tuple[TabletSet, ...]]:
+def tablets_of(session: WritingSession, table: TableName) -> tuple[SimulatedTablets, tuple[TabletSet, ...]]:
     """The tablets of a table with all of its stream sets, and which of them are not published.
 
     Raises:
@@ -111,7 +111,7 @@ def tablets_of(session: CqlSession, table: TableName) -> tuple[SimulatedTablets,
 class StreamChanges:
     """What `local streams` does. Every method raises as `CqlSession.rows` and its writes."""
 
-    def __init__(self, session: CqlSession, say: Say, clock: Callable[[], UnixMicros]) -> None:
+    def __init__(self, session: WritingSession, say: Say, clock: Callable[[], UnixMicros]) -> None:
         """Take the server.
 
         Args:

@@ -33,12 +33,12 @@ from typing import Final, Literal, Protocol
 import psutil
 
 from bridge.adapters.kafka.records import Record
-from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.cursor import LaneProgress
 from bridge.model.iso_time import iso_of_micros
 from bridge.model.streams import Generation, Token
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.demo.arrivals import Arrivals
 from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
 from sandbox.scylla.cluster.simulated_cluster import Placement, SimulatedCluster
@@ -224,7 +224,7 @@ class Coordinators:
 class Written:
     """One table with its streams and its writer."""
 
-    def __init__(self, session: CqlSession, name: str, streams: Streams, seed: int) -> None:
+    def __init__(self, session: WritingSession, name: str, streams: Streams, seed: int) -> None:
         columns = (
             Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
             Column("ck", parse("int"), ColumnKind.CLUSTERING, 0),
@@ -275,7 +275,7 @@ class Written:
 class Scenario:
     """See the module. One use."""
 
-    def __init__(self, session: CqlSession, stack: LocalStack, folder: Path, *, switches: int, seed: int) -> None:
+    def __init__(self, session: WritingSession, stack: LocalStack, folder: Path, *, switches: int, seed: int) -> None:
         """Make both tables, with a first generation each and a backlog.
 
         Args:

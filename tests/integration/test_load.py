@@ -10,7 +10,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bridge.adapters.planner_signals import ActivityFile
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import SourceConfig
 from bridge.engine import process_cache
 from bridge.model.cursor import Window
@@ -18,6 +17,7 @@ from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
 from bridge.monitoring.counters import tally
 from bridge.reading.stream_probe import TOGETHER
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.pacing import system_clock_us
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
@@ -44,13 +44,13 @@ SCHEMA = TableSchema(
 
 
 @pytest.fixture
-def written(session: CqlSession) -> int:
+def written(session: WritingSession) -> int:
     """How many changes the log holds, in two generations."""
     return len(history(session, SCHEMA, seed=1, changes=CHANGES, keys=100, generations_s_ago=LAST_MINUTE))
 
 
 def source(
-    session: CqlSession, integrity: str = "always", *, activity: str | None = None, **scylla: Any
+    session: WritingSession, integrity: str = "always", *, activity: str | None = None, **scylla: Any
 ) -> ScyllaCdcStreamReader:
     settings = {"contact_points": session.address, "consistency": "ONE"} | scylla
     reading = {"confidence_ms": 0, "leeway_ms": 0, "integrity": integrity, "idle_interval_ms": 0}
@@ -67,7 +67,7 @@ def work(reader: ScyllaCdcStreamReader, start: dict[str, Any]) -> tuple[dict[str
     return end, [row for one in partitions for batch in reader.read(one) for row in batch.to_pylist()]
 
 
-def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, written: int) -> None:
+def test_an_idle_log_is_asked_no_more_often_than_allowed(session: WritingSession, written: int) -> None:
     """Every key is checked against the metadata tables on the way; then the server counts reads of the idle log.
 
     Each of these looks is another planner's, as if the query had failed just then.
@@ -110,7 +110,7 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
 
 
 @pytest.mark.parametrize("allowed", [4, 16])
-def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, written: int, allowed: int) -> None:
+def test_no_more_requests_are_under_way_than_allowed(session: WritingSession, written: int, allowed: int) -> None:
     """As a proxy counts them; and that many there are, so that it would have seen more."""
     with CqlProxy(session.address, wait_for=allowed) as proxy:
         # Whose keys the streams hold is asked besides.
@@ -128,7 +128,7 @@ def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, writte
     assert proxy.most == allowed
 
 
-def test_streams_that_have_rows_are_those_with_pages(session: CqlSession, written: int) -> None:
+def test_streams_that_have_rows_are_those_with_pages(session: WritingSession, written: int) -> None:
     """As a real server answers for several at once, for any window; ScyllaDB's own paging this can't tell."""
     log = ChangeLog(session)
     reader = log.log_reader("load", "t")
@@ -157,7 +157,7 @@ def test_streams_that_have_rows_are_those_with_pages(session: CqlSession, writte
     assert len(shares) > 2
 
 
-def reads_of_the_log(session: CqlSession) -> int:
+def reads_of_the_log(session: WritingSession) -> int:
     """How many the server has counted."""
     counts = session.prepare(
         "SELECT count FROM system_views.coordinator_read_latency WHERE keyspace_name = 'load' "

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from bridge.adapters.registry.client import Registry
-from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.partitioner import placement
 from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
 from sandbox.cql.interpret import Request
 from sandbox.cql.parser.grammar import statement_of
 from sandbox.cql.server import StatementServer
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.pacing import system_clock_us
@@ -77,7 +77,7 @@ class Read:
 
 
 @pytest.fixture(scope="module")
-def written(session: CqlSession) -> dict[str, list[int]]:
+def written(session: WritingSession) -> dict[str, list[int]]:
     """The tables with what happened to them, and the write timestamps in us.
 
     Every statement of `delta` comes twice, with poison in between; two others end with an operation that nobody knows.
@@ -129,7 +129,7 @@ POISON_LOW = bytes(7) + b"\x09"
 KEY = {"customer": _int(7), "line": _int(9)}
 
 
-def write_oddities(session: CqlSession, stamps: dict[str, list[int]]) -> None:
+def write_oddities(session: WritingSession, stamps: dict[str, list[int]]) -> None:
     """What ScyllaDB never writes into table `delta`, and what today's does not into `debezium` and `flat`."""
     (stream_id,) = {one["cdc$stream_id"] for one in raw_rows(session, KEYSPACE, "delta_scylla_cdc_log")}
     assert stream_id is not None
@@ -326,7 +326,7 @@ def test_unknown_operation(local_stack: LocalStack) -> None:
 
 
 def test_retried_writes_are_in_the_log_twice_and_delivered_once(
-    local_stack: LocalStack, session: CqlSession, job: BridgeJob
+    local_stack: LocalStack, session: WritingSession, job: BridgeJob
 ) -> None:
     """With `reading.deduplicate`; what becomes of them without it, `test_whole_log` shows."""
     assert job.config.reading.deduplicate
@@ -362,7 +362,7 @@ def records_in(found: list[Batch]) -> int:
 
 
 @pytest.mark.usefixtures("job")
-def test_dead_letter(local_stack: LocalStack, session: CqlSession, written: dict[str, list[int]]) -> None:
+def test_dead_letter(local_stack: LocalStack, session: WritingSession, written: dict[str, list[int]]) -> None:
     """What can't be carried lies in the dead-letter topic with its reason and its cells; the rest flowed on."""
     (letter,) = consume(local_stack, DEAD_LETTERS, decoded=False)
     found = json.loads(letter.value)

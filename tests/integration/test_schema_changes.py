@@ -16,13 +16,13 @@ import pytest
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.cursor import Window
 from bridge.model.log_rows import Page
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.reading.table_capture import CapturedTable, UnsettledSchemaError, capture
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Insert, Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
@@ -64,7 +64,7 @@ def table(name: str, *, pk: str = "pk", ck: str = "ck", types: Types = SPOT, **v
 
 
 @pytest.fixture(scope="module")
-def cluster(session: CqlSession) -> SimulatedCluster:
+def cluster(session: WritingSession) -> SimulatedCluster:
     made = SimulatedCluster(session, seed=11)
     made.reset()
     made.add_generation(UnixMillis(system_clock_us() // 1000 - 10_000))
@@ -75,7 +75,7 @@ def cluster(session: CqlSession) -> SimulatedCluster:
 class Written:
     """A table as it changes, with all that was written under each of its schemas."""
 
-    session: CqlSession
+    session: WritingSession
     cluster: SimulatedCluster
     schemas: list[TableSchema]
     changes: list[list[ExpectedChange]] = field(default_factory=list)
@@ -204,7 +204,7 @@ PHASE_SCHEMAS = [0, 0, 1, 2, 3, 4, 5, 5, 5, 5, 5]
 
 
 def test_a_table_changes_while_the_job_runs(
-    local_stack: LocalStack, session: CqlSession, cluster: SimulatedCluster, tmp_path: Path
+    local_stack: LocalStack, session: WritingSession, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
     """ADD, DROP, ADD anew, ALTER TYPE, RENAME, keys only and back, CDC off and on, a new table: one run of the job.
 
@@ -314,7 +314,7 @@ def test_a_table_changes_while_the_job_runs(
 
 
 def test_what_expired_under_a_ttl_that_was_raised_again_is_told(
-    local_stack: LocalStack, session: CqlSession, cluster: SimulatedCluster, tmp_path: Path
+    local_stack: LocalStack, session: WritingSession, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
     """The job has seen the short TTL, and stands still while changes expire; the next one finds a long TTL again."""
     create_keyspace(session, KEYSPACE)
@@ -339,7 +339,7 @@ def test_what_expired_under_a_ttl_that_was_raised_again_is_told(
         job.run_once()
 
 
-def test_pages_follow_alter_type_and_their_own_columns(session: CqlSession) -> None:
+def test_pages_follow_alter_type_and_their_own_columns(session: WritingSession) -> None:
     """A reader that was prepared before an ALTER gets pages that say what they are, and a new one fits the table."""
     name = "typed"
     SimulatedTable(table(name, v="int")).drop(session)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from bridge.adapters.kafka.errors import access_error, again, is_access, is_poison, is_unknown, says_no_logins
-from bridge.adapters.tls_probe import is_open, speaks_kafka_plainly, what_is_wrong
+from bridge.adapters.tls_probe import find_tls_problem, is_open, speaks_kafka_plainly
 from bridge.config.document import KafkaSettings
 from bridge.errors import AccessError, RetriableError
 
@@ -140,7 +140,7 @@ def look_at_tls(settings: KafkaSettings) -> None:
         AccessError: it is one that is known.
     """
     for address in settings.bootstrap_servers:
-        wrong = what_is_wrong(address, settings.tls, "kafka.tls")
+        wrong = find_tls_problem(address, settings.tls, "kafka.tls")
         if wrong is None and settings.tls.enabled and speaks_kafka_plainly(address):
             # A broker hangs up on what it does not understand, which may have any other reason.
             wrong = "it does not speak TLS there; see kafka.tls.enabled"

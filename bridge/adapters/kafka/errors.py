@@ -70,7 +70,7 @@ def access_error(settings: KafkaSettings, name: str, reason: str) -> AccessError
     """A failed login or handshake, with the setting to look at."""
     address, flat = ", ".join(settings.bootstrap_servers), " ".join(reason.split())
     if name == "_SSL":
-        words = tls.explained(flat, settings.tls, "kafka.tls") or f"TLS failed; see kafka.tls ({flat})"
+        words = tls.explain_tls_error(flat, settings.tls, "kafka.tls") or f"TLS failed; see kafka.tls ({flat})"
         return AccessError(f"Kafka at {address}: {words}")
     if _TOKENLESS in flat and settings.sasl.token_endpoint_url is not None and _BY_TLS.search(flat):
         setting = "token_endpoint_ca_file" if _AUTHORITY.search(flat) else "token_endpoint_url"

@@ -235,8 +235,8 @@ class LogReader:
         # Identifiers can't be bound; these are quoted.
         start = f'SELECT * FROM {log_table} WHERE "cdc$stream_id" = ? AND "cdc$time" >= ?'  # noqa: S608
         # Anew, so that `columns` are those of this moment.
-        self._bounded: Prepared = session.prepare(f'{start} AND "cdc$time" < ? BYPASS CACHE', anew=True)
-        self._unbounded: Prepared = session.prepare(f"{start} BYPASS CACHE", anew=True)
+        self._bounded: Prepared = session.prepare(f'{start} AND "cdc$time" < ? BYPASS CACHE', again=True)
+        self._unbounded: Prepared = session.prepare(f"{start} BYPASS CACHE", again=True)
         self._columns, self._types = self._bounded.columns, self._bounded.types
         # No PER PARTITION LIMIT: ScyllaDB takes one in a paged query for a filter, and says "more" after a second row.
         self._streams_of_rows = (

@@ -16,10 +16,10 @@ from schemas.cql.types import CqlType
 
 @dataclass(frozen=True, slots=True)
 class ResultColumns:
-    """What a result's metadata says: `kinds` are the driver's classes, `types` the same as CQL has them."""
+    """What a result's metadata says: `driver_types` are the driver's classes, `types` the same as CQL has them."""
 
     names: tuple[str, ...]
-    kinds: tuple[Any, ...]
+    driver_types: tuple[Any, ...]
     types: tuple[CqlType, ...]
 
 
