@@ -18,7 +18,7 @@ from bench.watch import Watch
 from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.config.document import KafkaSettings
-from bridge.model.cursor import LaneProgress
+from bridge.model.kept_formats import LaneProgress
 
 _READ_BACK_S: Final = 60.0
 _CURSORS_WITHIN_S: Final = 30.0

@@ -33,9 +33,11 @@ from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncode
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck
 from bridge.engine import process_cache
 from bridge.engine.write_lane import LaneOutput
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch, Window
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
 from bridge.model.key_ranges import KeyRange
 from bridge.model.log_rows import Cells, LogLayout, Operation, Page
+from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.raw_rows import RawRows
 from bridge.model.record_form import RecordForm
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token

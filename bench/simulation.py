@@ -28,23 +28,17 @@ from bench import command
 from bench.errors import BenchError
 from bridge.adapters.scylla.stream_metadata import select
 from bridge.config.document import ReadingSettings, ScyllaSettings
-from bridge.model.cursor import (
-    GroupPosition,
-    LanePosition,
-    LaneProgress,
-    Part,
-    PlannedBatch,
-    Role,
-    Selection,
-    StreamOffset,
-    canonical_json,
-)
+from bridge.model.kept_formats import LaneProgress, StreamOffset, canonical_json
+from bridge.model.micro_batch import Part, PlannedBatch, Role, Selection
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, build_vnode_streams, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
 from bridge.planning.micro_batches import GenerationStart, Limits, WindowLength, first_cursor, plan
 from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
 from bridge.planning.server_clock import ASK_EVERY_S, ServerClock
-from bridge.publishing.protocol import LaneTask, Plans, decide_start, remainder
+from bridge.publishing.offset_reconciler import OffsetReconciler
+from bridge.publishing.protocol import LaneTask, remainder
+from bridge.publishing.start_decision import decide_start
 
 _SECOND: Final = 1_000_000
 _FIRST: Final = UnixMillis(1_700_000_000_000)
@@ -186,14 +180,14 @@ class Table:
             found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
             first = first_cursor(self.generations.known(0), None, _LEEWAY_S * _SECOND)
             start = decide_start(found, lanes, first)
-            if not start.settle:
+            if not start.recover:
                 break
             assert start.interrupted is not None
             self._work(start.interrupted, None, sys.maxsize)
-        if start.initialise:
+        if start.assign:
             for lane in range(max(lanes, len(self.progress))):
                 self.progress[lane] = LaneProgress(lane, start.layout, start.cursor).to_bytes()
-        self.plans, self.at = Plans(start), start
+        self.plans, self.at = OffsetReconciler(start), start
         # A new process knows nothing of the former one's requests.
         self.pacer = Pacer(PaceLimits(self.size.requests_per_s / self.size.tables, 0), 0)
         self.windows = WindowLength(_SETTINGS.max_window_ms * 1000, _SETTINGS.target_batch_ms)

@@ -17,6 +17,7 @@ from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.config.document import KafkaSettings
 from bridge.encoding.group_encoder import POSITION_HEADER
+from bridge.model.position import timeuuid_in
 from bridge.model.times import UnixMicros, micros_of
 
 _AT_ONCE: Final = 10_000
@@ -107,7 +108,7 @@ def read_all(kafka: str, topic: str, *, timeout_s: float) -> Iterator[Seen]:
 
 def written_us(position: bytes) -> UnixMicros:
     """The write timestamp of the change at a position."""
-    return micros_of(position[16:32])
+    return micros_of(timeuuid_in(position))
 
 
 def delete(kafka: str, *topics: str) -> None:

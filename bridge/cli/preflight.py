@@ -26,8 +26,8 @@ from bridge.planning.table_watch import CdcOptions
 from bridge.runtime.retry import retry_until_reachable
 from schemas.cql.table import TableSchema
 from schemas.errors import SchemaError
-from schemas.options import OutputOptions
 from schemas.record_schemas import key_schema, value_schema
+from schemas.shapes import shape_of
 
 T = TypeVar("T")
 _IN_PODS: Final = "k8s://"
@@ -176,8 +176,9 @@ def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: 
                 key_schema(schema, output)
                 value_schema(schema, output)
                 options = log.cdc_options(table.keyspace, table.table)
-                for words in shortcomings(options, output):
-                    report(f"table {schema.full_name}: {words}")
+                if options is not None:
+                    for advice in shape_of(output.shape).advice(options):
+                        report(f"table {schema.full_name}: {advice}")
                 check_ttl(options, config.reading.confidence_ms, schema.full_name)
             except RetriableError as error:
                 raise StartupError(str(error)) from error
@@ -215,30 +216,6 @@ def check_ttl(options: CdcOptions | None, confidence_ms: int, table: str) -> Non
         )
 
 
-def shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[str]:
-    """What the log does not hold, or holds in vain, for the wanted output."""
-    if options is None:
-        return
-    if options.delta == "keys":
-        yield "its log holds keys only (cdc option 'delta': 'keys'): inserts and updates come without their columns"
-    has_images = options.preimage != "false" or options.postimage
-    if output.shape == "delta" and has_images:
-        yield "its log holds images, which the output shape delta leaves out; the shape full has them"
-    if output.shape in ("full", "debezium") and options.preimage == "true" and not options.postimage:
-        yield (
-            "its pre-images ('preimage': true) are unreliable in batches over several rows: ScyllaDB reads the columns "
-            "that the first row's change touches, and a column of another row may be null in before although it had a "
-            "value; 'preimage': 'full' avoids it"
-        )
-    if output.shape == "full" and not has_images:
-        yield "its log holds no images (cdc options 'preimage' and 'postimage'): before and after will be null"
-    if output.by_row and not options.postimage:
-        yield (
-            f"its log holds no post-images (cdc option 'postimage'): the shape {output.shape} names the columns that a "
-            "change left alone as unavailable, unless 'preimage': 'full' tells them"
-        )
-
-
 def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> KafkaAdmin:
     admin = open_kafka(config, report=report, patience_s=patience_s)
     report(f"Kafka at {', '.join(config.kafka.bootstrap_servers)} answers")
@@ -263,7 +240,7 @@ def ill_kept(config: BridgeConfig, table: TableSettings, settings: Mapping[str, 
             "stands still for longer than its retention; set it to compact"
         )
     policy, shape = settings.get(change, {}).get("cleanup.policy", "delete"), config.output_of(table).shape
-    if "compact" in policy and shape in ("delta", "full"):
+    if "compact" in policy and not shape_of(shape).by_row:
         yield (
             f"change topic {change}: its cleanup.policy is {policy}, so that Kafka keeps each key's last change alone; "
             f"with the shape {shape} the others are needed as well: set it to delete, or take another shape"
@@ -304,7 +281,9 @@ def _executors(config: BridgeConfig, report: Report, patience_s: float) -> None:
     address = server if "://" in server else f"https://{server}"
     namespace = str(config.spark.properties.get("spark.kubernetes.namespace", "default"))
     ask = partial(kubernetes.missing_pod_verbs, address, namespace)
-    missing = retry_until_reachable("Kubernetes", address, ask, patience_s=patience_s, report=report, setting="spark.master")
+    missing = retry_until_reachable(
+        "Kubernetes", address, ask, patience_s=patience_s, report=report, setting="spark.master"
+    )
     if missing:
         raise StartupError(
             f"Kubernetes at {address}: the pod's service account may not {', '.join(missing)} pods in the namespace "

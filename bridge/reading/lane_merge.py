@@ -17,12 +17,12 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from bridge.errors import RetriableError
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Cells, LogLayout, Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import sort_key
 from bridge.reading.page_budget import PageBudget, size_of
-from bridge.reading.request_limit import RequestLimiter, LogPages
+from bridge.reading.request_limit import LogPages, RequestLimiter
 from schemas.compiled.page_encoder import PlainChange
 from schemas.cql.table_changes import describe
 from schemas.cql.types import CqlType
@@ -140,7 +140,9 @@ _first: Final = itemgetter(0)
 class _Lane:
     """The streams of one lane that are read together."""
 
-    def __init__(self, pages: LogPages, window: Window, layout: LogLayout, memory: PageBudget, take: PageToEntries) -> None:
+    def __init__(
+        self, pages: LogPages, window: Window, layout: LogLayout, memory: PageBudget, take: PageToEntries
+    ) -> None:
         self._pages = pages
         self._window = window
         self._layout = layout

@@ -14,8 +14,8 @@ from concurrent.futures import Future, wait
 from typing import Final
 
 from bridge.errors import BridgeError
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.reading.lane_merge import Entry, PageToEntries
 from bridge.reading.ports import LogStreams

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from bridge.errors import BridgeError, RefusedError, RetriableError, TableMissingError
 from bridge.model.log_rows import LogLayout
 from bridge.reading.lane_merge import describe_columns
-from bridge.reading.stream_probe import Log, EmptyStreamProbe
+from bridge.reading.stream_probe import EmptyStreamProbe, Log
 from schemas.cql.table import LOG_TABLE_SUFFIX, TableSchema
 from schemas.cql.table_changes import misfits
 from schemas.cql.types import CqlType

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bridge.model.cql_names import shown_table
-from bridge.model.iso_time import iso_of_millis
 from bridge.model.streams import StreamId
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_millis
 from sandbox.cql.catalog import TableName
 from sandbox.cql.writing_session import WritingSession
 from sandbox.local.stream_changes import cluster_of, tablets_of

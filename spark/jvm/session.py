@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from bridge.config.document import SparkSettings
 from bridge.errors import StartupError
 from bridge.runtime import log_setup
-from bridge.runtime.java import find_java
 from bridge.runtime.background import run_interruptibly
+from bridge.runtime.java import find_java
 from spark.jvm.launcher import SparkJvm, java_options
 
 _log = logging.getLogger(__name__)

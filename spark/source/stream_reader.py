@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from bridge.adapters.planner_signals import ChangeWatcher, LastPoll, KnownTtl
+from bridge.adapters.planner_signals import ChangeWatcher, KnownTtl, LastPoll
 from bridge.adapters.scylla.stream_metadata import StreamMetadata
 from bridge.config.document import SourceConfig
 from bridge.engine import process_cache
@@ -24,9 +24,10 @@ from bridge.engine.lane_task import Publishing, publish_lane
 from bridge.engine.read_lane import LaneChanges
 from bridge.engine.start_position import is_earliest, wait_for_first_cursor
 from bridge.errors import BridgeError, DataLossError, RetriableError
-from bridge.model.cursor import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
-from bridge.model.iso_time import iso_of_micros
-from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import StreamOffset, canonical_json
+from bridge.model.micro_batch import Layout, PlannedBatch
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, millis_to_micros
 from bridge.planning import micro_batches
 from bridge.planning.expiry import Expiry
 from bridge.planning.micro_batches import GenerationStart, WindowLength
@@ -34,8 +35,11 @@ from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
 from bridge.planning.retention import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import LOOK_EVERY_S, TableState, TableWatch
-from bridge.publishing.protocol import LaneTask, Plans, TableStart
+from bridge.publishing.offset_reconciler import OffsetReconciler
+from bridge.publishing.protocol import LaneTask
+from bridge.publishing.table_start import TableStart
 from bridge.runtime import log_setup
+from schemas.shapes import shape_of
 from spark.source import rows
 
 _log = logging.getLogger(__name__)
@@ -89,13 +93,13 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     ) -> None:
         self._config = config
         self._start = start
-        self._plans = Plans(start)
+        self._plans = OffsetReconciler(start)
         self._publishing = publishing
         self._frozen_now_us: UnixMicros | None = None
         self._windows = WindowLength(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)
         self._generations: list[GenerationStart] = []
         self._generations_read_s = float("-inf")
-        self._watch = TableWatch(config.table.keyspace, config.table.table)
+        self._watch = TableWatch(config.table.keyspace, config.table.table, shape_of(config.table_output.shape))
         self._state = TableState(None, None, None)
         self._looked_s = float("-inf")
         self._known_ttl = None if activity is None else KnownTtl(activity)
@@ -234,7 +238,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._streams[1]
 
     def _plan(self, cursor: Cursor) -> PlannedBatch | None:
-        if self._start is not None and self._start.settle:
+        if self._start is not None and self._start.recover:
             return None
         generations = self._known_generations()
         self._look_for_gap(cursor, generations)

@@ -19,11 +19,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 
 from bridge.adapters.kafka import errors
 from bridge.adapters.kafka.client import MIN_TIMEOUT_S, KafkaClient
-from bridge.adapters.kafka.client_events import raise_tls_problem, raise_if_not_kafka
+from bridge.adapters.kafka.client_events import raise_if_not_kafka, raise_tls_problem
 from bridge.adapters.kafka.properties import client_properties
 from bridge.config.document import KafkaSettings
 from bridge.errors import RetriableError, StartupError
-from bridge.publishing.topic_identity import TopicNow
+from bridge.publishing.topic_identity import CurrentTopic
 
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5
@@ -146,7 +146,7 @@ class KafkaAdmin(KafkaClient):
                     found[resource.name] = {entry.name: entry.value for entry in entries if entry.value is not None}
         return found
 
-    def topics_now(self, topics: Sequence[str]) -> dict[str, TopicNow]:
+    def topics_now(self, topics: Sequence[str]) -> dict[str, CurrentTopic]:
         """Which topics these are; without those that do not exist, that we may not know of, or that have no id.
 
         Brokers older than Kafka 2.8 give topics no ids, as do some that only speak its protocol.
@@ -167,7 +167,7 @@ class KafkaAdmin(KafkaClient):
                     # As Kafka's own tools print it.
                     topic_id = str(topic.topic_id).translate(_IN_URLS)
                     if topic_id != _NO_TOPIC_ID:
-                        found[name] = TopicNow(topic_id, len(topic.partitions))
+                        found[name] = CurrentTopic(topic_id, len(topic.partitions))
         return found
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str], *, grow: bool = False) -> bool:

@@ -7,8 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from bridge.adapters.kafka.errors import access_error, repeated_login_message, is_access, is_poison, is_unknown, is_no_login_reply
-from bridge.adapters.tls_probe import find_tls_problem, accepts_connections, speaks_plaintext_kafka
+from bridge.adapters.kafka.errors import (
+    access_error,
+    is_access,
+    is_no_login_reply,
+    is_poison,
+    is_unknown,
+    repeated_login_message,
+)
+from bridge.adapters.tls_probe import accepts_connections, find_tls_problem, speaks_plaintext_kafka
 from bridge.config.document import KafkaSettings
 from bridge.errors import AccessError, RetriableError
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 
 from bridge.adapters.kafka import errors
-from bridge.adapters.kafka.client import MIN_TIMEOUT_S, KafkaClient, open_connection, error_text
+from bridge.adapters.kafka.client import MIN_TIMEOUT_S, KafkaClient, error_text, open_connection
 from bridge.adapters.kafka.client_events import DeliveryErrors, ThrottleListener
 from bridge.adapters.kafka.properties import producer_properties
 from bridge.config.document import KafkaSettings
@@ -164,7 +164,9 @@ class TransactionalProducer(KafkaClient):
             else:
                 return
 
-    def _translate_produce_error(self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None) -> BridgeError:
+    def _translate_produce_error(
+        self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None
+    ) -> BridgeError:
         if not errors.is_poison(error.args[0].name()):
             return self._translate(error, f"producing to {topic}", f"Write on topic {topic}")
         size = len(key or b"") + len(value or b"")

@@ -13,21 +13,14 @@ from bridge.engine import lane_task, process_cache
 from bridge.engine.lane_task import Publishing, publish_lane
 from bridge.engine.write_lane import LaneOutput
 from bridge.errors import BridgeError, FencedError, RetriableError
-from bridge.model.cursor import (
-    Cursor,
-    GroupPosition,
-    LanePosition,
-    LaneProgress,
-    Layout,
-    Part,
-    PlannedBatch,
-    Window,
-    canonical_json,
-)
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress, canonical_json
+from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.counters import LaneFigures, Store
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.partition_counts import TopicSizes
+from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import LaneTask
 from bridge.reading.schema_change import Changes
 from bridge.reading.table_capture import Schemas
@@ -200,7 +193,7 @@ def test_topic_that_is_gone_is_not_waited_for_again(broker: Broker, monkeypatch:
         return 0
 
     monkeypatch.setattr(process_cache, "is_retry", lambda: True)
-    monkeypatch.setattr(process_cache, "topic_sizes", lambda _config: TopicSizes(partitions))
+    monkeypatch.setattr(process_cache, "topic_sizes", lambda _config: PartitionCounts(partitions))
     lane = Lane()
     with pytest.raises(RetriableError, match=r"^topic ks\.t does not exist; was it deleted\?$"):
         publish(lane)

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import BridgeError, RefusedError, RetriableError
-from bridge.model.cursor import Window
 from bridge.model.log_rows import LogLayout, Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
-from bridge.reading.stream_probe import ROWS_PER_PROBE, STREAMS_PER_PROBE, StreamCounter, EmptyStreamProbe
+from bridge.reading.stream_probe import ROWS_PER_PROBE, STREAMS_PER_PROBE, EmptyStreamProbe, StreamCounter
 from tests.unit.bridge.log_pages import RawLog, raw
 
 WINDOW = Window(UnixMicros(0), UnixMicros(1_000_000))

@@ -16,7 +16,7 @@ from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.kafka.client import KafkaClient
 from bridge.config.document import KafkaSettings
 from bridge.errors import AccessError, RetriableError
-from bridge.publishing.topic_identity import TopicNow
+from bridge.publishing.topic_identity import CurrentTopic
 
 
 def test_topic_that_another_job_makes_just_now_grows_all_the_same() -> None:
@@ -74,7 +74,7 @@ def test_topics_are_told_by_their_ids() -> None:
         return {name: given(answers[name]) for name in asked.topic_names}
 
     found = admin_of(describe_topics=describe_topics).topics_now(list(answers))
-    assert found == {"ours": TopicNow("__________sAAAAAAAAABw", 2)}
+    assert found == {"ours": CurrentTopic("__________sAAAAAAAAABw", 2)}
 
 
 def test_answer_is_not_awaited_once_the_login_is_refused() -> None:

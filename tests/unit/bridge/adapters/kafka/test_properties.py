@@ -152,7 +152,9 @@ def test_meaning_of_errors() -> None:
     assert str(errors.to_bridge_error("INVALID_CONFIG", "m", "Write on topic t")) == "m"
     fenced = str(errors.to_bridge_error("PRODUCER_FENCED", "m"))
     assert "a second job with the same `name` is running: stop one of the two" in fenced
-    kinds = {name: type(errors.to_bridge_error(name, "m")) for name in ("_FENCED", "INVALID_CONFIG", "_TRANSPORT", "NEW")}
+    kinds = {
+        name: type(errors.to_bridge_error(name, "m")) for name in ("_FENCED", "INVALID_CONFIG", "_TRANSPORT", "NEW")
+    }
     assert list(kinds.values()) == [FencedError, StartupError, RetriableError, RetriableError]
     login = errors.access_error(settings(), "_AUTHENTICATION", "no")
     assert str(login) == "Kafka at a:1, b:2 refuses the login; see kafka.sasl.mechanism (no)"
