@@ -42,7 +42,7 @@ def find_tls_problem(address: str, settings: TlsSettings, section: str) -> str |
     return None
 
 
-def speaks_kafka_plainly(address: str) -> bool:
+def speaks_plaintext_kafka(address: str) -> bool:
     """Whether a Kafka broker answers at `host:port` without TLS; with a login or without one."""
     try:
         with _connected(address) as plain:
@@ -53,7 +53,7 @@ def speaks_kafka_plainly(address: str) -> bool:
         return False
 
 
-def is_open(address: str) -> bool:
+def accepts_connections(address: str) -> bool:
     """Whether anything takes connections at `host:port`."""
     try:
         with _connected(address):

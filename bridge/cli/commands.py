@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from bridge.adapters.connect import asking_registry, open_kafka, open_registry, open_scylla
+from bridge.adapters.connect import call_registry, open_kafka, open_registry, open_scylla
 from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.adapters.registry import registration
 from bridge.adapters.scylla.change_log import ChangeLog
@@ -128,7 +128,7 @@ def consume(arguments: argparse.Namespace) -> int:
     try:
         with CommittedReader(config.kafka, client_id="scylla-cdc-bridge-consume") as reader:
             for record in records(reader, wanted):
-                _say(asking_registry(partial(printer.line, record)))
+                _say(call_registry(partial(printer.line, record)))
     except KeyboardInterrupt:
         pass  # the usual end
     finally:
@@ -154,7 +154,7 @@ def schemas(arguments: argparse.Namespace) -> int:
     registry = open_registry(config, report=_complain, patience_s=_NO_PATIENCE_S)
     try:
         for one in needed:
-            schema_id = asking_registry(partial(registry.register, one.subject, one.schema_text))
+            schema_id = call_registry(partial(registry.register, one.subject, one.schema_text))
             _say(one.as_json(schema_id) if arguments.json else f"{one.subject}: id {schema_id}")
     finally:
         registry.close()

@@ -35,7 +35,7 @@ COMMANDS_GROUP: Final = "scylla_cdc_bridge.commands"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit status."""
-    log_setup.open_streams()
+    log_setup.replace_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     # Looked for by hand, because errors may come before the options are read.
     debug = not {"debug", "--log-level=debug"}.isdisjoint(words)
@@ -159,7 +159,7 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 
 def _become_the_job(arguments: argparse.Namespace) -> int:
     # What is imported alone takes a while, and there is nothing yet to be ended in order.
-    with signals.ending_at_once():
+    with signals.terminating_immediately():
         status: int = import_module("bridge.cli.run").run(arguments)
         return status
 

@@ -22,7 +22,7 @@ from pyspark import SparkFiles, TaskContext
 from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.adapters.kafka.producer import TransactionalProducer
-from bridge.adapters.registry.id_cache import SharedIds
+from bridge.adapters.registry.id_cache import SchemaIdCache
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import StreamMetadata, Streams, select
@@ -323,12 +323,12 @@ def registry(config: BridgeConfig) -> Registry:
     settings = config.registry
     name = settings.model_dump_json()
     if name not in _registries:
-        _registries[name] = make_registry(settings, _shared_ids(str(settings.url)))
+        _registries[name] = make_registry(settings, _schema_id_cache(str(settings.url)))
     return _registries[name]
 
 
-def _shared_ids(url: str) -> SharedIds | None:
+def _schema_id_cache(url: str) -> SchemaIdCache | None:
     """The executor's own folder of known ids: a fresh worker need not find the registry up for what others know."""
     if TaskContext.get() is None:
         return None
-    return SharedIds(Path(SparkFiles.getRootDirectory()).resolve() / _IDS_FOLDER, url)
+    return SchemaIdCache(Path(SparkFiles.getRootDirectory()).resolve() / _IDS_FOLDER, url)

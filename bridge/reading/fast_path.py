@@ -19,7 +19,7 @@ from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.raw_rows import RawRows, parse_row
 from bridge.model.streams import StreamId
 from bridge.model.times import TIMEUUID_BYTES, UnixMillis, sort_key
-from bridge.reading.lane_merge import Entry, as_rows
+from bridge.reading.lane_merge import Entry, keep_rows
 from schemas.compiled.page_encoder import RunEncoders
 
 _INT: Final = Struct(">i")
@@ -37,7 +37,7 @@ _TRIED_AGAIN_AFTER: Final = 32
 _MOST_UNCHECKED: Final = 1 << 30
 
 
-class PlainRows:
+class FastPath:
     """Encodes the plain rows of one part of a lane's micro-batch as their pages come in."""
 
     def __init__(
@@ -55,15 +55,15 @@ class PlainRows:
         self._opened = opened
         self._check = check
         self._most = _MOST_UNCHECKED if check is None else check.every
-        self._as_rows = as_rows(layout)
+        self._keep_rows = keep_rows(layout)
         self._time_at = layout.time
         self._missed = 0
 
-    def entries(self, stream: StreamId, page: Page) -> list[Entry]:
+    def encode_page(self, stream: StreamId, page: Page) -> list[Entry]:
         """A page's rows in their order, plain ones as records."""
         rows = page.rows
         if not isinstance(rows, RawRows):
-            return self._as_rows(stream, page)
+            return self._keep_rows(stream, page)
         body, width, at, left = rows.body, rows.width, rows.at, len(rows)
         stream_id = stream.raw
         start = _INT.pack(len(stream_id)) + stream_id + _INT.pack(TIMEUUID_BYTES)
@@ -122,7 +122,7 @@ class PlainRows:
                 return cells
 
 
-def encoded(
+def encode_chunks(
     chunks: Iterable[list[Entry]], general: Callable[[Iterator[Cells]], Iterator[EncodedChange]]
 ) -> Iterator[EncodedChange | EncodedRun]:
     """The changes of a lane in its order: plain ones in runs, those of other rows one by one.

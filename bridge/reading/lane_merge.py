@@ -21,8 +21,8 @@ from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import sort_key
-from bridge.reading.page_budget import LaneMemory, size_of
-from bridge.reading.request_limit import BoundedPages, LogPages
+from bridge.reading.page_budget import PageBudget, size_of
+from bridge.reading.request_limit import LogPages, RequestLimiter
 from schemas.compiled.page_encoder import PlainChange
 from schemas.cql.table_changes import describe
 from schemas.cql.types import CqlType
@@ -36,11 +36,11 @@ class ColumnsChangedError(RetriableError):
 Entry: TypeAlias = tuple[bytes, Cells] | PlainChange
 """The sort key of a row's `cdc$time` with its cells, or with the record that was made of them already."""
 
-TakePage: TypeAlias = Callable[[StreamId, Page], list[Entry]]
+PageToEntries: TypeAlias = Callable[[StreamId, Page], list[Entry]]
 """Makes entries of a page, one of each row, in the order of the rows."""
 
 
-def as_rows(layout: LogLayout) -> TakePage:
+def keep_rows(layout: LogLayout) -> PageToEntries:
     """Leaves a page's rows as they are."""
     time_at = layout.time
 
@@ -106,7 +106,7 @@ def read_lane(
     *,
     page_rows: int,
     in_flight: int,
-    take: TakePage | None = None,
+    take: PageToEntries | None = None,
 ) -> Iterator[list[Entry]]:
     """The rows of a window of several streams, in chunks that follow each other in lane order; none is empty.
 
@@ -119,17 +119,17 @@ def read_lane(
         layout: the columns that are expected; every page is held against it, also one without rows.
         page_rows: most rows asked for at once; fewer when many streams share the memory, or rows are wide.
         in_flight: most requests under way at a time.
-        take: what becomes of a page's rows before they are merged; by default nothing (`as_rows`).
+        take: what becomes of a page's rows before they are merged; by default nothing (`keep_rows`).
 
     Raises:
         ColumnsChangedError: a page has other columns or types than `layout`. What was yielded before stands.
         RetriableError: the server failed.
     """
-    memory = LaneMemory(pages, len(streams), page_rows)
+    memory = PageBudget(pages, len(streams), page_rows)
     # In this order: how many rows fit is known best when a request's turn has come.
-    gate = BoundedPages(memory, in_flight)
+    gate = RequestLimiter(memory, in_flight)
     try:
-        yield from _Lane(gate, window, layout, memory, take or as_rows(layout)).merged(streams)
+        yield from _Lane(gate, window, layout, memory, take or keep_rows(layout)).merged(streams)
     finally:
         gate.close()
 
@@ -140,7 +140,9 @@ _first: Final = itemgetter(0)
 class _Lane:
     """The streams of one lane that are read together."""
 
-    def __init__(self, pages: LogPages, window: Window, layout: LogLayout, memory: LaneMemory, take: TakePage) -> None:
+    def __init__(
+        self, pages: LogPages, window: Window, layout: LogLayout, memory: PageBudget, take: PageToEntries
+    ) -> None:
         self._pages = pages
         self._window = window
         self._layout = layout
@@ -214,7 +216,7 @@ class _Lane:
 
     def _ask(self, one: _Stream, paging_state: bytes | None) -> None:
         one.unasked = None
-        self._memory.will_ask()
+        self._memory.reserve()
         one.pending = self._pages.page(
             one.stream, self._window, page_rows=self._memory.most_rows, paging_state=paging_state
         )
@@ -227,7 +229,7 @@ class _Lane:
                 self._ask(one, one.unasked)
 
     def _let_go(self, one: _Stream) -> None:
-        self._memory.let_go(one.size)
+        self._memory.release(one.size)
         one.entries, one.taken, one.size = [], 0, 0
 
     def _advance(self, one: _Stream) -> None:
@@ -245,7 +247,7 @@ class _Lane:
         if page.columns != layout.columns or page.types != layout.types:
             raise ColumnsChangedError(
                 f"stream {one.stream}: the log's columns changed from "
-                f"{columns_in_words(layout.columns, layout.types)} to {columns_in_words(page.columns, page.types)}"
+                f"{describe_columns(layout.columns, layout.types)} to {describe_columns(page.columns, page.types)}"
             )
         one.pending, one.unasked, one.size = None, page.paging_state, size_of(page)
         # Asked for first, so that it is under way meanwhile.
@@ -256,7 +258,7 @@ class _Lane:
             heappush(self._unasked, one.end)
 
 
-def columns_in_words(columns: Sequence[str], types: Sequence[CqlType]) -> str:
+def describe_columns(columns: Sequence[str], types: Sequence[CqlType]) -> str:
     """The base table's columns in a result of the log, with their types where these are known."""
     if len(types) != len(columns):
         return ", ".join(columns)

@@ -25,7 +25,7 @@ _Place = tuple[bytes, bytes, bytes]
 """Of a change in lane order: sort key of `cdc$time`, stream id, `cdc$batch_seq_no`."""
 
 
-def runs(
+def runs_by_schema(
     table: CapturedTable,
     changes: Callable[[CapturedTable], Changes],
     capture: Callable[[], CapturedTable],

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 from bridge.errors import BridgeError, RefusedError, RetriableError, TableMissingError
 from bridge.model.log_rows import LogLayout
-from bridge.reading.lane_merge import columns_in_words
-from bridge.reading.stream_probe import Log, QuietStreams
+from bridge.reading.lane_merge import describe_columns
+from bridge.reading.stream_probe import EmptyStreamProbe, Log
 from schemas.cql.table import LOG_TABLE_SUFFIX, TableSchema
 from schemas.cql.table_changes import misfits
 from schemas.cql.types import CqlType
@@ -29,7 +29,7 @@ AGREE_WITHIN_S: Final = 30.0
 _ASK_EVERY_S: Final = 0.2
 
 
-class LogStatements(Log, Protocol):
+class PreparedLog(Log, Protocol):
     """A log: its pages, which streams have rows, and what its statement said of the columns when it was prepared."""
 
     @property
@@ -46,11 +46,11 @@ class LogStatements(Log, Protocol):
 class TableDescriptions(Protocol):
     """What a cluster says about a table; see `bridge.adapters.scylla.change_log.ChangeLog`."""
 
-    def described(self, keyspace: str, table: str) -> TableSchema | None:
+    def describe_table(self, keyspace: str, table: str) -> TableSchema | None:
         """The base table; None when it or its log does not exist."""
         ...
 
-    def log_reader(self, keyspace: str, table: str) -> LogStatements:
+    def log_reader(self, keyspace: str, table: str) -> PreparedLog:
         """A reader of the log, its statements prepared now."""
         ...
 
@@ -81,14 +81,14 @@ class CapturedTable:
         reader: asks for what its log has.
         layout: of the log's rows.
         codec: encodes its changes.
-        quiet: knows which of its streams are worth reading, for the one thread that reads.
+        probe: knows which of its streams are worth reading, for the one thread that reads.
     """
 
     schema: TableSchema
-    reader: LogStatements
+    reader: PreparedLog
     layout: LogLayout
     codec: TableCodec
-    quiet: QuietStreams = field(default_factory=QuietStreams, compare=False)
+    probe: EmptyStreamProbe = field(default_factory=EmptyStreamProbe, compare=False)
 
     @property
     def schemas(self) -> Schemas:
@@ -138,12 +138,12 @@ def capture(
 
 def _capture_once(cluster: TableDescriptions, keyspace: str, table: str, output: OutputOptions) -> CapturedTable:
     try:
-        schema = cluster.described(keyspace, table)
+        schema = cluster.describe_table(keyspace, table)
     except (TableSchemaError, TypeTextError) as error:
         # The rows of `system_schema` are read one after the other, so a user-defined type may be missing, for one.
         raise UnsettledSchemaError(f"table {keyspace}.{table}: {error}") from error
     if schema is None:
-        raise TableMissingError(missing_in_words(keyspace, table))
+        raise TableMissingError(describe_missing_table(keyspace, table))
     try:
         reader = cluster.log_reader(keyspace, table)
     except RefusedError as error:
@@ -164,12 +164,12 @@ def _capture_once(cluster: TableDescriptions, keyspace: str, table: str, output:
         raise BridgeError(f"table {keyspace}.{table}: {error}") from error
     in_table = ", ".join(f"{column.name} {column.type}" for column in schema.columns)
     raise UnsettledSchemaError(
-        f"table {keyspace}.{table}: its columns are {in_table}, those of its log {columns_in_words(columns, types)}: "
+        f"table {keyspace}.{table}: its columns are {in_table}, those of its log {describe_columns(columns, types)}: "
         f"{'; '.join(wrong)}"
     )
 
 
-def missing_in_words(keyspace: str, table: str) -> str:
+def describe_missing_table(keyspace: str, table: str) -> str:
     """That a table or its log is not there."""
     return (
         f"table {keyspace}.{table}: it or its log {keyspace}.{table}{LOG_TABLE_SUFFIX} does not exist; was the table "

@@ -70,7 +70,7 @@ def captured_table(session: WritingSession, text: str) -> TableName:
         raise LocalStackError(f"{text} is a log; name the table that it is of: {shown_table(named.keyspace, base)}")
     log = ChangeLog(session)
     try:
-        has_log = log.described(named.keyspace, named.name) is not None
+        has_log = log.describe_table(named.keyspace, named.name) is not None
         log.check_captured(named.keyspace, named.name, even_if_off=has_log)
     except StartupError as error:
         raise LocalStackError(str(error)) from error

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from bridge.adapters.planner_signals import Arrivals, Asked, KnownTtl
+from bridge.adapters.planner_signals import ChangeWatcher, KnownTtl, LastPoll
 from bridge.adapters.scylla.stream_metadata import StreamMetadata
 from bridge.config.document import SourceConfig
 from bridge.engine import process_cache
@@ -113,8 +113,8 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._expiry = Expiry(at_edge=start.at_edge, in_silence=is_silent)
         self._seen: set[UnixMillis] = set()
         self._passed_said = self._ahead_said = False
-        self._arrivals = None if activity is None else Arrivals(activity)
-        self._asked = None if activity is None else Asked(activity)
+        self._arrivals = None if activity is None else ChangeWatcher(activity)
+        self._asked = None if activity is None else LastPoll(activity)
         self._pacer = Pacer(
             PaceLimits(
                 config.scylla.requests_per_second / config.sharing,
@@ -131,7 +131,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> dict[str, Any]:
         """The first cursor of a query without a checkpoint; waits while the cluster has no generation yet."""
-        log_setup.ensure()
+        log_setup.setup_from_environment()
         if self._start is not None:
             return _plain(StreamOffset(self._start.cursor, None))
         # `earliest` begins where changes are just expiring: until the reading has left that edge, it is no gap.
@@ -140,7 +140,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The next micro-batch's offset, or `start` itself when nothing may be read yet."""
-        log_setup.ensure()
+        log_setup.setup_from_environment()
         offset = StreamOffset.from_json(start)
         at = self._plans.go_on_from(offset)
         try:
@@ -418,7 +418,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The changes of one lane in lane order; or one row, the report, once they are published."""
         assert isinstance(partition, LanePartition)
-        log_setup.ensure()
+        log_setup.setup_from_environment()
         process_cache.settle_memory()
         lane = LaneChanges(self._config, partition.task, partition.fingerprint)
         if self._publishing is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from bridge.adapters.planner_signals import ActivityFile
+from bridge.adapters.planner_signals import SignalFolder
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.config.document import SourceConfig
 from bridge.engine import process_cache
@@ -16,7 +16,7 @@ from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
 from bridge.monitoring.counters import tally
-from bridge.reading.stream_probe import TOGETHER
+from bridge.reading.stream_probe import STREAMS_PER_PROBE
 from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.pacing import system_clock_us
 from schemas.cql.table import Column, ColumnKind, TableSchema
@@ -87,7 +87,7 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: WritingSession
     assert sum(one.keys_checked for one in counted) == written
     assert sum(one.keys_misplaced for one in counted) == 0
 
-    file = ActivityFile()
+    file = SignalFolder()
     looking: dict[str, Any] = {"activity": file.path, "requests_per_second": REQUESTS_PER_S}
     reader = source(session, **looking)
     at, looks = work(reader, at)[0], 0
@@ -137,14 +137,14 @@ def test_streams_that_have_rows_are_those_with_pages(session: WritingSession, wr
         {one for known in metadata.generations() for one in metadata.streams(known.start_ms, WHOLE)},
         key=lambda one: one.token,
     )
-    assert len(streams) > 2 * TOGETHER
+    assert len(streams) > 2 * STREAMS_PER_PROBE
     now_us = system_clock_us()
     spans = [(now_us - 10**9, now_us), *((now_us - at_us, now_us - at_us + 10**6) for at_us in range(0, 10**8, 10**7))]
     shares: set[int] = set()
     for start_us, end_us in spans:
         window = Window(UnixMicros(start_us), UnixMicros(end_us))
-        for at in range(0, len(streams), TOGETHER):
-            group = streams[at : at + TOGETHER]
+        for at in range(0, len(streams), STREAMS_PER_PROBE):
+            group = streams[at : at + STREAMS_PER_PROBE]
             pages = [reader.page(one, window, page_rows=10) for one in group]
             expected = [one for one, page in zip(group, pages, strict=True) if page.result(timeout=10).rows]
             answer = reader.streams_of_rows(group, window, page_rows=1000).result(timeout=10)

@@ -20,7 +20,7 @@ from bridge.config.document import ScyllaSettings
 from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
-from bridge.reading.stream_probe import TOGETHER
+from bridge.reading.stream_probe import STREAMS_PER_PROBE
 from bridge.runtime.java import find_java
 from sandbox.cql.writing_session import WritingSession
 from sandbox.stack import processes, server
@@ -163,10 +163,10 @@ def test_streams_are_asked_together_of_the_firsts_owner(
     log = ChangeLog(session).log_reader("ks", "t")
     random = Random(3)
     streams = sorted(
-        (StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 0) for _ in range(60 * TOGETHER)),
+        (StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 0) for _ in range(60 * STREAMS_PER_PROBE)),
         key=lambda one: one.token,
     )
-    groups = [streams[at : at + TOGETHER] for at in range(0, len(streams), TOGETHER)]
+    groups = [streams[at : at + STREAMS_PER_PROBE] for at in range(0, len(streams), STREAMS_PER_PROBE)]
     # Its statement is prepared by then.
     assert list(log.streams_of_rows(groups[0], WINDOW, page_rows=10).result(timeout=10).rows) == []
     expected = Counter(owner_of(group[0].token, ring) for group in groups)

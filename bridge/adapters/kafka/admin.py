@@ -18,8 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
 )
 
 from bridge.adapters.kafka import errors
-from bridge.adapters.kafka.client import LEAST_S, KafkaClient
-from bridge.adapters.kafka.client_events import look_at_tls, look_who_is_there
+from bridge.adapters.kafka.client import MIN_TIMEOUT_S, KafkaClient
+from bridge.adapters.kafka.client_events import raise_if_not_kafka, raise_tls_problem
 from bridge.adapters.kafka.properties import client_properties
 from bridge.config.document import KafkaSettings
 from bridge.errors import RetriableError, StartupError
@@ -45,11 +45,11 @@ class KafkaAdmin(KafkaClient):
 
     def __init__(self, settings: KafkaSettings, *, quiet: bool = False) -> None:
         super().__init__(settings)
-        with self._meaning("making a client (see kafka.properties)"):
-            own = {"error_cb": self._heard} | ({"logger": _quiet_logger()} if quiet else {})
+        with self._translating_errors("making a client (see kafka.properties)"):
+            own = {"error_cb": self._errors} | ({"logger": _quiet_logger()} if quiet else {})
             self._client = AdminClient(client_properties(settings) | own)
 
-    def _serve(self) -> None:
+    def _run_callbacks(self) -> None:
         self._client.poll(0)
 
     def ping(self, timeout_s: float = 5.0) -> None:
@@ -59,15 +59,15 @@ class KafkaAdmin(KafkaClient):
             RetriableError: no broker answers.
             StartupError: the brokers refuse us.
         """
-        with self._meaning("reading the cluster's metadata"):
-            self._all_topics(timeout_s, looks=True)
+        with self._translating_errors("reading the cluster's metadata"):
+            self._list_topics(timeout_s, diagnose=True)
 
-    def _all_topics(self, timeout_s: float, *, looks: bool = False) -> Mapping[str, Any]:
+    def _list_topics(self, timeout_s: float, *, diagnose: bool = False) -> Mapping[str, Any]:
         """Of all topics: asking for one by name makes it, on brokers that create topics by themselves.
 
         Args:
             timeout_s: for how long to ask.
-            looks: whether to find out what the client does not tell.
+            diagnose: whether to find out what the client does not tell.
         """
         deadline = time.monotonic() + timeout_s
         # In turns, because between them the client tells that it is refused; longer ones, because the metadata of
@@ -76,21 +76,21 @@ class KafkaAdmin(KafkaClient):
         while True:
             left_s = deadline - time.monotonic()
             try:
-                found = self._client.list_topics(timeout=max(LEAST_S, min(turn_s, left_s))).topics
+                found = self._client.list_topics(timeout=max(MIN_TIMEOUT_S, min(turn_s, left_s))).topics
             except KafkaException:
-                self._serve()
-                if looks and turn_s == _FIRST_TURN_S:
-                    look_at_tls(self._settings)
-                if left_s <= turn_s or self._heard.access is not None:
-                    if looks and self._heard.access is None and self._heard.last is None:
-                        look_who_is_there(self._settings)
+                self._run_callbacks()
+                if diagnose and turn_s == _FIRST_TURN_S:
+                    raise_tls_problem(self._settings)
+                if left_s <= turn_s or self._errors.access is not None:
+                    if diagnose and self._errors.access is None and self._errors.last is None:
+                        raise_if_not_kafka(self._settings)
                     raise
                 turn_s *= 2
             else:
-                self._heard.let_in()
+                self._errors.login_accepted()
                 return found
 
-    def _answer(self, future: Future[_T], timeout_s: float) -> _T:
+    def _await_answer(self, future: Future[_T], timeout_s: float) -> _T:
         """What a future gives; awaited no longer once the client tells that it is refused.
 
         Raises:
@@ -103,19 +103,19 @@ class KafkaAdmin(KafkaClient):
             try:
                 found = future.result(_TURN_S)
             except TimeoutError:
-                self._serve()
-                if self._heard.access is not None:
-                    raise self._heard.access from None
+                self._run_callbacks()
+                if self._errors.access is not None:
+                    raise self._errors.access from None
                 if time.monotonic() > deadline:
                     raise RetriableError(f"Kafka at {self._address} gave no answer in {timeout_s:.0f} s") from None
             else:
-                self._heard.let_in()
+                self._errors.login_accepted()
                 return found
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 when it does not exist."""
-        with self._meaning(f"looking for topic {topic}"):
-            found = self._all_topics(10).get(topic)
+        with self._translating_errors(f"looking for topic {topic}"):
+            found = self._list_topics(10).get(topic)
             if found is None:
                 return 0
             if found.error is not None:
@@ -136,9 +136,9 @@ class KafkaAdmin(KafkaClient):
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         found = {}
         for resource, answer in self._client.describe_configs(asked, request_timeout=10).items():
-            with self._meaning("describing topics"):
+            with self._translating_errors("describing topics"):
                 try:
-                    entries = self._answer(answer, 15).values()
+                    entries = self._await_answer(answer, 15).values()
                 except KafkaException as error:
                     if not errors.is_unknown_or_hidden(error.args[0].name()):
                         raise
@@ -157,9 +157,9 @@ class KafkaAdmin(KafkaClient):
         found = {}
         # This does not make topics.
         for name, answer in self._client.describe_topics(TopicCollection(list(topics)), request_timeout=10).items():
-            with self._meaning("describing topics"):
+            with self._translating_errors("describing topics"):
                 try:
-                    topic = self._answer(answer, 15)
+                    topic = self._await_answer(answer, 15)
                 except KafkaException as error:
                     if not errors.is_unknown_or_hidden(error.args[0].name()):
                         raise
@@ -181,8 +181,8 @@ class KafkaAdmin(KafkaClient):
         if is_new:
             existing = self._make_topic(topic, partitions, config)
         if existing < partitions and grow:
-            with self._meaning(f"adding partitions to topic {topic}", f"Alter on topic {topic}"):
-                self._answer(self._client.create_partitions([NewPartitions(topic, partitions)])[topic], 30)
+            with self._translating_errors(f"adding partitions to topic {topic}", f"Alter on topic {topic}"):
+                self._await_answer(self._client.create_partitions([NewPartitions(topic, partitions)])[topic], 30)
             self._await_partitions(topic, partitions)
         return is_new
 
@@ -194,9 +194,9 @@ class KafkaAdmin(KafkaClient):
             replication_factor=self._settings.replication_factor or -1,
             config=dict(config),
         )
-        with self._meaning(f"making topic {topic}", f"Create on topic {topic}"):
+        with self._translating_errors(f"making topic {topic}", f"Create on topic {topic}"):
             try:
-                self._answer(self._client.create_topics([new], operation_timeout=30)[topic], 30)
+                self._await_answer(self._client.create_topics([new], operation_timeout=30)[topic], 30)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise

@@ -11,11 +11,11 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from bridge.adapters.kafka import errors
-from bridge.adapters.kafka.client_events import Heard
+from bridge.adapters.kafka.client_events import ConnectionErrors
 from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError, RetriableError
 
-LEAST_S: Final = 0.1
+MIN_TIMEOUT_S: Final = 0.1
 
 
 class KafkaClient:
@@ -28,45 +28,45 @@ class KafkaClient:
     def __init__(self, settings: KafkaSettings) -> None:
         self._address = ", ".join(settings.bootstrap_servers)
         self._settings = settings
-        self._heard = Heard(settings)
+        self._errors = ConnectionErrors(settings)
 
-    def _serve(self) -> None:
+    def _run_callbacks(self) -> None:
         """Have the client call back with what it has to tell."""
         raise NotImplementedError
 
     @contextmanager
-    def _meaning(self, what: str, needs: str | None = None) -> Iterator[None]:
+    def _translating_errors(self, what: str, needs: str | None = None) -> Iterator[None]:
         try:
             yield
         except KafkaException as error:
-            raise self._translated(error, what, needs) from error
-        self._heard.forget()
+            raise self._translate(error, what, needs) from error
+        self._errors.clear()
 
-    def _translated(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
+    def _translate(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
         cause = error.args[0]
         if errors.is_access(cause.name()):
-            if self._heard.is_again(cause.str()):
-                return RetriableError(errors.again(self._settings, cause.str()))
+            if self._errors.is_repeated_login(cause.str()):
+                return RetriableError(errors.repeated_login_message(self._settings, cause.str()))
             return errors.access_error(self._settings, cause.name(), cause.str())
         message = f"Kafka at {self._address}: {what} failed: {error_text(error)}"
-        meant = errors.meant(cause.name(), message, needs)
+        meant = errors.to_bridge_error(cause.name(), message, needs)
         if not isinstance(meant, RetriableError):
             return meant
-        self._serve()
-        if self._heard.access is None and self._heard.last is not None:
-            return RetriableError(f"{message}; last heard: {self._heard.last}")
-        return self._heard.access or meant
+        self._run_callbacks()
+        if self._errors.access is None and self._errors.last is not None:
+            return RetriableError(f"{message}; last heard: {self._errors.last}")
+        return self._errors.access or meant
 
 
-def connect(client: Producer | AdminClient, topic: str, timeout_s: float) -> None:
+def open_connection(client: Producer | AdminClient, topic: str, timeout_s: float) -> None:
     """Have a new client's connection up, by asking for a topic twice.
 
     The first answer makes the client drop the connection that it came by. If it needs a coordinator or a leader before
-    the next is up, it waits long before it looks again: 500 ms for a coordinator, and that every other time.
+    the next is up, it waits long before it diagnose again: 500 ms for a coordinator, and that every other time.
     """
     deadline = time.monotonic() + timeout_s
     for _ in range(2):
-        client.list_topics(topic, timeout=max(LEAST_S, deadline - time.monotonic()))
+        client.list_topics(topic, timeout=max(MIN_TIMEOUT_S, deadline - time.monotonic()))
 
 
 def error_text(error: KafkaException) -> str:

@@ -7,15 +7,22 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from bridge.adapters.kafka.errors import access_error, again, is_access, is_poison, is_unknown, says_no_logins
-from bridge.adapters.tls_probe import find_tls_problem, is_open, speaks_kafka_plainly
+from bridge.adapters.kafka.errors import (
+    access_error,
+    is_access,
+    is_no_login_reply,
+    is_poison,
+    is_unknown,
+    repeated_login_message,
+)
+from bridge.adapters.tls_probe import accepts_connections, find_tls_problem, speaks_plaintext_kafka
 from bridge.config.document import KafkaSettings
 from bridge.errors import AccessError, RetriableError
 
 _log = logging.getLogger(__name__)
 _THROTTLED_EVERY_S: Final = 60.0
 
-_let_in: set[tuple[tuple[str, ...], str | None]] = set()
+_accepted_logins: set[tuple[tuple[str, ...], str | None]] = set()
 """Where this process has logged in, and how: clients come and go, what the brokers' listeners take does not."""
 
 
@@ -49,7 +56,7 @@ class Throttling(Protocol):
     throttle_time: float
 
 
-class Heard:
+class ConnectionErrors:
     """What a client was told by the way. It must not know the client, which would then never be let go."""
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -60,32 +67,32 @@ class Heard:
     def __call__(self, error: Error) -> None:
         """The client's `error_cb`."""
         if is_access(error.name()):
-            if self.is_again(error.str()):
-                self.last = again(self._settings, error.str())
+            if self.is_repeated_login(error.str()):
+                self.last = repeated_login_message(self._settings, error.str())
             else:
                 self.access = access_error(self._settings, error.name(), error.str())
         elif error.name() in ("_TRANSPORT", "_RESOLVE"):
             self.last = error.str()
 
-    def let_in(self) -> None:
+    def login_accepted(self) -> None:
         """A broker has answered: its listener takes our logins."""
-        _let_in.add(self._place)
+        _accepted_logins.add(self._place)
 
-    def is_again(self, reason: str) -> bool:
+    def is_repeated_login(self, reason: str) -> bool:
         """Whether a refusal with these words came of a login too soon after another one."""
-        return self._place in _let_in and says_no_logins(reason)
+        return self._place in _accepted_logins and is_no_login_reply(reason)
 
     @property
     def _place(self) -> tuple[tuple[str, ...], str | None]:
         return tuple(self._settings.bootstrap_servers), self._settings.sasl.mechanism
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """A call has succeeded: what was heard before explains nothing that comes."""
         self.access = self.last = None
 
 
-class Refused:
-    """The first record that a broker refused for its size, or did not get; as `Heard`, it must not know the client.
+class DeliveryErrors:
+    """The first record that a broker refused for its size, or did not get; as `ConnectionErrors`, it must not know the client.
 
     Attributes:
         words: of the refusal.
@@ -93,7 +100,7 @@ class Refused:
     """
 
     def __init__(self) -> None:
-        self.words: str | None = None
+        self.refusal: str | None = None
         self.lost: str | None = None
 
     def __call__(self, error: Error | None, message: Message) -> None:
@@ -101,9 +108,9 @@ class Refused:
         if error is not None and self.lost is None:
             gone = "; was it deleted?" if is_unknown(error.name()) else ""
             self.lost = f"topic {message.topic()}: {error.name()} ({error.str()}){gone}"
-        if error is not None and is_poison(error.name()) and self.words is None:
+        if error is not None and is_poison(error.name()) and self.refusal is None:
             size = len(message.key() or b"") + len(message.value() or b"")
-            self.words = (
+            self.refusal = (
                 f"refused a batch of records for topic {message.topic()} ({error.name()}; its first has {size} bytes). "
                 "If the topic's max.message.bytes was lowered, the next start goes by it, provided that "
                 f"the bridge's user has the right DescribeConfigs on topic {message.topic()}; if "
@@ -111,8 +118,8 @@ class Refused:
             )
 
 
-class Throttled:
-    """Adds up how long brokers had us wait, and says so now and then; as `Heard`."""
+class ThrottleListener:
+    """Adds up how long brokers had us wait, and says so now and then; as `ConnectionErrors`."""
 
     def __init__(self, name: str, count: Callable[[float], None]) -> None:
         self._name = name
@@ -133,7 +140,7 @@ class Throttled:
             )
 
 
-def look_at_tls(settings: KafkaSettings) -> None:
+def raise_tls_problem(settings: KafkaSettings) -> None:
     """Find out what librdkafka does not tell: which of the ways it is in which a handshake can't succeed.
 
     Raises:
@@ -141,21 +148,21 @@ def look_at_tls(settings: KafkaSettings) -> None:
     """
     for address in settings.bootstrap_servers:
         wrong = find_tls_problem(address, settings.tls, "kafka.tls")
-        if wrong is None and settings.tls.enabled and speaks_kafka_plainly(address):
+        if wrong is None and settings.tls.enabled and speaks_plaintext_kafka(address):
             # A broker hangs up on what it does not understand, which may have any other reason.
             wrong = "it does not speak TLS there; see kafka.tls.enabled"
         if wrong is not None:
             raise AccessError(f"Kafka at {address}: {wrong}")
 
 
-def look_who_is_there(settings: KafkaSettings) -> None:
+def raise_if_not_kafka(settings: KafkaSettings) -> None:
     """Tell a port that is open, but does not answer as Kafka does, from one that is not there.
 
     Raises:
         RetriableError: something answers that is no Kafka.
     """
     for address in settings.bootstrap_servers:
-        if is_open(address):
+        if accepts_connections(address):
             login = "" if settings.sasl.mechanism else ", or does it want a login (kafka.sasl)"
             raise RetriableError(
                 f"Kafka at {address}: something takes connections there, but does not answer as Kafka does; is it "

@@ -18,7 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not re-exported explicitly
 
 from bridge.adapters.kafka import errors
-from bridge.adapters.kafka.client import LEAST_S, KafkaClient, connect
+from bridge.adapters.kafka.client import MIN_TIMEOUT_S, KafkaClient, open_connection
 from bridge.adapters.kafka.properties import client_properties
 from bridge.adapters.kafka.records import Record
 from bridge.config.document import KafkaSettings
@@ -38,7 +38,7 @@ class CommittedReader(KafkaClient):
         self._properties: dict[str, Any] = {
             **client_properties(settings),
             "client.id": client_id,
-            "error_cb": self._heard,
+            "error_cb": self._errors,
         }
         self._admin: AdminClient | None = None
         properties = {
@@ -51,10 +51,10 @@ class CommittedReader(KafkaClient):
             "fetch.wait.max.ms": 20,
             "allow.auto.create.topics": False,
         }
-        with self._meaning("making a consumer"):
+        with self._translating_errors("making a consumer"):
             self._consumer = Consumer(properties)
 
-    def _serve(self) -> None:
+    def _run_callbacks(self) -> None:
         # What is assigned would be handed out here, and lost.
         self._consumer.unassign()
         self._consumer.poll(0)
@@ -71,12 +71,12 @@ class CommittedReader(KafkaClient):
 
     def follow(self, topic: str, partitions: Sequence[int], *, from_end: bool = False) -> None:
         """Read these partitions from their beginning, or from their end, with `poll`."""
-        with self._meaning(f"assigning {topic}", f"Read on topic {topic}"):
+        with self._translating_errors(f"assigning {topic}", f"Read on topic {topic}"):
             places = []
             for partition in partitions:
                 at = OFFSET_BEGINNING
                 if from_end:
-                    _, at = self._bounds(TopicPartition(topic, partition), 10)
+                    _, at = self._offset_bounds(TopicPartition(topic, partition), 10)
                 places.append(TopicPartition(topic, partition, at))
             self._consumer.assign(places)
 
@@ -86,9 +86,9 @@ class CommittedReader(KafkaClient):
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us read.
         """
-        with self._meaning("consuming", "Read on the topic"):
+        with self._translating_errors("consuming", "Read on the topic"):
             return [
-                _record(message) for message in self._consumer.consume(most, timeout_s) if not _tells_no_record(message)
+                _to_record(message) for message in self._consumer.consume(most, timeout_s) if not _is_no_record(message)
             ]
 
     def end(self, topic: str, partition: int) -> int:
@@ -97,8 +97,8 @@ class CommittedReader(KafkaClient):
         Raises:
             RetriableError, StartupError: the brokers do not answer, or do not let us read.
         """
-        with self._meaning(f"looking for the end of {topic} [{partition}]", f"Read on topic {topic}"):
-            return self._bounds(TopicPartition(topic, partition), 10)[1]
+        with self._translating_errors(f"looking for the end of {topic} [{partition}]", f"Read on topic {topic}"):
+            return self._offset_bounds(TopicPartition(topic, partition), 10)[1]
 
     def read_to_end(self, topic: str, partitions: Sequence[int], timeout_s: float) -> Iterator[Record]:
         """Every record of these partitions from the beginning to the end that they have now.
@@ -113,10 +113,10 @@ class CommittedReader(KafkaClient):
         while unread:
             if time.monotonic() > deadline:
                 raise RetriableError(f"Kafka at {self._address}: {topic} was not read to its end in {timeout_s:.0f} s")
-            with self._meaning(f"reading {topic}", f"Read on topic {topic}"):
+            with self._translating_errors(f"reading {topic}", f"Read on topic {topic}"):
                 for message in self._consumer.consume(5000, 0.2):
-                    if not _tells_no_record(message):
-                        yield _record(message)
+                    if not _is_no_record(message):
+                        yield _to_record(message)
                         continue
                     # Behind the last record may lie transaction markers, so only the end itself tells.
                     partition, reached = message.partition(), message.offset()
@@ -135,27 +135,27 @@ class CommittedReader(KafkaClient):
         """
         place = TopicPartition(topic, partition)
         deadline = time.monotonic() + timeout_s
-        with self._meaning(f"reading {topic} [{partition}]", f"Read on topic {topic}"):
-            low, _ = self._bounds(place, timeout_s)
-            end = self._true_end(place, timeout_s)
+        with self._translating_errors(f"reading {topic} [{partition}]", f"Read on topic {topic}"):
+            low, _ = self._offset_bounds(place, timeout_s)
+            end = self._log_end(place, timeout_s)
             back = 64
             while True:
                 start = max(low, end - back)
-                found = self._last_between(place, start, end, deadline)
+                found = self._last_record_between(place, start, end, deadline)
                 if found is not None or start == low:
                     return found
                 back *= 16
 
-    def _bounds(self, place: TopicPartition, timeout_s: float) -> tuple[int, int]:
+    def _offset_bounds(self, place: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """The first offset of a partition and its last stable one."""
 
         def ask(left_s: float) -> tuple[int, int]:
             low, end = self._consumer.get_watermark_offsets(place, timeout=left_s)
             return int(low), int(end)
 
-        return self._led(place, timeout_s, ask)
+        return self._ask_leader(place, timeout_s, ask)
 
-    def _led(self, place: TopicPartition, timeout_s: float, ask: Callable[[float], _T]) -> _T:
+    def _ask_leader(self, place: TopicPartition, timeout_s: float, ask: Callable[[float], _T]) -> _T:
         """What a partition's leader answers, given the time that is left in s.
 
         librdkafka gives up at once where that leader is only being chosen or has just moved.
@@ -163,22 +163,22 @@ class CommittedReader(KafkaClient):
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                found = ask(max(LEAST_S, deadline - time.monotonic()))
+                found = ask(max(MIN_TIMEOUT_S, deadline - time.monotonic()))
             except KafkaException as error:
                 if not errors.is_moving(error.args[0].name()) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
                 self._consumer.list_topics(place.topic, timeout=timeout_s)  # who leads it now
             else:
-                self._heard.let_in()
+                self._errors.login_accepted()
                 return found
 
-    def _true_end(self, place: TopicPartition, timeout_s: float) -> int:
+    def _log_end(self, place: TopicPartition, timeout_s: float) -> int:
         """The partition's end, open transactions included."""
         if self._admin is None:
             self._admin = AdminClient(self._properties)
             # Without, it takes 3 s in one of 100.
-            connect(self._admin, place.topic, timeout_s)
+            open_connection(self._admin, place.topic, timeout_s)
         admin = self._admin
 
         def ask(left_s: float) -> int:
@@ -190,9 +190,9 @@ class CommittedReader(KafkaClient):
             end: int = found[place].result(left_s).offset
             return end
 
-        return self._led(place, timeout_s, ask)
+        return self._ask_leader(place, timeout_s, ask)
 
-    def _last_between(self, place: TopicPartition, start: int, end: int, deadline: float) -> Record | None:
+    def _last_record_between(self, place: TopicPartition, start: int, end: int, deadline: float) -> Record | None:
         self._consumer.assign([TopicPartition(place.topic, place.partition, start)])
         found: Record | None = None
         try:
@@ -207,17 +207,17 @@ class CommittedReader(KafkaClient):
                 message = self._consumer.poll(0.1)
                 if message is None:
                     continue
-                if _tells_no_record(message):
+                if _is_no_record(message):
                     reached = message.offset()
                     if reached is not None and reached >= end:
                         return found
                     continue
-                found = _record(message)
+                found = _to_record(message)
         finally:
             self._consumer.unassign()
 
 
-def _tells_no_record(message: Message) -> bool:
+def _is_no_record(message: Message) -> bool:
     """Whether it is the end of a partition, or about the group that the client must name and that is never used."""
     error = message.error()
     if error is None:
@@ -230,7 +230,7 @@ def _tells_no_record(message: Message) -> bool:
     raise KafkaException(error)
 
 
-def _record(message: Message) -> Record:
+def _to_record(message: Message) -> Record:
     topic, partition, kafka_offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None

@@ -84,7 +84,7 @@ def access_error(settings: KafkaSettings, name: str, reason: str) -> AccessError
     return AccessError(f"Kafka at {address} refuses the login; see {settings.sasl.credentials} ({flat})")
 
 
-def says_no_logins(reason: str) -> bool:
+def is_no_login_reply(reason: str) -> bool:
     """Whether these are the words about a listener that takes no logins.
 
     Kafka has no others where a connection logs in again within a second of its login, as with a token about to expire.
@@ -93,20 +93,20 @@ def says_no_logins(reason: str) -> bool:
     return offered is not None and not offered[1]
 
 
-def again(settings: KafkaSettings, reason: str) -> str:
+def repeated_login_message(settings: KafkaSettings, reason: str) -> str:
     """What they mean where this process has logged in before."""
     return (
-        f"Kafka at {', '.join(settings.bootstrap_servers)} refused a login again, as it does within a second of the "
+        f"Kafka at {', '.join(settings.bootstrap_servers)} refused a login repeated_login_message, as it does within a second of the "
         f"one before, where a token is about to expire; it passes with the next connection ({' '.join(reason.split())})"
     )
 
 
-def is_over(name: str) -> bool:
+def is_transaction_over(name: str) -> bool:
     """Whether an error says that a transaction is another owner's by now, or that there is none."""
     return name in _FENCED or name == "_STATE"
 
 
-def meant(name: str, message: str, needs: str | None = None) -> BridgeError:
+def to_bridge_error(name: str, message: str, needs: str | None = None) -> BridgeError:
     """The one table from librdkafka's error codes to our errors; a code that is not in it may pass.
 
     Args:
@@ -120,7 +120,7 @@ def meant(name: str, message: str, needs: str | None = None) -> BridgeError:
         return FencedError(
             f"{message}: another process has opened this transactional id since, or its transaction was open for "
             "longer than kafka.transaction_timeout_ms. What was not committed is published by whoever goes on. If this "
-            "comes again and again, a second job with the same `name` is running: stop one of the two"
+            "comes again and repeated_login_message, a second job with the same `name` is running: stop one of the two"
         )
     if name in _POISON:
         return PoisonError(message)

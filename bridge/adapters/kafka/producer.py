@@ -10,8 +10,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 
 from bridge.adapters.kafka import errors
-from bridge.adapters.kafka.client import LEAST_S, KafkaClient, connect, error_text
-from bridge.adapters.kafka.client_events import Refused, Throttled
+from bridge.adapters.kafka.client import MIN_TIMEOUT_S, KafkaClient, error_text, open_connection
+from bridge.adapters.kafka.client_events import DeliveryErrors, ThrottleListener
 from bridge.adapters.kafka.properties import producer_properties
 from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError, PoisonError, RetriableError, TooLargeError
@@ -43,24 +43,24 @@ class TransactionalProducer(KafkaClient):
     ) -> None:
         self.transactional_id = transactional_id
         super().__init__(settings)
-        self._refused = Refused()
+        self._delivery_errors = DeliveryErrors()
         self._timeout_s = settings.transaction_timeout_ms / 1000
         self._sasl = settings.sasl
         self._topics: set[str] = set()
         self._known_topic = known_topic
         self._id_resource = f"transactional id {transactional_id}"
-        with self._meaning("making a producer"):
+        with self._translating_errors("making a producer"):
             properties = producer_properties(settings, transactional_id, topics_limit)
             self._password: str | None = properties.get("sasl.password")
             self._most_bytes = properties["message.max.bytes"]
             callbacks = {
-                "error_cb": self._heard,
-                "on_delivery": self._refused,
-                "throttle_cb": Throttled(transactional_id, throttled),
+                "error_cb": self._errors,
+                "on_delivery": self._delivery_errors,
+                "throttle_cb": ThrottleListener(transactional_id, throttled),
             }
             self._producer = Producer({**properties, **callbacks})
 
-    def _serve(self) -> None:
+    def _run_callbacks(self) -> None:
         self._producer.poll(0)
 
     def init(self) -> None:
@@ -70,16 +70,16 @@ class TransactionalProducer(KafkaClient):
             RetriableError: the coordinator can't be reached or is busy.
             StartupError: this principal may not use the id.
         """
-        with self._meaning(f"init_transactions of {self.transactional_id}", f"Write on {self._id_resource}"):
+        with self._translating_errors(f"init_transactions of {self.transactional_id}", f"Write on {self._id_resource}"):
             deadline = time.monotonic() + self._timeout_s
-            connect(self._producer, self._known_topic, self._timeout_s)
-            self._heard.let_in()
-            self._producer.init_transactions(max(LEAST_S, deadline - time.monotonic()))
+            open_connection(self._producer, self._known_topic, self._timeout_s)
+            self._errors.login_accepted()
+            self._producer.init_transactions(max(MIN_TIMEOUT_S, deadline - time.monotonic()))
 
     def begin(self) -> None:
         """Begin a transaction; errors as `commit`. Connections made from now on log in with the password of now."""
         self._renew_password()
-        with self._meaning(f"begin_transaction of {self.transactional_id}"):
+        with self._translating_errors(f"begin_transaction of {self.transactional_id}"):
             self._producer.begin_transaction()
 
     def _renew_password(self) -> None:
@@ -112,9 +112,9 @@ class TransactionalProducer(KafkaClient):
         try:
             self._producer.produce(topic, value, key, at, None, None, 0, headers)
         except BufferError:
-            self._produce_late(topic, value, key, at, headers)
+            self._produce_when_queue_drains(topic, value, key, at, headers)
         except KafkaException as error:
-            raise self._not_taken(error, topic, key, value) from error
+            raise self._translate_produce_error(error, topic, key, value) from error
 
     def produce_run(
         self, topic: str, frames: tuple[bytes, bytes], records: Iterable[PlainChange], position_header: str | None
@@ -137,11 +137,11 @@ class TransactionalProducer(KafkaClient):
                 # By position: naming the arguments takes as long again.
                 produce(topic, before_value + value, before_key + key, _BY_KEY, None, None, 0, headers)
             except BufferError:
-                self._produce_late(topic, before_value + value, before_key + key, _BY_KEY, headers)
+                self._produce_when_queue_drains(topic, before_value + value, before_key + key, _BY_KEY, headers)
             except KafkaException as error:
-                raise self._not_taken(error, topic, before_key + key, before_value + value) from error
+                raise self._translate_produce_error(error, topic, before_key + key, before_value + value) from error
 
-    def _produce_late(
+    def _produce_when_queue_drains(
         self,
         topic: str,
         value: bytes | None,
@@ -160,28 +160,30 @@ class TransactionalProducer(KafkaClient):
                         f"Kafka at {self._address} took no record of {topic} for {self._timeout_s:.0f} s"
                     ) from None
             except KafkaException as error:
-                raise self._not_taken(error, topic, key, value) from error
+                raise self._translate_produce_error(error, topic, key, value) from error
             else:
                 return
 
-    def _not_taken(self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None) -> BridgeError:
+    def _translate_produce_error(
+        self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None
+    ) -> BridgeError:
         if not errors.is_poison(error.args[0].name()):
-            return self._translated(error, f"producing to {topic}", f"Write on topic {topic}")
+            return self._translate(error, f"producing to {topic}", f"Write on topic {topic}")
         size = len(key or b"") + len(value or b"")
         return TooLargeError(
             f"a record of {size} bytes for topic {topic} is over the limit of {self._most_bytes} bytes. "
             "Raise the topic's max.message.bytes, or, if it is set, kafka.properties.message.max.bytes"
         )
 
-    def _translated(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
-        meant = super()._translated(error, what, needs)
+    def _translate(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
+        meant = super()._translate(error, what, needs)
         if isinstance(meant, PoisonError):
-            self._serve()  # which record it was comes by its delivery report
-        if isinstance(meant, RetriableError | PoisonError) and self._refused.words is not None:
+            self._run_callbacks()  # which record it was comes by its delivery report
+        if isinstance(meant, RetriableError | PoisonError) and self._delivery_errors.refusal is not None:
             # The transaction only says that something was not delivered.
-            return PoisonError(f"Kafka at {self._address} {self._refused.words}")
-        if isinstance(meant, RetriableError) and self._refused.lost is not None:
-            return RetriableError(f"{meant}; {self._refused.lost}")
+            return PoisonError(f"Kafka at {self._address} {self._delivery_errors.refusal}")
+        if isinstance(meant, RetriableError) and self._delivery_errors.lost is not None:
+            return RetriableError(f"{meant}; {self._delivery_errors.lost}")
         return meant
 
     def commit(self) -> None:
@@ -192,7 +194,7 @@ class TransactionalProducer(KafkaClient):
                 by the id's next owner tells.
         """
         needs = f"Write on {self._id_resource} and on {' and '.join(f'topic {one}' for one in sorted(self._topics))}"
-        with self._meaning(f"commit_transaction of {self.transactional_id}", needs):
+        with self._translating_errors(f"commit_transaction of {self.transactional_id}", needs):
             self._producer.commit_transaction(self._timeout_s)
 
     def abort(self) -> None:
@@ -201,7 +203,7 @@ class TransactionalProducer(KafkaClient):
             self._producer.abort_transaction(10.0)
         except KafkaException as error:
             # A transaction that is another owner's by now, or over, is none of ours to abort.
-            level = logging.DEBUG if errors.is_over(error.args[0].name()) else logging.WARNING
+            level = logging.DEBUG if errors.is_transaction_over(error.args[0].name()) else logging.WARNING
             _log.log(level, "aborting a transaction of %s failed: %s", self.transactional_id, error_text(error))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Records as they are consumed: values, which whoever looks at them can make too; no import of the client."""
+"""Records as they are consumed: values, which whoever diagnose at them can make too; no import of the client."""
 
 from __future__ import annotations
 

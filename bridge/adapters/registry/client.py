@@ -41,7 +41,7 @@ _NO_REASON: Final = (
 )
 
 
-class SchemaIds(Protocol):
+class SchemaIdStore(Protocol):
     """A store of schema ids that outlives a `Registry`."""
 
     def get(self, subject: str, schema_text: str) -> int | None:
@@ -69,7 +69,7 @@ class Registry:
         auth: Auth | None = None,
         tls: Tls | None = None,
         timeout_s: float = 10.0,
-        known: SchemaIds | None = None,
+        known: SchemaIdStore | None = None,
         hints: Hints | None = None,
     ) -> None:
         """Prepare a client; nothing is sent yet.

@@ -111,7 +111,7 @@ class ChangeLog:
             for row in self.session.rows(_TYPES, (keyspace,))
         }
 
-    def described(self, keyspace: str, table: str) -> TableSchema | None:
+    def describe_table(self, keyspace: str, table: str) -> TableSchema | None:
         """The base table as `system_schema` describes it now; None when it or its log does not exist."""
         if not self.session.rows(_TABLE, (keyspace, table + LOG_TABLE_SUFFIX)):
             return None

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bridge.adapters import connect, kubernetes
-from bridge.adapters.connect import asking_registry, make_registry
+from bridge.adapters.connect import call_registry, make_registry
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
 from bridge.adapters.scylla.change_log import CdcOffError
@@ -603,7 +603,7 @@ class TestRegistry:
             raise RegistryError("no", retriable=retriable)
 
         with pytest.raises(kind, match=r"^no$"):
-            asking_registry(fail)
+            call_registry(fail)
 
     def test_credentials_do_not_show(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The registry's password is read where it is used, and shows nowhere."""
@@ -618,7 +618,7 @@ class TestRegistry:
         asked: list[float] = []
         monkeypatch.setattr(
             connect,
-            "with_patience",
+            "retry_until_reachable",
             lambda _what, _address, _attempt, *, patience_s, report, setting: asked.append(patience_s),
         )
         settings = commands.loader.load(config)

@@ -16,7 +16,7 @@ from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, sort_key, timeuuid_of
 from bridge.reading import page_budget
 from bridge.reading.lane_merge import read_lane
-from bridge.reading.page_budget import LaneMemory, size_of
+from bridge.reading.page_budget import PageBudget, page_bytes
 from tests.unit.bridge.log_pages import raw
 
 COLUMNS = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "v")
@@ -64,8 +64,8 @@ class Log:
         end = start + len(rows)
         page = Page(COLUMNS, raw(rows, len(COLUMNS)), end.to_bytes(4, "big") if end < self._rows else None)
         self.asked.append(page_rows)
-        self._left[stream.raw].append([len(rows), size_of(page)])
-        self.buffered += size_of(page)
+        self._left[stream.raw].append([len(rows), page_bytes(page)])
+        self.buffered += page_bytes(page)
         self.most = max(self.most, self.buffered)
         future: Future[Page] = Future()
         future.set_result(page)
@@ -181,10 +181,10 @@ def test_what_is_under_way_is_reckoned_with() -> None:
             open_.append(Future())
             return open_[-1]
 
-    memory = LaneMemory(Held(), 4, 2000)
+    memory = PageBudget(Held(), 4, 2000)
     wide = Page(COLUMNS, raw([(b"", b"", b"", b"", bytes(1 << 20))], len(COLUMNS)), None)
     for _ in range(4):
-        memory.will_ask()
+        memory.reserve()
         memory.page(StreamId(bytes(16)), WINDOW, page_rows=2000)
     assert memory.has_room()
     open_[0].set_result(wide)
@@ -193,5 +193,5 @@ def test_what_is_under_way_is_reckoned_with() -> None:
     open_[2].set_exception(ValueError())
     assert memory.has_room()
     open_[3].set_result(wide)
-    memory.let_go(size_of(wide))
+    memory.release(page_bytes(wide))
     assert memory.has_room()

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from bridge.adapters.planner_signals import ActivityFile, Asked
+from bridge.adapters.planner_signals import LastPoll, SignalFolder
 from bridge.config.document import ScyllaSettings, SourceConfig
 from bridge.engine import process_cache
 from bridge.engine.start_position import edge_us, first_cursor, oldest_us
@@ -612,20 +612,20 @@ def test_closing_micro_batch_counts_by_the_streams_that_it_asks(cluster: Cluster
 def test_query_that_is_started_again_waits_its_turn(cluster: Cluster, clock: Clock) -> None:
     """A planner that ended has asked all streams just now; a micro-batch of the checkpoint counts as well."""
     cluster.streams = 400
-    file = ActivityFile()
+    file = SignalFolder()
     level = TableStart(LAYOUT, at(G1, 900))
     ended = reader(level, activity=file.path, max_window_ms=1000)
     planned = ended.latestOffset(ended.initialOffset(), LIMIT)
     assert planned != ended.initialOffset()
     clock.now_s += 1
-    assert Asked(file.path).counts_for_s(clock.now_s) == pytest.approx(3)
+    assert LastPoll(file.path).counts_for_s(clock.now_s) == pytest.approx(3)
     again = reader(level, activity=file.path, max_window_ms=1000)
     assert again.latestOffset(again.initialOffset(), LIMIT) == again.initialOffset()
     clock.now_s += 3.1
     # Spark has it worked without asking for a plan.
     assert len(again.partitions(again.initialOffset(), planned)) == 2
     assert len(again.partitions(again.initialOffset(), planned)) == 2
-    assert Asked(file.path).counts_for_s(clock.now_s) == pytest.approx(4)
+    assert LastPoll(file.path).counts_for_s(clock.now_s) == pytest.approx(4)
     clock.now_s += 2
     assert again.latestOffset(planned, LIMIT) == planned
     clock.now_s += 2.1

@@ -88,10 +88,10 @@ def test_answer_is_not_awaited_once_the_login_is_refused() -> None:
 
     admin = admin_of(describe_configs=lambda asked, **_: {asked[0]: Future()}, list_topics=list_topics)
     client: Any = admin._client
-    client.poll = lambda _timeout: admin._heard(refused)
+    client.poll = lambda _timeout: admin._errors(refused)
     with pytest.raises(AccessError, match="wrong password"):
         admin.topic_settings(["t"])
-    admin._heard.forget()
+    admin._errors.clear()
     with pytest.raises(AccessError, match="wrong password"):
         admin.partitions("t")
     assert turns_s == [pytest.approx(0.5)]
@@ -109,12 +109,12 @@ def test_answer_that_does_not_come_may_come_later(monkeypatch: pytest.MonkeyPatc
 
 def test_login_that_is_refused_again_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a call itself fails of it."""
-    monkeypatch.setattr(client_events, "_let_in", set())
+    monkeypatch.setattr(client_events, "_accepted_logins", set())
     admin = admin_of()
     refused = KafkaException(KafkaError(KafkaError._AUTHENTICATION, "broker's supported mechanisms: (after 1ms)"))
-    assert isinstance(admin._translated(refused, "asking"), AccessError)
-    admin._heard.let_in()
-    meant = admin._translated(refused, "asking")
+    assert isinstance(admin._translate(refused, "asking"), AccessError)
+    admin._errors.login_accepted()
+    meant = admin._translate(refused, "asking")
     assert type(meant) is RetriableError
     assert str(meant).startswith("Kafka at a:1 refused a login again")
 
@@ -122,14 +122,14 @@ def test_login_that_is_refused_again_may_be_tried_again(monkeypatch: pytest.Monk
 def test_answers_tell_that_a_login_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of any kind will do."""
     for ask in (lambda admin: admin.partitions("t"), lambda admin: admin.topic_settings(["t"])):
-        monkeypatch.setattr(client_events, "_let_in", set())
+        monkeypatch.setattr(client_events, "_accepted_logins", set())
         admin = admin_of(
             list_topics=lambda **_: SimpleNamespace(topics={}),
             describe_configs=lambda asked, **_: {asked[0]: given({})},
         )
-        assert client_events._let_in == set()
+        assert client_events._accepted_logins == set()
         ask(admin)
-        assert client_events._let_in == {(("a:1",), None)}
+        assert client_events._accepted_logins == {(("a:1",), None)}
 
 
 @pytest.mark.parametrize("quiet", [True, False])
