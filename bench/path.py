@@ -193,7 +193,13 @@ class Lane:
     def chunks(self, take: PageToEntries | None = None) -> Iterator[list[Entry]]:
         """The merged entries."""
         return read_lane(
-            self, list(self.pages), _WINDOW, self.layout, page_rows=self.page_rows, in_flight=len(self.pages), take=take
+            self,
+            list(self.pages),
+            _WINDOW,
+            self.layout,
+            page_rows=self.page_rows,
+            in_flight=len(self.pages),
+            page_to_entries=take,
         )
 
     def check(self) -> KeyCheck:

@@ -144,7 +144,7 @@ class LaneChanges:
             layout,
             page_rows=scylla.page_rows,
             in_flight=scylla.requests_in_flight,
-            take=counted,
+            page_to_entries=counted,
         )
 
         def general(log_rows: Iterator[Cells]) -> Iterator[EncodedChange]:

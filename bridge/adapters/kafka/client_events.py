@@ -92,7 +92,7 @@ class ConnectionErrors:
 
 
 class DeliveryErrors:
-    """The first record that a broker refused for its size, or did not get; as `ConnectionErrors`, it must not know the client.
+    """The first record that a broker refused for its size, or that was not delivered.
 
     Attributes:
         words: of the refusal.

@@ -96,7 +96,7 @@ def is_no_login_reply(reason: str) -> bool:
 def repeated_login_message(settings: KafkaSettings, reason: str) -> str:
     """What they mean where this process has logged in before."""
     return (
-        f"Kafka at {', '.join(settings.bootstrap_servers)} refused a login repeated_login_message, as it does within a second of the "
+        f"Kafka at {', '.join(settings.bootstrap_servers)} refused a login again, as it does within a second of the "
         f"one before, where a token is about to expire; it passes with the next connection ({' '.join(reason.split())})"
     )
 

@@ -107,7 +107,7 @@ def both_ways(
     chunks = read_lane(log, STREAMS, WINDOW, layout, page_rows=50, in_flight=2)
     slowly = list(general(codec, layout, (row for chunk in chunks for _, row in chunk)))
     plain = FastPath(codec.runs, layout, OPENED, check)
-    chunks = read_lane(log, STREAMS, WINDOW, layout, page_rows=50, in_flight=2, take=plain.encode_page)
+    chunks = read_lane(log, STREAMS, WINDOW, layout, page_rows=50, in_flight=2, page_to_entries=plain.encode_page)
     return slowly, list(encode_chunks(chunks, lambda of: general(codec, layout, of)))
 
 

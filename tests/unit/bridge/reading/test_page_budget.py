@@ -91,8 +91,8 @@ def drained(log: Log, *, page_rows: int = 2000) -> list[Cells]:
 
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_budget, "_BYTES", ROOM_BYTES)
-    monkeypatch.setattr(page_budget, "_FEWEST_PAGE_BYTES", 2 << 10)
+    monkeypatch.setattr(page_budget, "_MAX_BYTES", ROOM_BYTES)
+    monkeypatch.setattr(page_budget, "_MIN_PAGE_BYTES", 2 << 10)
 
 
 @pytest.mark.usefixtures("_small")
@@ -149,8 +149,8 @@ def test_rows_come_in_order_whatever_room_there_is(widths: list[int], rows: int,
     """Every row once, in lane order, also where no page ever finds room."""
     random = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_budget, "_BYTES", room)
-        patch.setattr(page_budget, "_FEWEST_PAGE_BYTES", random.choice((1, 100, 1000)))
+        patch.setattr(page_budget, "_MAX_BYTES", room)
+        patch.setattr(page_budget, "_MIN_PAGE_BYTES", random.choice((1, 100, 1000)))
         log = Log(len(widths), rows, lambda stream, _: widths[stream - 1], page_bytes=1000)
         found = drained(log, page_rows=random.choice((1, 3, 50)))
     assert found == sorted(found, key=lambda row: (sort_key(row[1] or b""), row[0], row[2]))

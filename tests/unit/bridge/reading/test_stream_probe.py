@@ -177,7 +177,7 @@ def test_streams_are_read_where_an_answer_fails(
             known.record_result("ks.t", 100, 0)
         assert asked_at == [0, 2, 5, 10, 19, 36, 69, 134, 235]
         (record,) = caplog.records
-        assert record.getMessage().startswith("ks.t: asking several streams at once")
+        assert record.getMessage().startswith("ks.t: the probe for streams with rows failed")
         assert record.getMessage().endswith(str(error))
         # Once it succeeds all is as at first.
         log.error = None
