@@ -18,9 +18,10 @@ from bridge.encoding.key_check import KeyCheck
 from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.raw_rows import RawRows, parse_row
 from bridge.model.streams import StreamId
-from bridge.model.times import TIMEUUID_BYTES, UnixMillis, sort_key
+from bridge.model.times import UnixMillis, sort_key
 from bridge.reading.lane_merge import Entry, keep_rows
-from schemas.compiled.page_encoder import RunEncoders
+from schemas.compiled.page_encoder import PageEncoder
+from schemas.log.timeuuid import TIMEUUID_BYTES
 
 _INT: Final = Struct(">i")
 _RECORD_LENGTH: Final = 4
@@ -45,16 +46,16 @@ class FastPath:
     """Encodes the plain rows of one part of a lane's micro-batch as their pages arrive.
 
     Args:
-        runs: the table's loops.
+        page_encoder: the table's loops.
         layout: where the columns lie in a row.
         opened: the generation that opened each stream, by stream id.
         check: compares the keys of some rows with their streams; None for no check.
     """
 
     def __init__(
-        self, runs: RunEncoders, layout: LogLayout, opened: Mapping[bytes, UnixMillis], check: KeyCheck | None
+        self, page_encoder: PageEncoder, layout: LogLayout, opened: Mapping[bytes, UnixMillis], check: KeyCheck | None
     ) -> None:
-        self._runs = runs
+        self._page_encoder = page_encoder
         self._opened = opened
         self._check = check
         self._max_run = _UNCHECKED_RUN if check is None else check.every
@@ -75,8 +76,8 @@ class FastPath:
         body, width, at, left = rows.body, rows.width, rows.at, len(rows)
         start = _INT.pack(len(stream_id)) + stream_id + _INT.pack(TIMEUUID_BYTES)
         generation_ms = self._opened[stream_id]
-        source = self._runs.source(generation_ms, stream_id)
-        loops = self._runs.loops
+        source = self._page_encoder.source_prefix(generation_ms, stream_id)
+        loops = self._page_encoder.loops
         found: list[Entry] = []
         began, done = at, 0
         while left:
@@ -87,12 +88,12 @@ class FastPath:
                     done, end = loop(body, at, most, start, stream_id, source, found.append)
                     if done:
                         if number:
-                            self._runs.use(number)
+                            self._page_encoder.move_to_front(number)
                         known = True
                         break
                 else:
                     cells, behind = parse_row(body, width, at)
-                    if alone and self._runs.knows(cells):
+                    if alone and self._page_encoder.find_loop(cells):
                         done, end = loops[0](body, at, most, start, stream_id, source, found.append)
             if done > 1:
                 self._misses = 0
@@ -102,7 +103,7 @@ class FastPath:
                 if cells is None:
                     cells, behind = parse_row(body, width, at)
                 key = sort_key(cells[self._time_at] or b"")
-                one = self._runs.one(cells, generation_ms) if alone else None
+                one = self._page_encoder.encode_row(cells, generation_ms) if alone else None
                 if one is None:
                     if found and found[-1][0] == key and len(found[-1]) == _RECORD_LENGTH:
                         # The last record's group goes on, although its row had the flag for the end of the group.

@@ -15,7 +15,7 @@ from bridge.adapters.kafka.client_events import DeliveryErrors, ThrottleListener
 from bridge.adapters.kafka.properties import producer_properties
 from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError, PoisonError, RetriableError, TooLargeError
-from schemas.compiled.page_encoder import PlainChange
+from schemas.compiled.page_loop import PlainChange
 
 _log = logging.getLogger(__name__)
 _BY_KEY: Final = -1

@@ -267,7 +267,7 @@ def published(local_stack: LocalStack, keyspace: str) -> str:
         producer.begin()
         for number in range(5):
             cells = row(of, {"pk": bytes([0, 0, 0, number]), "cdc$deleted_v": b"\x01"})
-            body = codec.encode_value(cells, operation=1, generation_ms=1_700_000_000_000, last_in_group=True)
+            body = codec.encode(cells, operation=1, generation_ms=1_700_000_000_000, last_in_group=True)[1]
             header = (POSITION_HEADER, STREAM + TIME + number.to_bytes(4, "big"))
             producer.produce(f"{keyspace}.captured", bytes(1), frame(schema_id, body), [header], number % 2)
         for lane in (0, 1):
