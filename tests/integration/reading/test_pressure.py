@@ -124,7 +124,7 @@ def test_quota_makes_the_job_wait_and_is_told(
     assert values(settings, name) == [*sent, b"last"]
     assert max(waits) > 0
     assert max(waits) <= time.monotonic() - began_s
-    assert any("has it wait" in message and "for a quota" in message for message in caplog.messages)
+    assert any("throttles it for" in message and "because of a quota" in message for message in caplog.messages)
 
 
 @contextmanager

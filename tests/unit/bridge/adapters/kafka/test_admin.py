@@ -116,7 +116,7 @@ def test_login_that_is_refused_again_may_be_tried_again(monkeypatch: pytest.Monk
     admin._errors.login_accepted()
     meant = admin._translate(refused, "asking")
     assert type(meant) is RetriableError
-    assert str(meant).startswith("Kafka at a:1 refused a login again")
+    assert str(meant).startswith("Kafka at a:1 refused a second login")
 
 
 def test_answers_tell_that_a_login_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:

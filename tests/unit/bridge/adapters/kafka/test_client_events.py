@@ -56,8 +56,8 @@ def test_a_login_that_is_refused_again_passes(monkeypatch: pytest.MonkeyPatch) -
     later(refused)
     assert later.access is None
     assert later.last == (
-        "Kafka at a:1 refused a login again, as it does within a second of the one before, where a token is about to "
-        f"expire; it passes with the next connection ({' '.join(words.split())})"
+        "Kafka at a:1 refused a second login within a second of the first, which it does if a token is about to "
+        f"expire; the next connection succeeds ({' '.join(words.split())})"
     )
     later(Code("_AUTHENTICATION", "wrong token"))
     assert "wrong token" in str(later.access)
@@ -93,7 +93,7 @@ def test_every_wait_counts_and_one_a_minute_is_said(
             now_s[0] = at_s
             throttled(SimpleNamespace(broker_name="b1", throttle_time=wait_s))
     assert waits_s == [0.0, 1.5, 2.0, 3.0]
-    assert [one.getMessage().partition(", for")[0] for one in caplog.records] == [
-        "id: Kafka's broker b1 has it wait 1.5 s",
-        "id: Kafka's broker b1 has it wait 3.0 s",
+    assert [one.getMessage().partition(" because")[0] for one in caplog.records] == [
+        "id: Kafka's broker b1 throttles it for 1.5 s",
+        "id: Kafka's broker b1 throttles it for 3.0 s",
     ]
