@@ -399,8 +399,8 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "a quota of Kafka's",
-            "orders.shop.orders.0: Kafka's broker 1 throttles it for 3.4 s because of a quota; nothing is lost, it takes "
-            "longer",
+            "orders.shop.orders.0: Kafka's broker 1 throttles it for 3.4 s because of a quota; nothing is lost, it "
+            "takes longer",
             "goes on",
             "test_quota_makes_the_job_wait_and_is_told",
         ),
