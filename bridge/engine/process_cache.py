@@ -335,7 +335,7 @@ def _topics_limit(config: BridgeConfig, keyspace: str, table: str) -> int | None
     topics = tuple(filter(None, (config.topic_of(settings), config.dead_letter_topic_of(settings))))
     name = (config.kafka.model_dump_json(), topics)
     if name not in _limits:
-        _limits[name] = KafkaAdmin(config.kafka).most_record_bytes(topics)
+        _limits[name] = KafkaAdmin(config.kafka).record_limit(topics)
     return _limits[name]
 
 

@@ -68,16 +68,13 @@ class FastPath:
         rows = page.rows
         if not isinstance(rows, RawRows):
             return self._keep_rows(stream, page)
-        # The group of the last row may continue on the next page.
-        return self._encode_rows(stream.raw, rows, len(rows) - (page.paging_state is not None))
-
-    def _encode_rows(self, stream_id: bytes, rows: RawRows, alone: int) -> list[Entry]:
-        """Encode rows; only the first `alone` of them may be plain."""
         body, width, at, left = rows.body, rows.width, rows.at, len(rows)
-        start = _INT.pack(len(stream_id)) + stream_id + _INT.pack(TIMEUUID_BYTES)
+        encoder, stream_id = self._page_encoder, stream.raw
         generation_ms = self._opened[stream_id]
-        source = self._page_encoder.source_prefix(generation_ms, stream_id)
-        loops = self._page_encoder.loops
+        start = _INT.pack(len(stream_id)) + stream_id + _INT.pack(TIMEUUID_BYTES)
+        source, loops = encoder.source_prefix(generation_ms, stream_id), encoder.loops
+        # The group of the last row may continue on the next page.
+        alone = left - (page.paging_state is not None)
         found: list[Entry] = []
         began, done = at, 0
         while left:
@@ -88,22 +85,19 @@ class FastPath:
                     done, end = loop(body, at, most, start, stream_id, source, found.append)
                     if done:
                         if number:
-                            self._page_encoder.move_to_front(number)
+                            encoder.move_to_front(number)
                         known = True
                         break
                 else:
                     cells, behind = parse_row(body, width, at)
-                    if alone and self._page_encoder.find_loop(cells):
+                    if alone and encoder.find_loop(cells):
                         done, end = loops[0](body, at, most, start, stream_id, source, found.append)
-            if done > 1:
-                self._misses = 0
-            else:
-                self._misses = max(0, min(self._misses, _MAX_MISSES) - 1) if known else self._misses + 1
+            self._misses = 0 if done > 1 else max(0, min(self._misses, _MAX_MISSES) - 1) if known else self._misses + 1
             if not done:
                 if cells is None:
                     cells, behind = parse_row(body, width, at)
                 key = sort_key(cells[self._time_at] or b"")
-                one = self._page_encoder.encode_row(cells, generation_ms) if alone else None
+                one = encoder.encode_row(cells, generation_ms) if alone else None
                 if one is None:
                     if found and found[-1][0] == key and len(found[-1]) == _RECORD_LENGTH:
                         # The last record's group goes on, although its row had the flag for the end of the group.

@@ -68,8 +68,9 @@ class PageBudget:
             page_rows: the most rows in the page.
             paging_state: the preceding page's; None for the first page.
         """
-        rows = min(page_rows, self._rows_that_fit())
-        request = self._pages.page(stream, window, page_rows=rows, paging_state=paging_state)
+        request = self._pages.page(
+            stream, window, page_rows=min(page_rows, self._rows_that_fit()), paging_state=paging_state
+        )
         request.add_done_callback(self._count_page)
         return request
 

@@ -1,4 +1,4 @@
-"""What all Kafka clients share: errors translated into ours, and a connection that is up before it is needed."""
+"""What all Kafka clients share: translated errors, and a connection that is open before it is needed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError, RetriableError
 
 MIN_TIMEOUT_S: Final = 0.1
+"""The shortest timeout of a call near its deadline."""
 
 
 class KafkaClient:
-    """What all clients have: errors with a meaning.
+    """Base of all clients: translates the errors of librdkafka.
 
-    Of a failed login or handshake librdkafka tells by the way only: the call itself fails for want of a connection. It
-    says so once in a while, not each time, so it is remembered until a call succeeds.
+    librdkafka reports a failed login or TLS handshake only by a callback, and only once in a while. The call itself
+    fails for lack of a connection. So the reported error is remembered until a call succeeds.
+
+    Args:
+        settings: how to reach Kafka.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -31,38 +35,50 @@ class KafkaClient:
         self._errors = ConnectionErrors(settings)
 
     def _run_callbacks(self) -> None:
-        """Have the client call back with what it has to tell."""
+        """Let librdkafka run the callbacks that are due."""
         raise NotImplementedError
 
     @contextmanager
-    def _translating_errors(self, what: str, needs: str | None = None) -> Iterator[None]:
+    def _translating_errors(self, action: str, needs: str | None = None) -> Iterator[None]:
+        """Translate the errors of the block, and forget remembered ones if it succeeds.
+
+        Args:
+            action: what the block does, for the message.
+            needs: the right that it needs, as Kafka's ACLs name it.
+        """
         try:
             yield
         except KafkaException as error:
-            raise self._translate(error, what, needs) from error
+            raise self._translate(error, action, needs) from error
         self._errors.clear()
 
-    def _translate(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
+    def _translate(self, error: KafkaException, action: str, needs: str | None = None) -> BridgeError:
         cause = error.args[0]
         if errors.is_access(cause.name()):
             if self._errors.is_repeated_login(cause.str()):
                 return RetriableError(errors.repeated_login_message(self._settings, cause.str()))
             return errors.access_error(self._settings, cause.name(), cause.str())
-        message = f"Kafka at {self._address}: {what} failed: {error_text(error)}"
-        meant = errors.to_bridge_error(cause.name(), message, needs)
-        if not isinstance(meant, RetriableError):
-            return meant
+        message = f"Kafka at {self._address}: {action} failed: {error_text(error)}"
+        translated = errors.to_bridge_error(cause.name(), message, needs)
+        if not isinstance(translated, RetriableError):
+            return translated
         self._run_callbacks()
         if self._errors.access is None and self._errors.last is not None:
-            return RetriableError(f"{message}; last heard: {self._errors.last}")
-        return self._errors.access or meant
+            return RetriableError(f"{message}; last connection error: {self._errors.last}")
+        return self._errors.access or translated
 
 
 def open_connection(client: Producer | AdminClient, topic: str, timeout_s: float) -> None:
-    """Have a new client's connection up, by asking for a topic twice.
+    """Open a new client's lasting connection, by requesting a topic's metadata twice.
 
-    The first answer makes the client drop the connection that it came by. If it needs a coordinator or a leader before
-    the next is up, it waits long before it diagnose again: 500 ms for a coordinator, and that every other time.
+    The first answer makes the client drop the connection that it arrived on. If the client needs a coordinator or a
+    leader before its next connection is open, it waits long until it looks again: 500 ms for a coordinator, in every
+    other case.
+
+    Args:
+        client: a client that has not connected yet.
+        topic: an existing topic.
+        timeout_s: how long to wait, in s.
     """
     deadline = time.monotonic() + timeout_s
     for _ in range(2):

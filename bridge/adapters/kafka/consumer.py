@@ -1,4 +1,4 @@
-"""The reader of committed records."""
+"""Reads committed records."""
 
 from __future__ import annotations
 
@@ -24,14 +24,19 @@ from bridge.adapters.kafka.records import Record
 from bridge.config.document import KafkaSettings
 from bridge.errors import RetriableError
 
-_OF_THE_GROUP: Final = "FindCoordinator response error"
-"""How librdkafka begins what it says of a group's coordinator that can't be reached."""
+_GROUP_ERROR: Final = "FindCoordinator response error"
+"""How librdkafka's message begins if a group's coordinator can't be found."""
 
 _T = TypeVar("_T")
 
 
 class CommittedReader(KafkaClient):
-    """Reads committed records of chosen partitions, without a consumer group."""
+    """Reads committed records of chosen partitions, without a consumer group.
+
+    Args:
+        settings: how to reach Kafka.
+        client_id: the client's id; it shows in the brokers' logs and metrics.
+    """
 
     def __init__(self, settings: KafkaSettings, *, client_id: str = "scylla-cdc-bridge-reader") -> None:
         super().__init__(settings)
@@ -43,7 +48,7 @@ class CommittedReader(KafkaClient):
         self._admin: AdminClient | None = None
         properties = {
             **self._properties,
-            "group.id": client_id,  # librdkafka wants one; nothing is committed to it
+            "group.id": client_id,  # librdkafka requires one; nothing is committed to it
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
@@ -55,7 +60,7 @@ class CommittedReader(KafkaClient):
             self._consumer = Consumer(properties)
 
     def _run_callbacks(self) -> None:
-        # What is assigned would be handed out here, and lost.
+        # `poll` may return a record of an assigned partition, which would be lost.
         self._consumer.unassign()
         self._consumer.poll(0)
 
@@ -66,11 +71,21 @@ class CommittedReader(KafkaClient):
         self.close()
 
     def close(self) -> None:
-        """Let go of the client."""
+        """Close the client."""
         self._consumer.close()
 
     def follow(self, topic: str, partitions: Sequence[int], *, from_end: bool = False) -> None:
-        """Read these partitions from their beginning, or from their end, with `poll`."""
+        """Choose the partitions that `poll` reads.
+
+        Args:
+            topic: their topic.
+            partitions: their numbers.
+            from_end: whether to start at their present ends instead of their beginnings.
+
+        Raises:
+            RetriableError: the brokers do not answer.
+            StartupError: the bridge's user lacks the right Read.
+        """
         with self._translating_errors(f"assigning {topic}", f"Read on topic {topic}"):
             places = []
             for partition in partitions:
@@ -80,32 +95,38 @@ class CommittedReader(KafkaClient):
                 places.append(TopicPartition(topic, partition, at))
             self._consumer.assign(places)
 
-    def poll(self, most: int, timeout_s: float) -> list[Record]:
-        """Up to `most` records; fewer or none after `timeout_s`.
+    def poll(self, max_records: int, timeout_s: float) -> list[Record]:
+        """Up to `max_records` records; fewer or none after `timeout_s`.
 
         Raises:
-            RetriableError, StartupError: the brokers do not answer, or do not let us read.
+            RetriableError: the brokers do not answer.
+            StartupError: the bridge's user lacks the right Read.
         """
         with self._translating_errors("consuming", "Read on the topic"):
-            return [
-                _to_record(message) for message in self._consumer.consume(most, timeout_s) if not _is_no_record(message)
-            ]
+            messages = self._consumer.consume(max_records, timeout_s)
+            return [_to_record(message) for message in messages if not _is_no_record(message)]
 
     def end(self, topic: str, partition: int) -> int:
-        """The end of what can be read of a partition: its last stable offset.
+        """The offset behind the last readable record of a partition: its last stable offset.
 
         Raises:
-            RetriableError, StartupError: the brokers do not answer, or do not let us read.
+            RetriableError: the brokers do not answer.
+            StartupError: the bridge's user lacks the right Read.
         """
         with self._translating_errors(f"looking for the end of {topic} [{partition}]", f"Read on topic {topic}"):
             return self._offset_bounds(TopicPartition(topic, partition), 10)[1]
 
     def read_to_end(self, topic: str, partitions: Sequence[int], timeout_s: float) -> Iterator[Record]:
-        """Every record of these partitions from the beginning to the end that they have now.
+        """Every record of partitions, from their beginnings to their present ends.
+
+        Args:
+            topic: their topic.
+            partitions: their numbers.
+            timeout_s: how long it may take, in s.
 
         Raises:
-            RetriableError: the end was not reached in time.
-            StartupError: the brokers do not let us read.
+            RetriableError: an end was not reached in time.
+            StartupError: the bridge's user lacks the right Read.
         """
         unread = {partition: self.end(topic, partition) for partition in partitions}
         self.follow(topic, partitions)
@@ -118,20 +139,25 @@ class CommittedReader(KafkaClient):
                     if not _is_no_record(message):
                         yield _to_record(message)
                         continue
-                    # Behind the last record may lie transaction markers, so only the end itself tells.
+                    # Transaction markers may follow the last record, so only the reported end is decisive.
                     partition, reached = message.partition(), message.offset()
                     if partition in unread and reached is not None and reached >= unread[partition]:
                         del unread[partition]
 
     def last_record(self, topic: str, partition: int, timeout_s: float) -> Record | None:
-        """The last committed record of a partition; None when it has none.
+        """The last committed record of a partition; None if it has none.
 
-        An open transaction hides what lies behind it. The caller has fenced the partition's only writer, so a hidden
-        end can only be a transaction that the coordinator is still settling: it is waited for, and never taken for
-        silence.
+        An open transaction hides the records behind it. The caller has fenced the partition's only writer. So if the
+        end is hidden, the coordinator is still ending a transaction: this method waits for that, and never returns an
+        older record instead.
+
+        Args:
+            topic: the partition's topic.
+            partition: its number.
+            timeout_s: how long to wait, in s.
 
         Raises:
-            RetriableError: the end stayed hidden, or was not reached, within the timeout.
+            RetriableError: the end was hidden, or not reached, within the timeout.
         """
         place = TopicPartition(topic, partition)
         deadline = time.monotonic() + timeout_s
@@ -156,9 +182,14 @@ class CommittedReader(KafkaClient):
         return self._ask_leader(place, timeout_s, ask)
 
     def _ask_leader(self, place: TopicPartition, timeout_s: float, ask: Callable[[float], _T]) -> _T:
-        """What a partition's leader answers, given the time that is left in s.
+        """The answer of a partition's leader; repeats the request while the partition has no leader.
 
-        librdkafka gives up at once where that leader is only being chosen or has just moved.
+        librdkafka itself fails at once if the leader is being elected or has just moved.
+
+        Args:
+            place: the partition.
+            timeout_s: how long to try, in s.
+            ask: sends the request, given the remaining time in s.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -168,16 +199,16 @@ class CommittedReader(KafkaClient):
                 if not errors.is_moving(error.args[0].name()) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
-                self._consumer.list_topics(place.topic, timeout=timeout_s)  # who leads it now
+                self._consumer.list_topics(place.topic, timeout=timeout_s)  # refreshes the leader
             else:
                 self._errors.login_accepted()
                 return found
 
     def _log_end(self, place: TopicPartition, timeout_s: float) -> int:
-        """The partition's end, open transactions included."""
+        """The offset behind the partition's last record, open transactions included."""
         if self._admin is None:
             self._admin = AdminClient(self._properties)
-            # Without, it takes 3 s in one of 100.
+            # Without this, one of 100 requests takes 3 s.
             open_connection(self._admin, place.topic, timeout_s)
         admin = self._admin
 
@@ -193,6 +224,7 @@ class CommittedReader(KafkaClient):
         return self._ask_leader(place, timeout_s, ask)
 
     def _last_record_between(self, place: TopicPartition, start: int, end: int, deadline: float) -> Record | None:
+        """The last committed record from offset `start` to offset `end`; None if there is none."""
         self._consumer.assign([TopicPartition(place.topic, place.partition, start)])
         found: Record | None = None
         try:
@@ -200,9 +232,8 @@ class CommittedReader(KafkaClient):
                 if time.monotonic() > deadline:
                     raise RetriableError(
                         f"Kafka at {self._address}: the end of {place.topic} [{place.partition}] stays hidden by an "
-                        "open transaction, or was not reached in time; if that goes on for minutes, a broker may have "
-                        "left the transaction without an end: `kafka-transactions.sh find-hanging` shows it, `abort` "
-                        "ends it"
+                        "open transaction, or was not reached in time; if this lasts for minutes, a broker may have "
+                        "left a hanging transaction: `kafka-transactions.sh find-hanging` lists it, `abort` ends it"
                     )
                 message = self._consumer.poll(0.1)
                 if message is None:
@@ -218,14 +249,18 @@ class CommittedReader(KafkaClient):
 
 
 def _is_no_record(message: Message) -> bool:
-    """Whether it is the end of a partition, or about the group that the client must name and that is never used."""
+    """Whether a message is no record: the end of a partition, or an error about the unused consumer group.
+
+    Raises:
+        KafkaException: the message is another error.
+    """
     error = message.error()
     if error is None:
         return False
     if error.code() in (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED):
         return True
-    # Whoever may not log in at all can't read either, and hears of it there.
-    if error.str().startswith(_OF_THE_GROUP):
+    # A refused login fails the reads as well, and is reported there.
+    if error.str().startswith(_GROUP_ERROR):
         return True
     raise KafkaException(error)
 

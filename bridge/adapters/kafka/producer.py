@@ -1,4 +1,4 @@
-"""The producer of one transactional id."""
+"""Publishes records in transactions."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from schemas.compiled.page_loop import PlainChange
 
 _log = logging.getLogger(__name__)
 _BY_KEY: Final = -1
+"""The partition number that lets the partitioner choose."""
 
 
 class TransactionalProducer(KafkaClient):
-    """The producer of one transactional id. One thread only. After any error it is good for nothing but `close`.
+    """The producer of one transactional id. For one thread. After an error only `close` may be called.
 
     Args:
         settings: how to reach Kafka.
         transactional_id: the id.
-        known_topic: one of the topics that are written to, which exists.
-        topics_limit: the smallest `max.message.bytes` of the topics that are written to; None where it is not known.
-        throttled: told of each wait, in s, that a broker imposes for a quota.
+        known_topic: an existing topic that will be written to.
+        topics_limit: the smallest `max.message.bytes`, in bytes, of the topics that will be written to; None if it is
+            not known.
+        throttled: receives each wait, in s, that a broker imposes for a quota.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class TransactionalProducer(KafkaClient):
         with self._translating_errors("making a producer"):
             properties = producer_properties(settings, transactional_id, topics_limit)
             self._password: str | None = properties.get("sasl.password")
-            self._most_bytes = properties["message.max.bytes"]
+            self._max_bytes = properties["message.max.bytes"]
             callbacks = {
                 "error_cb": self._errors,
                 "on_delivery": self._delivery_errors,
@@ -64,11 +66,11 @@ class TransactionalProducer(KafkaClient):
         self._producer.poll(0)
 
     def init(self) -> None:
-        """Fence older owners of the id and settle their transaction (60-75 ms; up to 1 s with one open).
+        """Fence older owners of the id and end their transaction; takes 60-75 ms, up to 1 s if one is open.
 
         Raises:
             RetriableError: the coordinator can't be reached or is busy.
-            StartupError: this principal may not use the id.
+            StartupError: the bridge's user lacks the right to use the id.
         """
         with self._translating_errors(f"init_transactions of {self.transactional_id}", f"Write on {self._id_resource}"):
             deadline = time.monotonic() + self._timeout_s
@@ -77,7 +79,13 @@ class TransactionalProducer(KafkaClient):
             self._producer.init_transactions(max(MIN_TIMEOUT_S, deadline - time.monotonic()))
 
     def begin(self) -> None:
-        """Begin a transaction; errors as `commit`. Connections made from now on log in with the password of now."""
+        """Begin a transaction; connections opened after this call log in with the present password.
+
+        Raises:
+            FencedError: a newer owner of the id exists.
+            RetriableError: the transaction can't be begun.
+            StartupError: the password can't be read.
+        """
         self._renew_password()
         with self._translating_errors(f"begin_transaction of {self.transactional_id}"):
             self._producer.begin_transaction()
@@ -101,9 +109,16 @@ class TransactionalProducer(KafkaClient):
     ) -> None:
         """Queue a record of the open transaction; waits while the queue is full.
 
+        Args:
+            topic: the record's topic.
+            key: its key; None for no key.
+            value: its value; None for a tombstone.
+            headers: its headers, as bytes by name; None for none.
+            partition: its partition; None to choose it by the key.
+
         Raises:
             TooLargeError: the record is larger than the settings or the topics allow; the transaction can go on.
-            PoisonError: a broker has refused an earlier one.
+            PoisonError: a broker has refused an earlier record.
             FencedError: a newer owner of the id exists.
             RetriableError: the queue did not drain within the transaction's timeout.
         """
@@ -119,22 +134,28 @@ class TransactionalProducer(KafkaClient):
     def produce_run(
         self, topic: str, frames: tuple[bytes, bytes], records: Iterable[PlainChange], position_header: str | None
     ) -> None:
-        """Queue records, each into the partition that follows from its key; else as `produce`.
+        """Queue records of the open transaction, each in the partition that its key selects.
 
-        They are taken one after the other: when an error is raised, the last one taken is what it is about.
+        The records are taken one after the other. An error refers to the last record taken.
 
         Args:
-            topic: where they go.
-            frames: what stands before each key and before each value.
-            records: as the table's loops have made them.
-            position_header: name of the header that holds their positions; None for no headers.
+            topic: the records' topic.
+            frames: the bytes before each key and before each value.
+            records: keys and values without frames, with their positions.
+            position_header: name of the header for the positions; None for no headers.
+
+        Raises:
+            TooLargeError: a record is larger than the settings or the topics allow; the transaction can go on.
+            PoisonError: a broker has refused an earlier record.
+            FencedError: a newer owner of the id exists.
+            RetriableError: the queue did not drain within the transaction's timeout.
         """
         self._topics.add(topic)
         produce, (before_key, before_value) = self._producer.produce, frames
         for _, key, value, position in records:
             headers: Any = None if position_header is None else {position_header: position}
             try:
-                # By position: naming the arguments takes as long again.
+                # Positional arguments: keyword arguments double the time of the call.
                 produce(topic, before_value + value, before_key + key, _BY_KEY, None, None, 0, headers)
             except BufferError:
                 self._produce_when_queue_drains(topic, before_value + value, before_key + key, _BY_KEY, headers)
@@ -171,42 +192,43 @@ class TransactionalProducer(KafkaClient):
             return self._translate(error, f"producing to {topic}", f"Write on topic {topic}")
         size = len(key or b"") + len(value or b"")
         return TooLargeError(
-            f"a record of {size} bytes for topic {topic} is over the limit of {self._most_bytes} bytes. "
+            f"a record of {size} bytes for topic {topic} is over the limit of {self._max_bytes} bytes. "
             "Raise the topic's max.message.bytes, or, if it is set, kafka.properties.message.max.bytes"
         )
 
-    def _translate(self, error: KafkaException, what: str, needs: str | None = None) -> BridgeError:
-        meant = super()._translate(error, what, needs)
-        if isinstance(meant, PoisonError):
-            self._run_callbacks()  # which record it was comes by its delivery report
-        if isinstance(meant, RetriableError | PoisonError) and self._delivery_errors.refusal is not None:
-            # The transaction only says that something was not delivered.
+    def _translate(self, error: KafkaException, action: str, needs: str | None = None) -> BridgeError:
+        translated = super()._translate(error, action, needs)
+        if isinstance(translated, PoisonError):
+            # The delivery report tells which record was refused.
+            self._run_callbacks()
+        if isinstance(translated, RetriableError | PoisonError) and self._delivery_errors.refusal is not None:
+            # The transaction's own error does not contain the refusal.
             return PoisonError(f"Kafka at {self._address} {self._delivery_errors.refusal}")
-        if isinstance(meant, RetriableError) and self._delivery_errors.lost is not None:
-            return RetriableError(f"{meant}; {self._delivery_errors.lost}")
-        return meant
+        if isinstance(translated, RetriableError) and self._delivery_errors.lost is not None:
+            return RetriableError(f"{translated}; {self._delivery_errors.lost}")
+        return translated
 
     def commit(self) -> None:
-        """Commit the open transaction; everything in it becomes visible at once.
+        """Commit the open transaction; all of its records become visible at once.
 
         Raises:
-            FencedError, RetriableError: it is unknown whether the transaction was committed; only the progress read
-                by the id's next owner tells.
+            FencedError, RetriableError: the transaction may or may not be committed. Only the progress that the id's
+                next owner reads shows which.
         """
         needs = f"Write on {self._id_resource} and on {' and '.join(f'topic {one}' for one in sorted(self._topics))}"
         with self._translating_errors(f"commit_transaction of {self.transactional_id}", needs):
             self._producer.commit_transaction(self._timeout_s)
 
     def abort(self) -> None:
-        """Abort the open transaction; errors are logged only, because the id's next owner settles it anyway."""
+        """Abort the open transaction; errors are only logged: the id's next owner ends the transaction anyway."""
         try:
             self._producer.abort_transaction(10.0)
         except KafkaException as error:
-            # A transaction that is another owner's by now, or over, is none of ours to abort.
+            # If the transaction is over, or another owner has fenced this producer, the failure is expected.
             level = logging.DEBUG if errors.is_transaction_over(error.args[0].name()) else logging.WARNING
             _log.log(level, "aborting a transaction of %s failed: %s", self.transactional_id, error_text(error))
 
     def close(self) -> None:
-        """Let go of the client; what is still queued is dropped."""
+        """Drop the queued records and release the client."""
         self._producer.purge()
         del self._producer

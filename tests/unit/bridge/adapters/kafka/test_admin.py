@@ -101,7 +101,7 @@ def test_answer_that_does_not_come_may_come_later(monkeypatch: pytest.MonkeyPatc
     """In as many words as other failures of Kafka have."""
     now_s = iter([0.0, 5.0, 15.5])
     monkeypatch.setattr(admin_module, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
-    monkeypatch.setattr(admin_module, "_TURN_S", 0.0)
+    monkeypatch.setattr(admin_module, "_POLL_S", 0.0)
     admin = admin_of(describe_configs=lambda asked, **_: {asked[0]: Future()}, poll=lambda _timeout: None)
     with pytest.raises(RetriableError, match=r"^Kafka at a:1 gave no answer in 15 s$"):
         admin.topic_settings(["t"])

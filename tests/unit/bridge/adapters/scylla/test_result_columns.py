@@ -102,7 +102,7 @@ def test_metadata_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_the_latest_metadata_is_kept() -> None:
     """Of each number of columns so many, found where they begin; what only begins alike is other metadata."""
-    known = KnownMetadata(most=2)
+    known = KnownMetadata(size=2)
     columns = {raw: ResultColumns((raw.decode(),), (), ()) for raw in (b"ab", b"ac", b"bc")}
     for raw, of in columns.items():
         assert known.find(1, 1, b"-" + raw, 1) is None
