@@ -182,11 +182,11 @@ def lane_key_ranges(settings: ScyllaSettings, task: LaneTask, selection: Selecti
     """Whose keys those streams hold; asked for once a generation."""
     place = (task.keyspace, task.table)
     slice_ = task.batch.layout.token_range(task.lane)
-    name = (settings.model_dump_json(), *place, selection.read_as_ms, slice_)
+    name = (settings.model_dump_json(), *place, selection.newest_generation_ms, slice_)
     if name not in _key_ranges:
         for old in [old for old in _key_ranges if old[:3] == name[:3] and old[4] == slice_][:-1]:
             del _key_ranges[old]
-        _key_ranges[name] = stream_metadata(settings, *place).key_ranges(selection.read_as_ms, slice_)
+        _key_ranges[name] = stream_metadata(settings, *place).key_ranges(selection.newest_generation_ms, slice_)
     return _key_ranges[name]
 
 

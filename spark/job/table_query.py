@@ -28,7 +28,8 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress, canonical_json
 from bridge.model.times import UnixMicros
 from bridge.monitoring.state import Board
-from bridge.planning.retention import LogTtl, find_gap
+from bridge.planning.data_loss import find_gap
+from bridge.planning.retention import LogTtl
 from bridge.planning.table_watch import TableState, made_anew_in_words
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import LaneOwnership
