@@ -80,7 +80,7 @@ class Process:
             self.limits += 1
             return 10**6
 
-        return SimpleNamespace(record_limit=most_record_bytes, partitions=lambda _topic: 3)
+        return SimpleNamespace(record_limit=record_limit, partitions=lambda _topic: 3)
 
     def _registry(self, _settings: object, known: object) -> Any:
         self.registries.append(known)
