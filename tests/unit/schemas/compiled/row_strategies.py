@@ -68,7 +68,7 @@ GENERATION_MS = 1_700_000_000_000
 
 
 class Call(NamedTuple):
-    """One call of an encoder, but for the encoder."""
+    """The arguments of one call of an encoder."""
 
     row: Sequence[bytes | None]
     operation: int
@@ -77,7 +77,7 @@ class Call(NamedTuple):
 
 
 def signed(size_bytes: int) -> st.SearchStrategy[bytes]:
-    """Big-endian numbers of all magnitudes, since the encoding's length follows them."""
+    """Big-endian numbers of all magnitudes, because the length of the encoding depends on the magnitude."""
     bits = 8 * size_bytes - 1
     near_powers = st.builds(
         lambda power, by, sign: sign * ((1 << power) + by),
@@ -121,11 +121,11 @@ GOOD: dict[str, st.SearchStrategy[bytes]] = {
     "varchar": TEXTS,
     "varint": UNSCALED,
 }
-"""Well-formed cells of each type, the limits of the compiled code's short cuts among them."""
+"""Well-formed cells of each type, also at the limits of the compiled code's tables."""
 
 
 def vint(size: int) -> bytes:
-    """The length of a vector's element, written from its definition for up to 3 bytes."""
+    """The length of a vector's element as a vint of up to 3 bytes, from its definition."""
     if size < 1 << 7:
         return bytes((size,))
     return (0x8000 | size).to_bytes(2, "big") if size < 1 << 14 else (0xC00000 | size).to_bytes(3, "big")
@@ -136,7 +136,7 @@ VECTOR_WIDTHS = {"bigint", "boolean", "double", "float", "int", "timestamp", "ti
 
 @cache
 def good(cql_type: CqlType) -> st.SearchStrategy[bytes]:
-    """Well-formed cells of any type; made once, because to make a strategy takes longer than to draw from it."""
+    """Well-formed cells of any type; cached, because making a strategy takes longer than drawing from it."""
     match unfrozen(cql_type):
         case NativeType(name):
             return GOOD[name]
@@ -168,7 +168,7 @@ def _fields(types: tuple[CqlType, ...]) -> st.SearchStrategy[bytes]:
 
 
 def good_removed(column: Column) -> st.SearchStrategy[bytes]:
-    """Deleted elements of a multi-cell column; of a user-defined type all fields, which fits a value of nulls only."""
+    """Deleted elements of a multi-cell column; of a user-defined type all fields, which fits a value of nulls."""
     if isinstance(column.type, UdtType):
         indices = range(len(column.type.fields))
         return st.just(counted(*(at.to_bytes(2, "big") for at in indices)))
@@ -227,7 +227,7 @@ GENERATIONS = st.one_of(st.just(GENERATION_MS), st.integers(-(2**63), 2**63 - 1)
 def good_row(
     draw: st.DrawFn, of: TableSchema, operation: int, ticks: st.SearchStrategy[int] = TICKS
 ) -> tuple[bytes | None, ...]:
-    """Rows as a server writes them for an operation, CQL's "empty" values apart."""
+    """Rows as a server writes them for an operation, without CQL's "empty" values."""
     symbol = OPERATION_SYMBOLS.get(operation, "unknown")
     static = operation == 1 and bool(of.statics) and draw(st.booleans())
     cells: dict[str, bytes | None] = {column.name: draw(good(column.type)) for column in of.partition_key}
@@ -259,7 +259,7 @@ def good_change(draw: st.DrawFn, column: Column) -> dict[str, bytes | None]:
 
 
 def damaged(cell: bytes) -> st.SearchStrategy[bytes]:
-    """A cell cut short, with more behind it, or with one byte replaced (a length or a count, as like as not)."""
+    """A cell that is cut, extended, or has one byte replaced, often in a length or a count."""
     cut = st.integers(0, len(cell)).map(lambda at: cell[:at])
     more = st.binary(min_size=1, max_size=5).map(lambda end: cell + end)
     places, values = st.integers(0, max(0, len(cell) - 1)), st.sampled_from([b"\x00", b"\x01", b"\x7f", b"\xff"])
@@ -268,7 +268,7 @@ def damaged(cell: bytes) -> st.SearchStrategy[bytes]:
 
 @st.composite
 def any_call(draw: st.DrawFn, of: TableSchema) -> Call:
-    """Any call: well-formed for the most part, with up to two cells replaced by anything."""
+    """A call that is mostly well-formed, with up to two cells replaced by anything."""
     operation = draw(OPERATIONS)
     cells = list(draw(good_row(of, operation)))
     for at in draw(st.lists(st.integers(0, len(cells) - 1), max_size=2)):

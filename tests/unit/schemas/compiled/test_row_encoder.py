@@ -36,7 +36,7 @@ from tests.unit.schemas.recorded_cells import RECORDED
 
 
 def outcome(encoder: TableCodec | ReferenceEncoder, call: Call) -> object:
-    """What comes of a call: the bytes, or all there is to know of the error."""
+    """The result of a call: the bytes, or the type, message and attributes of the error."""
     try:
         if isinstance(encoder, ReferenceEncoder):
             return encoder.encode(LogChange(*call))
@@ -50,7 +50,7 @@ def outcome(encoder: TableCodec | ReferenceEncoder, call: Call) -> object:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_same_as_reference(data: st.DataObject) -> None:
-    """Whatever the table, the row and the arguments: the codec gives what the reference gives."""
+    """The codec gives the reference's result for any table, row and arguments."""
     of = data.draw(tables())
     codec, reference = TableCodec(of, log_columns(of)), ReferenceEncoder(of, log_positions(of, log_columns(of)))
     for call in data.draw(st.lists(any_call(of), min_size=1, max_size=6)):
@@ -66,7 +66,7 @@ def test_same_as_reference(data: st.DataObject) -> None:
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data())
 def test_good_rows_are_not_declined(data: st.DataObject) -> None:
-    """The compiled code knows every row that a server writes between February 1970 and the year 3111."""
+    """The compiled code encodes every row that a server writes between February 1970 and the year 3111."""
     of = data.draw(tables())
     positions = log_positions(of, log_columns(of))
     encode_key, encode = compile_encoders(of, positions)
@@ -85,7 +85,7 @@ KNOWN = {*OPERATION_SYMBOLS, 77} - NO_CHANGES - {5, 6}
 @settings(max_examples=20)
 @given(data=st.data())
 def test_each_type(cql_type: str, data: st.DataObject) -> None:
-    """A cell of each type is the same in every place; what is malformed names the same column."""
+    """A cell of each type gives the reference's result in every place, also a malformed one."""
     codec, reference = each_type(cql_type)
     for cells in data.draw(rows_of(cql_type)):
         call = Call(row(one_type(cql_type), dict(zip("pcv", cells, strict=True))), 2, GENERATION_MS, True)
@@ -110,7 +110,7 @@ def each_type(cql_type: str) -> tuple[TableCodec, ReferenceEncoder]:
 
 
 def test_every_small_number() -> None:
-    """Every 2-byte number, and every tinyint and boolean, is encoded as the reference does."""
+    """Every 2-byte number, tinyint and boolean has the reference's bytes."""
     of = table({"p": "smallint"}, {}, {"y": "tinyint", "b": "boolean"})
     codec, reference = TableCodec(of, log_columns(of)), ReferenceEncoder(of, log_positions(of, log_columns(of)))
     cells = list(row(of, {}))
@@ -125,7 +125,7 @@ def test_every_small_number() -> None:
 
 
 def test_longer_row() -> None:
-    """Cells beyond the log's columns are ignored, by the slow way."""
+    """Cells beyond the log's columns are ignored; the reference encodes such a row."""
     cells = row(SMALL, {"pk": b"\x00\x00\x00\x01", "ck": bytes(4)})
     codec = TableCodec(SMALL, log_columns(SMALL))
     arguments = {"operation": 2, "generation_ms": 0}
@@ -138,7 +138,7 @@ SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "text"})
 
 
 def test_first_bad_cell_is_named() -> None:
-    """Of two malformed cells the key's is named, then the other: the error stands alone."""
+    """The error names the key's cell if two cells are malformed, and it has no context from the compiled code."""
     codec = TableCodec(SMALL, log_columns(SMALL))
     for cells, column in (({"pk": b"", "v": b"\xff"}, "pk"), ({"pk": bytes(4), "v": b"\xff"}, "v")):
         with pytest.raises(CellError) as caught:
@@ -149,7 +149,7 @@ def test_first_bad_cell_is_named() -> None:
 
 
 def test_source_holds_no_names() -> None:
-    """Names of tables and columns never become code, whatever they say."""
+    """Names of tables and columns never become code."""
     evil = "__import__('os').abort()"
     of = table({evil: "int"}, {f"{evil}\n": "int"}, {f"'{evil}'": "int"}, keyspace=evil, name=f"\n{evil}")
     codec = TableCodec(of, log_columns(of))
@@ -163,7 +163,7 @@ def test_source_holds_no_names() -> None:
 
 
 def test_unsupported_type() -> None:
-    """A type without an Avro form has no code."""
+    """There are no lines for a type without an Avro form."""
     with pytest.raises(UnsupportedTypeError):
         CellSource("c0", 0).of(parse("frozen<list<empty>>"))
     with pytest.raises(UnsupportedTypeError):
@@ -193,7 +193,7 @@ def test_wide_table() -> None:
 @settings(max_examples=8)
 @given(data=st.data())
 def test_outputs(output: OutputOptions, data: st.DataObject) -> None:
-    """The compiled code and the reference agree in other forms as well."""
+    """The compiled code and the reference agree for other output options too."""
     encode, reference, codec = forms(output)
     call = Call(data.draw(good_row(FORMS, 2, MODERN_TICKS)), 2, GENERATION_MS, False)
     expected = outcome(reference, call)
@@ -214,8 +214,8 @@ def forms(output: OutputOptions) -> tuple[ChangeEncoder, ReferenceEncoder, Table
 FORMS = table({"p": "decimal"}, {"c": "time"}, {"v": "varint", "w": "list<timestamp>", "x": "frozen<list<decimal>>"})
 
 
-def test_rows_that_say_nothing() -> None:
-    """The two agree on rows that show nothing, and on those that do."""
+def test_rows_that_touch_no_column() -> None:
+    """The compiled code and the reference agree on rows that touch a column and on rows that touch none."""
     of = rich_table()
     positions = log_positions(of, log_columns(of))
     encode = compile_encoders(of, positions)[1]
