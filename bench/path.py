@@ -25,18 +25,18 @@ from random import Random
 from typing import Any, Final, cast
 
 from bench import command, tables
-from bridge.adapters.kafka.clients import TransactionalProducer
-from bridge.adapters.scylla.session import token_of
+from bridge.adapters.kafka.producer import TransactionalProducer
+from bridge.adapters.scylla.routing import token_of
 from bridge.config.document import BridgeConfig, validate
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck
-from bridge.engine import process_cache
+from bridge.engine.memory_tuning import tune_memory
 from bridge.engine.write_lane import LaneOutput
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.key_ranges import KeyRange
-from bridge.model.log_rows import Cells, LogLayout, Operation, Page
+from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.raw_rows import RawRows
 from bridge.model.record_form import RecordForm
@@ -44,17 +44,27 @@ from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
-from bridge.reading.fast_path import PlainRows, encoded
-from bridge.reading.lane_merge import Entry, TakePage, as_rows, read_lane
-from bridge.reading.page_budget import most_rows
-from bridge.reading.schema_change import runs
+from bridge.reading.fast_path import FastPath, encode_chunks
+from bridge.reading.lane_merge import Entry, PageToEntries, keep_rows, read_lane
+from bridge.reading.page_budget import max_page_rows
+from bridge.reading.schema_change import runs_by_schema
 from bridge.reading.table_capture import Schemas
 from sandbox.scylla.values.nested_values import Draw
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import is_multi_cell, parse
-from schemas.log.columns import deleted_elements, deleted_flag, value_type
+from schemas.log.columns import (
+    BATCH_SEQ_NO,
+    END_OF_BATCH,
+    META_COLUMNS,
+    OPERATION,
+    STREAM_ID,
+    TIME,
+    deleted_elements,
+    deleted_flag,
+    value_type,
+)
+from schemas.log.operations import Operation
 from schemas.table_codec import TableCodec
-from schemas.wire.subjects import Part
 
 TABLES: Final = ("narrow", "mixed", "wide", "collections", "sparse")
 _TOUCHED: Final = 0.3
@@ -62,7 +72,6 @@ _TOUCHED: Final = 0.3
 _LIKE: Final = {"sparse": "wide", "mixed": "narrow"}
 """Whose columns they have."""
 _COLLECTIONS: Final = ("list<int>", "set<text>", "map<text, bigint>", "frozen<list<text>>")
-_META: Final = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "cdc$ttl", "cdc$end_of_batch")
 _GENERATION_MS: Final = UnixMillis(1_700_000_000_000)
 _STREAMS: Final = 16
 _PAGE_ROWS: Final = 2000
@@ -96,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         lane = Lane.of(
             name, arguments.changes, streams=arguments.streams, page_rows=arguments.page_rows, check_every=every
         )
-        process_cache.settle_memory()
+        tune_memory()
         if arguments.profile:
             _profile(lane, arguments.profile)
             continue
@@ -159,16 +168,16 @@ class Lane:
         for at in range(changes):
             stream = random.choice(written)
             cells = random.choice(rows) | {
-                "cdc$stream_id": stream.raw,
-                "cdc$time": timeuuid_of(UnixMicros(_GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
-                "cdc$batch_seq_no": bytes(4),
-                "cdc$operation": bytes((Operation.UPDATE if name == "mixed" and len(log[stream]) % 2 else operation,)),
-                "cdc$end_of_batch": b"\x01",
+                STREAM_ID: stream.raw,
+                TIME: timeuuid_of(UnixMicros(_GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
+                BATCH_SEQ_NO: bytes(4),
+                OPERATION: bytes((Operation.UPDATE if name == "mixed" and len(log[stream]) % 2 else operation,)),
+                END_OF_BATCH: b"\x01",
                 "pk": random.randrange(10_000).to_bytes(4, "big"),
                 "ck": random.randrange(1000).to_bytes(4, "big"),
             }
             log[stream].append(tuple(cells.get(column) for column in names))
-        page_rows = page_rows or most_rows(streams, _PAGE_ROWS)
+        page_rows = page_rows or max_page_rows(streams, _PAGE_ROWS)
         pages = {stream: list(_pages(layout, rows, page_rows)) for stream, rows in log.items()}
         return cls(table, TableCodec(table, names), layout, pages, changes, page_rows, check_every)
 
@@ -190,10 +199,16 @@ class Lane:
         """The generation of each stream."""
         return {stream.raw: _GENERATION_MS for stream in self.pages}
 
-    def chunks(self, take: TakePage | None = None) -> Iterator[list[Entry]]:
+    def chunks(self, take: PageToEntries | None = None) -> Iterator[list[Entry]]:
         """The merged entries."""
         return read_lane(
-            self, list(self.pages), _WINDOW, self.layout, page_rows=self.page_rows, in_flight=len(self.pages), take=take
+            self,
+            list(self.pages),
+            _WINDOW,
+            self.layout,
+            page_rows=self.page_rows,
+            in_flight=len(self.pages),
+            page_to_entries=take,
         )
 
     def check(self) -> KeyCheck:
@@ -201,9 +216,9 @@ class Lane:
         ranges = {stream: KeyRange(MIN_TOKEN, MAX_TOKEN, [stream]) for stream in self.pages}
         return KeyCheck(self.layout, lambda: ranges, token_of, lambda _: None, every=self.check_every)
 
-    def taking(self, check: KeyCheck | None) -> TakePage:
+    def taking(self, check: KeyCheck | None) -> PageToEntries:
         """The fast path's way to take a page."""
-        return PlainRows(self.codec.runs, self.layout, self.opened, check).entries
+        return FastPath(self.codec.page_encoder, self.layout, self.opened, check).encode_page
 
     def all_pages(self) -> Iterator[tuple[StreamId, Page]]:
         """Every page, fresh."""
@@ -228,7 +243,7 @@ def general_way(lane: Lane) -> dict[str, Callable[[], Any]]:
 
     return {
         "cells": lambda: _all(page.rows[:1] for _, page in lane.all_pages()),
-        "sort keys": lambda: _all(as_rows(lane.layout)(*each) for each in lane.all_pages()),
+        "sort keys": lambda: _all(keep_rows(lane.layout)(*each) for each in lane.all_pages()),
         "merge": lambda: _all(lane.chunks()),
         "groups": lambda: _all(grouping.groups(read(), lane.layout)),
         "key check": lambda: _all(lane.check().passing(grouping.groups(read(), lane.layout))),
@@ -246,7 +261,7 @@ def plain_changes(lane: Lane) -> Callable[[], Changes]:
             for group in grouping.groups(of, lane.layout):
                 yield from encoder.encode(group, _GENERATION_MS)
 
-        return encoded(lane.chunks(lane.taking(lane.check())), general)
+        return encode_chunks(lane.chunks(lane.taking(lane.check())), general)
 
     return changes
 
@@ -291,7 +306,7 @@ def _all(things: Iterable[Any]) -> list[Any]:
 
 def _switching(lane: Lane, changes: Callable[[], Changes]) -> Changes:
     handed_on: Any = lane
-    for _, run in runs(handed_on, lambda _: changes(), lambda: handed_on):
+    for _, run in runs_by_schema(handed_on, lambda _: changes(), lambda: handed_on):
         yield from run
 
 
@@ -313,13 +328,6 @@ class Nowhere(TransactionalProducer):
     begin = commit = abort = close = init
 
 
-class _Framed(LaneOutput):
-    """Frames without a registry."""
-
-    def _header(self, part: Part, avro_schema: str) -> bytes:
-        return _FRAME
-
-
 def publish(changes: Changes, producer: Any = None) -> None:
     """Publish changes as a task does; the producer does nothing unless one is given."""
     task, config = _task(), _config()
@@ -332,9 +340,9 @@ def publish(changes: Changes, producer: Any = None) -> None:
         most_bytes=config.publishing.max_transaction_bytes,
     )
     publisher.start(task, fresh=False)
-    output = _Framed(config, task, publisher)
-    output.turn_to(0, Schemas("", ""))
-    output.take(changes)
+    output = LaneOutput(config, task, publisher, lambda *_: _FRAME, lambda _: 1)
+    output.switch_to(0, Schemas("", ""))
+    output.publish(changes)
     publisher.finish()
 
 
@@ -394,7 +402,7 @@ def _table(name: str) -> TableSchema:
 def _log_columns(table: TableSchema) -> list[str]:
     names = [one.name for one in table.columns] + [deleted_flag(one.name) for one in table.values]
     names += [deleted_elements(one.name) for one in table.values if is_multi_cell(one.type)]
-    return [*_META[:3], *sorted([*names, *_META[3:]])]
+    return [*META_COLUMNS[:3], *sorted([*names, *META_COLUMNS[3:]])]
 
 
 def _values(table: TableSchema, draw: Draw, random: Random) -> dict[str, bytes | None]:

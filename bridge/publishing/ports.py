@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from schemas.compiled.page_encoder import PlainChange
+from schemas.compiled.page_loop import PlainChange
 
 
 class Transactions(Protocol):

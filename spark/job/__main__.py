@@ -15,7 +15,7 @@ from bridge.runtime import signals
 
 def main() -> int:
     """Run the job; return its exit status."""
-    signals.end_at_once()
+    signals.terminate_immediately()
     from spark.job import application
 
     return application.main()

@@ -12,7 +12,7 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.config.document import BridgeConfig
 from bridge.engine.table.topic_watch import TopicWatch
 from bridge.errors import StartupError

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.adapters import planner_signals
-from bridge.adapters.kafka.clients import KafkaAdmin
-from bridge.adapters.planner_signals import ActivityFile, Asked, ReplacedTopic
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.planner_signals import LastPoll, ReplacedTopic, SignalFolder
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
-from bridge.engine import process_cache
+from bridge.engine.process_cache import ProcessCache
 from bridge.engine.table.start import Prepared, TableServices, TableStarter
 from bridge.engine.table.topic_watch import ChangeTopic
 from bridge.model.kept_formats import canonical_json
@@ -26,6 +26,7 @@ from bridge.publishing.topic_identity import ChangeTopicMessages
 from spark.job.checkpoint import Checkpoint
 from spark.job.progress_report import ProgressReport, observed
 from spark.jvm.session import activate, cores_of, crowded
+from spark.source.process import CACHE
 from spark.source.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, START_OPTION
 
 _log = logging.getLogger(__name__)
@@ -53,7 +54,14 @@ class TableQuery:
         change_topic: the table's change topic.
     """
 
-    def __init__(self, session: SparkSession, config: BridgeConfig, table: TableSettings, board: Board) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        config: BridgeConfig,
+        table: TableSettings,
+        board: Board,
+        cache: ProcessCache = CACHE,
+    ) -> None:
         """Prepare; this asks no server.
 
         Args:
@@ -61,9 +69,11 @@ class TableQuery:
             config: of the whole job.
             table: the captured table.
             board: receives the table's state and counts.
+            cache: of this process.
         """
         self.name = f"{table.keyspace}.{table.table}"
         self._session = session
+        self._cache = cache
         self._config = config
         self._table = table
         lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
@@ -71,12 +81,12 @@ class TableQuery:
             _log.warning("%s: %s", self.name, advice)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
         self._source = _source_of(config, table, lanes)
-        self._activity = ActivityFile()
+        self._signals = SignalFolder()
         self.change_topic = ChangeTopic(
-            _messages_of(config, table, self._checkpoint.folder), hand_over=ReplacedTopic(self._activity.path).write
+            _messages_of(config, table, self._checkpoint.folder), hand_over=ReplacedTopic(self._signals.path).write
         )
         services = TableServices(
-            cluster=process_cache.CachedTable(config.scylla, table.keyspace, table.table),
+            cluster=cache.scylla.table(config.scylla, table.keyspace, table.table),
             topics=partial(KafkaAdmin, config.kafka),
             publisher=self._open_lane,
             checkpoint=self._checkpoint,
@@ -86,7 +96,7 @@ class TableQuery:
         self._report = ProgressReport(
             self.name,
             board,
-            changes_came=partial(planner_signals.note, self._activity.path),
+            changes_came=partial(planner_signals.signal_changes, self._signals.path),
             dead_letters=config.dead_letter_topic_of(table),
         )
 
@@ -130,19 +140,19 @@ class TableQuery:
 
     def share_used_for_s(self) -> float:
         """Return for how long the last poll still uses up the table's share of `scylla.requests_per_second`, in s."""
-        return Asked(self._activity.path).counts_for_s(time.monotonic())
+        return LastPoll(self._signals.path).remaining_s(time.monotonic())
 
     def close(self) -> None:
         """Delete the temporary files. Call this when the query has ended."""
-        self._activity.close()
+        self._signals.close()
 
     @contextmanager
     def _open_lane(self, lane: int, owner: str) -> Iterator[LanePublisher]:
         place = (self._config, self._table.keyspace, self._table.table, lane)
         try:
-            yield process_cache.publisher(*place, owner)
+            yield self._cache.kafka.publisher(*place, owner)
         finally:
-            process_cache.drop_publisher(*place)
+            self._cache.kafka.drop_publisher(*place)
 
     def _start_query(self, prepared: Prepared, *, once: bool) -> StreamingQuery:
         activate(self._session)
@@ -153,7 +163,7 @@ class TableQuery:
             .option(START_OPTION, canonical_json(start.to_json()))
             .option(JOB_OPTION, self._config.model_dump_json())
             .option(OWNER_OPTION, prepared.owner)
-            .option(ACTIVITY_OPTION, self._activity.path)
+            .option(ACTIVITY_OPTION, self._signals.path)
         )
         writer = (
             observed(reader.load())

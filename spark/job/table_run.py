@@ -19,7 +19,7 @@ from bridge.engine.table.restart_policy import LONGEST_BACKOFF_S, RestartPolicy
 from bridge.engine.table.topic_watch import ChangeTopic
 from bridge.errors import BridgeError, NoGenerationError
 from bridge.monitoring.state import Board
-from bridge.runtime.retry import in_background
+from bridge.runtime.background import run_in_background
 from spark.job.failures import Failure
 from spark.job.table_query import StartedQuery
 
@@ -246,7 +246,7 @@ class TableRun:
         # a stop, nor the other tables.
         start = partial(self.table.start, once=self._once, recovered=self._recovered)
         self.attempt_s = self._reminded_s = time.monotonic()
-        self.attempt = in_background(start, f"start of {self.table.name}")
+        self.attempt = run_in_background(start, f"start of {self.table.name}")
 
     def _follow_attempt(self, attempt: Future[StartedQuery], now_s: float) -> None:
         if attempt.done():
@@ -307,7 +307,7 @@ class TableRun:
         failure, name = Failure.of(error), self.table.name
         if failure.is_hopeless:
             # This asks ScyllaDB, which may not answer.
-            changes = in_background(self.table.describe_changes, f"changes of {name}")
+            changes = run_in_background(self.table.describe_changes, f"changes of {name}")
             self._verdict = _Verdict(failure.message, changes, time.monotonic() + self._intervals.changes_s)
             return
         self.table.note_failure(query, by_spark=failure.by_spark)

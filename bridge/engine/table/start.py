@@ -24,14 +24,15 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout
 from bridge.model.table_facts import TableFacts
 from bridge.model.times import UnixMicros
-from bridge.planning.retention import LogTtl, find_gap
+from bridge.planning.data_loss import find_gap
+from bridge.planning.retention import LogTtl
 from bridge.planning.table_watch import TableState, made_anew_in_words
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import LaneOwnership
 from bridge.publishing.start_decision import decide_start
 from bridge.publishing.table_start import TableStart
 from bridge.publishing.topic_identity import CurrentTopic
-from bridge.reading.table_capture import missing_in_words
+from bridge.reading.table_capture import describe_missing_table
 from schemas.cql.table import TableSchema
 from schemas.cql.table_changes import changes_between
 
@@ -206,7 +207,7 @@ class TableStarter:
     def _read_state(self) -> TableState:
         state = self._services.cluster.state()
         if not state.exists:
-            raise TableMissingError(missing_in_words(self._table.keyspace, self._table.table))
+            raise TableMissingError(describe_missing_table(self._table.keyspace, self._table.table))
         return state
 
     def _ensure_topics(self, topics: Topics) -> tuple[bool, CurrentTopic | None, int]:

@@ -14,7 +14,7 @@ from bridge.engine.ports import wall_clock_us
 from bridge.model.table_facts import KnownTopic
 from bridge.model.times import UnixMicros
 from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
-from bridge.runtime.retry import in_background
+from bridge.runtime.background import run_in_background
 
 _log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class TopicWatch:
                 _log.debug("the change topics could not be compared: %r", error)
             self._looking, self._again_at_s = None, self._clock() + LOOK_EVERY_S
         if self._clock() >= self._again_at_s:
-            self._looking = in_background(partial(self._compare, topics()), "look at the change topics")
+            self._looking = run_in_background(partial(self._compare, topics()), "look at the change topics")
 
     def _compare(self, topics: Sequence[ChangeTopic]) -> None:
         if not topics:
