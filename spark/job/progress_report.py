@@ -44,7 +44,13 @@ class ProgressReport:
     """
 
     def __init__(
-        self, name: str, board: Board, *, changes_came: Callable[[], None], dead_letters: str | None = None
+        self,
+        name: str,
+        board: Board,
+        *,
+        changes_came: Callable[[], None],
+        dead_letters: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without a query.
 
@@ -53,14 +59,16 @@ class ProgressReport:
             board: receives where the lanes stand, and their counts.
             changes_came: called when a micro-batch has read changes.
             dead_letters: the topic of the table's dead letters; None for none.
+            clock: monotonic seconds.
         """
         self._name = name
         self._board = board
         self._changes_came = changes_came
         self._dead_letters = dead_letters
         self._last: tuple[str, str] | None = None
-        self._look_at_s = time.monotonic() + _LOOK_EVERY_S
-        self._since_s = time.monotonic()
+        self._clock = clock
+        self._look_at_s = clock() + _LOOK_EVERY_S
+        self._since_s = clock()
         self._changes = 0
         self._published = 0
         self._has_changes = False
@@ -73,7 +81,7 @@ class ProgressReport:
             query: the table's query.
             at_once: whether to look even if no look is due.
         """
-        now_s = time.monotonic()
+        now_s = self._clock()
         if now_s < self._look_at_s and not at_once:
             return
         self._look_at_s = now_s + _LOOK_EVERY_S

@@ -75,7 +75,7 @@ def test_level_lanes_are_assigned_anew_at_once() -> None:
 
 @pytest.mark.parametrize("lanes", [2, 3])
 def test_assigned_lanes_differ_from_lanes_that_have_published(lanes: int) -> None:
-    """Before the first micro-batch nothing can be lost. After a change of lanes it can, although no lane has a batch."""
+    """Before the first micro-batch nothing can be lost. After a change of lanes it can, without any batch, too."""
     laid = {lane: standing(1_000_000, layout=LAYOUT, lane=lane, first=True) for lane in (0, 1)}
     start = decide_start({lane: LaneProgress.from_bytes(at.to_bytes()) for lane, at in laid.items()}, lanes, None)
     assert (start.first, start.at_edge) == (True, True)
