@@ -567,8 +567,8 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "a checkpoint with missing, torn or foreign files, after two failures",
-            "shop.orders: Spark makes nothing of the checkpoint ...; it is begun anew, from what Kafka says was "
-            "published",
+            "shop.orders: Spark cannot use the checkpoint .... The job begins it anew and goes on from the progress "
+            "topic",
             "goes on",
             "test_damaged_checkpoint_is_no_obstacle",
         ),
