@@ -70,13 +70,13 @@ class LanePublisher:
         self._count = count
         self._began_s = 0.0
         self._producer: Transactions | None = None
-        self._known: LaneProgress | None = None
-        self._left: Remainder | None = None
+        self._committed: LaneProgress | None = None
+        self._remainder: Remainder | None = None
         self._part = 0
-        self._place = b""
-        self._place_part = 0
+        self._group_key = b""
+        self._group_part = 0
         self._wanted = False
-        self._open = False
+        self._is_open = False
         self._records = 0
         self._tombstones = 0
         self._dead_letters = 0
@@ -98,7 +98,7 @@ class LanePublisher:
             DataLossError: the lane's progress is missing, or lies before the micro-batch.
             RetriableError: the lane is inside another micro-batch, or Kafka fails.
         """
-        known = self._known
+        known = self._committed
         in_step = (
             known is not None
             and known.done is None
@@ -107,26 +107,26 @@ class LanePublisher:
         )
         if fresh or not in_step or self._producer is None:
             self._reopen()
-        if self._known is not None and self._known.owner != self._owner:
+        if self._committed is not None and self._committed.owner != self._owner:
             raise FencedError(
-                f"{task}: another job of the same name ({self._known.owner}) has taken it over from this one "
+                f"{task}: another job of the same name ({self._committed.owner}) has taken it over from this one "
                 f"({self._owner}). Stop one of the two; the other one goes on by itself"
             )
-        self._left = remainder(task, self._known, self._progress_topic)
-        self._part = self._place_part = 0
-        self._place = b""
+        self._remainder = remainder(task, self._committed, self._progress_topic)
+        self._part = self._group_part = 0
+        self._group_key = b""
         self._wanted = False
         self._groups = 0
-        return self._left
+        return self._remainder
 
     def enter(self, part: int) -> None:
         """Begin part `part` of the micro-batch: the records that follow belong to it. `start` begins part 0."""
-        left, _ = self._working()
+        left, _ = self._require_task()
         if part <= self._part:
             raise BridgeError(f"{left.task}: part {part} follows part {self._part}")
-        if self._open and self._full:
-            self._commit(left.midway(self._group()))
-        # `_place` stays: if the next group takes long to come, the transaction has to end with the group before.
+        if self._is_open and self._is_full:
+            self._commit(left.midway(self._last_position()))
+        # `_group_key` stays: if the next group takes long to come, the transaction has to end with the group before.
         self._part = part
 
     def publish(
@@ -154,17 +154,17 @@ class LanePublisher:
             TooLargeError: the record is over Kafka's limit. It is not part of the transaction, and the caller may
                 publish another record in its place.
         """
-        left, producer = self._working()
-        place = position[:GROUP_BYTES]
-        if place != self._place or self._part != self._place_part:
-            if self._open and self._full:
-                self._commit(left.midway(self._group()))
-            self._place, self._place_part = place, self._part
-            self._wanted = left.wants(self._group())
+        left, producer = self._require_task()
+        group_key = position[:GROUP_BYTES]
+        if group_key != self._group_key or self._part != self._group_part:
+            if self._is_open and self._is_full:
+                self._commit(left.midway(self._last_position()))
+            self._group_key, self._group_part = group_key, self._part
+            self._wanted = left.wants(self._last_position())
             self._groups += self._wanted
         if not self._wanted:
             return
-        if not self._open:
+        if not self._is_open:
             self._begin()
         producer.produce(topic, key, value, headers, partition)
         self._records += 1
@@ -192,18 +192,18 @@ class LanePublisher:
             too_large: called for a record that is over Kafka's limit, with its number in the run, after the records
                 before it are queued. It publishes another record of the same position, or raises.
         """
-        left, producer = self._working()
+        left, producer = self._require_task()
         records = run.records
         framing = len(frames[0]) + len(frames[1])
         at, end = 0, len(records)
         if left.finished:
             return
         if left.done is not None:
-            at = bisect_right(records, left.done, key=self._position)
+            at = bisect_right(records, left.done, key=self._position_of)
         while at < end:
-            if self._open and self._full:
-                self._commit(left.midway(self._group()))
-            if not self._open:
+            if self._is_open and self._is_full:
+                self._commit(left.midway(self._last_position()))
+            if not self._is_open:
                 self._begin()
             piece = self._cut_piece(records, at, framing)
             unsent = iter(piece)
@@ -217,7 +217,7 @@ class LanePublisher:
             self._records += queued - at
             self._groups += reached - at
             self._bytes += _bytes_of(piece[: queued - at], framing)
-            self._place, self._place_part = records[reached - 1][3][:GROUP_BYTES], self._part
+            self._group_key, self._group_part = records[reached - 1][3][:GROUP_BYTES], self._part
             self._wanted = True
             if refused is not None:
                 too_large(queued, refused)
@@ -236,14 +236,14 @@ class LanePublisher:
 
     def finish(self) -> LaneProgress:
         """Commit the rest, with the lane's cursor at the micro-batch's end; return the committed progress."""
-        left, _ = self._working()
+        left, _ = self._require_task()
         if not left.finished:
-            if not self._open:
+            if not self._is_open:
                 self._begin()
             self._commit(left.completed())
-        self._left = None
-        assert self._known is not None
-        return self._known
+        self._remainder = None
+        assert self._committed is not None
+        return self._committed
 
     def write_progress(self, progress: LaneProgress, *, instead_of: LaneProgress | None) -> None:
         """Open the id and commit a progress record alone, with our fencing token.
@@ -257,7 +257,7 @@ class LanePublisher:
                 writing over its cursor would publish its changes twice.
         """
         self._reopen()
-        if self._known != instead_of:
+        if self._committed != instead_of:
             raise RetriableError(
                 f"lane {progress.lane}: its progress has changed since it was read; another job of the same name is "
                 "running"
@@ -268,37 +268,37 @@ class LanePublisher:
     def open(self) -> LaneProgress | None:
         """Open the id, which fences every older owner; return the committed progress, None when there is none."""
         self._reopen()
-        return self._known
+        return self._committed
 
     def close(self) -> None:
         """Close the producer. An open transaction is aborted, because it would hide the records of later ones."""
-        producer, self._producer, self._known, self._left = self._producer, None, None, None
+        producer, self._producer, self._committed, self._remainder = self._producer, None, None, None
         if producer is None:
             return
-        if self._open:
-            self._open = False
+        if self._is_open:
+            self._is_open = False
             self._count(LaneFigures(aborts=1))
             producer.abort()
         producer.close()
 
-    def _working(self) -> tuple[Remainder, Transactions]:
-        if self._left is None or self._producer is None:
+    def _require_task(self) -> tuple[Remainder, Transactions]:
+        if self._remainder is None or self._producer is None:
             raise AssertionError("call start before publish and finish")
-        return self._left, self._producer
+        return self._remainder, self._producer
 
     @property
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         return (
             self._records >= self._most_records
             or self._bytes >= self._most_bytes
             or self._clock() - self._began_s >= self._most_s
         )
 
-    def _group(self) -> LanePosition:
+    def _last_position(self) -> LanePosition:
         """Return the position of the last group."""
-        return LanePosition(self._place_part, group_of(self._place))
+        return LanePosition(self._group_part, group_of(self._group_key))
 
-    def _position(self, record: PlainChange) -> LanePosition:
+    def _position_of(self, record: PlainChange) -> LanePosition:
         return LanePosition(self._part, group_of(record[3]))
 
     def _reopen(self) -> None:
@@ -308,26 +308,26 @@ class LanePublisher:
         # The committed progress is final only after we own the id.
         producer.init()
         raw = self._read_progress()
-        self._known = None if raw is None else LaneProgress.from_bytes(raw)
+        self._committed = None if raw is None else LaneProgress.from_bytes(raw)
 
     def _begin(self) -> None:
         assert self._producer is not None
         self._producer.begin()
         self._began_s = self._clock()
-        self._open = True
+        self._is_open = True
         self._records = self._tombstones = self._dead_letters = self._bytes = 0
 
     def _commit(self, progress: LaneProgress) -> None:
         assert self._producer is not None
         # Unknown until the commit has succeeded.
-        self._known = None
+        self._committed = None
         progress = replace(progress, owner=self._owner)
         self._producer.produce(
             self._progress_topic, str(progress.lane).encode(), progress.to_bytes(), {}, partition=progress.lane
         )
         self._producer.commit()
-        self._open = False
-        self._known = progress
+        self._is_open = False
+        self._committed = progress
         self._count(
             LaneFigures(
                 changes=self._records - self._tombstones - self._dead_letters,
