@@ -205,7 +205,7 @@ class LanePublisher:
                 self._commit(left.midway(self._last_position()))
             if not self._is_open:
                 self._begin()
-            piece = self._cut_piece(records, at, framing)
+            piece, size = self._cut_piece(records, at, framing)
             unsent = iter(piece)
             refused: TooLargeError | None = None
             try:
@@ -216,23 +216,25 @@ class LanePublisher:
             queued = reached if refused is None else reached - 1
             self._records += queued - at
             self._groups += reached - at
-            self._bytes += _bytes_of(piece[: queued - at], framing)
+            self._bytes += size if queued - at == len(piece) else _bytes_of(piece[: queued - at], framing)
             self._group_key, self._group_part = records[reached - 1][3][:GROUP_BYTES], self._part
             self._wanted = True
             if refused is not None:
                 too_large(queued, refused)
             at = reached
 
-    def _cut_piece(self, records: list[PlainChange], at: int, framing: int) -> list[PlainChange]:
-        """Return the records from `at` on that fit the transaction and may be queued without a look at its age."""
+    def _cut_piece(self, records: list[PlainChange], at: int, framing: int) -> tuple[list[PlainChange], int]:
+        """Return the records from `at` on to queue before the next look at the transaction's age, and their bytes."""
         until = min(len(records), at + self._most_records - self._records, at + _MOST_UNTIMED)
         room = min(self._most_bytes - self._bytes, _MOST_UNTIMED_BYTES)
         piece = records[at:until]
-        if _bytes_of(piece, framing) >= room:
+        size = _bytes_of(piece, framing)
+        if size >= room:
             # The record that reaches the limit is the last one.
             sizes = (len(key) + len(value) + framing for _, key, value, _ in piece)
             del piece[1 + sum(1 for _ in takewhile(room.__gt__, accumulate(sizes))) :]
-        return piece
+            size = _bytes_of(piece, framing)
+        return piece, size
 
     def finish(self) -> LaneProgress:
         """Commit the rest, with the lane's cursor at the micro-batch's end; return the committed progress."""
