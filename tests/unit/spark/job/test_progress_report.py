@@ -144,8 +144,8 @@ def test_reports_of_another_release_end_nothing(caplog: pytest.LogCaptureFixture
 
 def test_planner_is_signalled_for_log_rows_only() -> None:
     """Those of its own table. A micro-batch without rows, and counts of other tables, are no signal."""
-    for table, log_rows, told in (("a.b", 0, 0), ("a.b", 3, 1), ("x.y", 3, 0)):
+    for table, log_rows, signals in (("a.b", 0, 0), ("a.b", 3, 1), ("x.y", 3, 0)):
         came: list[None] = []
         found = progress("r1", 0, lane(0), lane(1, table, log_rows=log_rows, transactions=1))
         look([found], came=partial(came.append, None))
-        assert len(came) == told
+        assert len(came) == signals
