@@ -10,7 +10,7 @@ from bridge.config.document import BridgeConfig
 from bridge.engine import process_cache
 from bridge.engine.read_lane import LaneChanges
 from bridge.errors import BridgeError, FencedError
-from bridge.monitoring.counters import LaneFigures, tally
+from bridge.monitoring.counters import LaneCounters, process_counters
 from bridge.monitoring.reports import LaneReport
 from bridge.publishing.protocol import Remainder
 
@@ -52,7 +52,7 @@ def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
     publisher = process_cache.publisher(*place, publishing.owner)
     output = LaneOutput(config, task, publisher)
     work = (table, task.batch)
-    tally.begin(work, publishing.owner)
+    process_counters.begin_task(work, publishing.owner)
     try:
         again = process_cache.is_retry()
         left = publisher.start(task, fresh=again)
@@ -68,12 +68,14 @@ def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
             # Spark tries again, for minutes where each try takes long, and only then says why.
             _log.warning("%s: %s", task, str(error).removeprefix(f"{task}: "))
         if isinstance(error, FencedError):
-            tally.add(table, task.lane, LaneFigures(fencings=1))
+            process_counters.add(table, task.lane, LaneCounters(fencings=1))
         # Also for a killed task: whatever happened, only Kafka knows how far the transaction got.
         process_cache.drop_publisher(*place)
         process_cache.drop_topic_sizes(config)
         raise
-    return LaneReport(table, task.lane, task.batch.next, tally.report(work, publishing.owner), output.poison)
+    return LaneReport(
+        table, task.lane, task.batch.next, process_counters.take_for_report(work, publishing.owner), output.poison
+    )
 
 
 def _publish(lane: LaneChanges, left: Remainder, output: LaneOutput) -> None:

@@ -29,7 +29,7 @@ from bridge.model.key_ranges import KeyRange
 from bridge.model.micro_batch import Selection
 from bridge.model.streams import StreamId, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.counters import LaneFigures, tally
+from bridge.monitoring.counters import LaneCounters, process_counters
 from bridge.planning.server_clock import ServerTime
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.partition_counts import PartitionCounts
@@ -231,8 +231,8 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
                 name,
                 known_topic=topic,
                 topics_limit=_topics_limit(config, keyspace, table),
-                throttled=lambda seconds: tally.add(
-                    f"{keyspace}.{table}", lane, LaneFigures(throttled_ms=round(seconds * 1000))
+                throttled=lambda seconds: process_counters.add(
+                    f"{keyspace}.{table}", lane, LaneCounters(throttled_ms=round(seconds * 1000))
                 ),
             )
 
@@ -244,7 +244,7 @@ def publisher(config: BridgeConfig, keyspace: str, table: str, lane: int, owner:
             most_records=config.publishing.max_transaction_records,
             most_bytes=config.publishing.max_transaction_bytes,
             most_s=config.kafka.transaction_timeout_ms / 1000 / _TIMES_IN_TIMEOUT,
-            count=partial(tally.add, f"{keyspace}.{table}", lane),
+            count=partial(process_counters.add, f"{keyspace}.{table}", lane),
         )
         _publishers[name] = (owner, made)
     return _publishers[name][1]

@@ -20,8 +20,8 @@ from bridge.errors import PoisonError, RetriableError
 from bridge.model.log_rows import Cells, Group, LogLayout
 from bridge.model.micro_batch import Part
 from bridge.model.position import Position
-from bridge.monitoring.counters import LaneFigures, tally
-from bridge.monitoring.measured_log import ObservedLog
+from bridge.monitoring.counters import LaneCounters, process_counters
+from bridge.monitoring.measured_log import MeasuredLog
 from bridge.planning.poll_rate import LONGEST_PAUSE_S, load_interval_s
 from bridge.publishing.protocol import LaneTask
 from bridge.reading import schema_change
@@ -135,7 +135,7 @@ class LaneChanges:
         by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
         plain = PlainRows(captured.codec.runs, layout, opened, check) if by_page else None
         name = f"{task.keyspace}.{task.table}"
-        log = ObservedLog(captured.reader, tally, name, task.lane)
+        log = MeasuredLog(captured.reader, process_counters, name, task.lane)
         counted = CountedStreams(as_rows(layout) if plain is None else plain.entries)
         chunks = read_lane(
             log,
@@ -158,9 +158,9 @@ class LaneChanges:
             captured.quiet.note(name, len(streams), counted.count)
         finally:
             if encoder.unknown_operations:
-                _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))
+                _count(task, LaneCounters(unknown_operations=encoder.unknown_operations))
             if check is not None:
-                _count(task, LaneFigures(keys_checked=check.checked, keys_misplaced=check.misplaced))
+                _count(task, LaneCounters(keys_checked=check.checked, keys_misplaced=check.misplaced))
 
     def _groups(self, log_rows: Iterator[Cells], layout: LogLayout) -> Iterator[Group]:
         found = grouping.groups(
@@ -172,12 +172,14 @@ class LaneChanges:
             read_anew=process_cache.is_retry(),
         )
         if self._config.reading.deduplicate:
-            found = grouping.without_repeats(found, layout, left_out=partial(_count, self.task, LaneFigures(repeats=1)))
+            found = grouping.without_repeats(
+                found, layout, left_out=partial(_count, self.task, LaneCounters(repeats=1))
+            )
         return found
 
 
-def _count(task: LaneTask, figures: LaneFigures) -> None:
-    tally.add(f"{task.keyspace}.{task.table}", task.lane, figures)
+def _count(task: LaneTask, counters: LaneCounters) -> None:
+    process_counters.add(f"{task.keyspace}.{task.table}", task.lane, counters)
 
 
 def _as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator[EncodedChange]:

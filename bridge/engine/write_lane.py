@@ -13,7 +13,7 @@ from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange, Encode
 from bridge.engine import process_cache
 from bridge.errors import PoisonError, StartupError, TooLargeError
 from bridge.model.position import Position
-from bridge.monitoring.counters import tally
+from bridge.monitoring.counters import process_counters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
 from bridge.reading.schema_change import Changes
@@ -155,7 +155,7 @@ class LaneOutput:
         finally:
             if registry.calls > calls:
                 task, took_s = self._task, time.perf_counter() - asked_s
-                tally.registry(f"{task.keyspace}.{task.table}", task.lane, took_s, failed=failed)
+                process_counters.count_registry_call(f"{task.keyspace}.{task.table}", task.lane, took_s, failed=failed)
         return framing.header(schema_id)
 
     def _partition(self, placement: int) -> int:

@@ -27,7 +27,7 @@ from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissi
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress, canonical_json
 from bridge.model.times import UnixMicros
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from bridge.planning.retention import LogTtl, find_gap
 from bridge.planning.table_watch import TableState, made_anew_in_words
 from bridge.publishing.lane_publisher import LanePublisher
@@ -77,7 +77,7 @@ class TableQuery:
         session: SparkSession,
         config: BridgeConfig,
         table: TableSettings,
-        board: Board,
+        job_state: JobState,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -85,9 +85,9 @@ class TableQuery:
             session: with the source registered.
             config: of the whole job.
             table: the captured table.
-            board: told what becomes of the table.
+            job_state: told what becomes of the table.
         """
-        self._board = board
+        self._job_state = job_state
         self._owner = ""
         self._session = session
         self._config = config
@@ -128,7 +128,7 @@ class TableQuery:
         self._keep_at_s = 0.0
         self._report = ProgressReport(
             self.name,
-            board,
+            job_state,
             changes_came=partial(planner_signals.note, self._activity.path),
             dead_letters=config.dead_letter_topic_of(table),
         )
@@ -162,7 +162,7 @@ class TableQuery:
             start = self._beyond_gap(state, start)
         else:
             say_what_has_expired(self._source, state)
-        self._board.laid(self.name, start.layout, progress)
+        self._job_state.assign_lanes(self.name, start.layout, progress)
         if start.recover:
             if settled:
                 raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")

@@ -18,7 +18,7 @@ from bridge.model.kept_formats import LaneProgress, canonical_json
 from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
 from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.monitoring.counters import LaneFigures, Store
+from bridge.monitoring.counters import CounterStore, LaneCounters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import LaneTask
@@ -69,7 +69,7 @@ def position(time_us: int) -> bytes:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker(markers={1: LaneProgress(1, BATCH.layout, BATCH.start, owner="me").to_bytes()})
     kept: dict[object, LanePublisher] = {}
-    tally = Store()
+    process_counters = CounterStore()
 
     def publisher(_config: object, *place: Any) -> LanePublisher:
         owner = place[-1]
@@ -81,7 +81,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
                 owner=owner,
                 most_records=100,
                 most_bytes=10**9,
-                count=lambda figures: tally.add("ks.t", 1, figures),
+                count=lambda figures: process_counters.add("ks.t", 1, figures),
             )
         return kept[owner]
 
@@ -93,7 +93,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(process_cache, "publisher", publisher)
     monkeypatch.setattr(process_cache, "drop_publisher", drop)
     monkeypatch.setattr(LaneOutput, "_header", lambda _self, _part, schema: schema.encode())
-    monkeypatch.setattr(lane_task, "tally", tally)
+    monkeypatch.setattr(lane_task, "process_counters", process_counters)
     return made
 
 
@@ -109,7 +109,7 @@ def test_a_lane_is_committed_when_its_report_is_there(broker: Broker) -> None:
         "dead": [(None, b'{"error": "torn"}')],
     }
     assert LaneProgress.from_bytes(broker.markers[1]).cursor == NEXT
-    assert (report.table, report.lane, report.cursor, report.poison) == ("ks.t", 1, NEXT, "torn")
+    assert (report.table, report.lane, report.cursor, report.dead_letter_reason) == ("ks.t", 1, NEXT, "torn")
     ((table, number, figures),) = report.counted
     assert (table, number, figures.changes, figures.dead_letters, figures.transactions) == ("ks.t", 1, 3, 1, 1)
 
@@ -121,7 +121,7 @@ def test_what_is_committed_is_not_read_again(broker: Broker) -> None:
     again, before = Lane(), broker.transactions
     report = publish(again, "next")
     assert (again.reads, broker.transactions) == (0, before)
-    assert (report.cursor, report.poison) == (NEXT, None)
+    assert (report.cursor, report.dead_letter_reason) == (NEXT, None)
     assert [(table, lane, figures.changes) for table, lane, figures in report.counted] == [
         (table, lane, figures.changes) for table, lane, figures in counted
     ]
@@ -154,7 +154,7 @@ def test_lanes_that_were_taken_over_are_counted(broker: Broker) -> None:
     with pytest.raises(FencedError, match="taken it over"):
         publish(Lane(), "another")
     assert broker.committed == {}
-    assert lane_task.tally.take() == [("ks.t", 1, LaneFigures(fencings=1))]
+    assert lane_task.process_counters.take() == [("ks.t", 1, LaneCounters(fencings=1))]
 
 
 def test_a_task_yields_its_report_alone(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from bridge.model.log_rows import LogLayout
 from bridge.model.micro_batch import Part, PlannedBatch, Role
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId
 from bridge.model.times import UnixMicros, timeuuid_of
-from bridge.monitoring.counters import tally
+from bridge.monitoring.counters import process_counters
 from bridge.publishing.protocol import LaneTask
 from bridge.reading.lane_merge import ColumnsChangedError
 from bridge.reading.table_capture import CapturedTable, Schemas
@@ -113,10 +113,10 @@ def test_operations_that_are_not_known_are_counted(
         [(bytes(16), (one[0], timeuuid_of(UnixMicros(at_us), bytes(8)), *one[2:]))] for at_us, one in enumerate(cells)
     ]
     monkeypatch.setattr(read_lane, "read_lane", lambda *_, **__: iter(apart))
-    tally.take()
+    process_counters.take()
     lane = LaneChanges(settings, LaneTask("ks", "t", 0, PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)), "")
     assert len([change for _, _, changes in lane.runs() for change in changes]) == 4
-    ((name, number, figures),) = tally.take()
+    ((name, number, figures),) = process_counters.take()
     assert (name, number, figures.unknown_operations) == ("ks.t", 0, 2)
 
 
@@ -200,7 +200,7 @@ def task_of(settings: SourceConfig, fingerprint: str = "") -> list[EncodedChange
 
 
 def keys_checked() -> int:
-    return sum(figures.keys_checked for _, _, figures in tally.take())
+    return sum(figures.keys_checked for _, _, figures in process_counters.take())
 
 
 def settings_of(**changed: Any) -> SourceConfig:
@@ -211,7 +211,7 @@ def settings_of(**changed: Any) -> SourceConfig:
 def test_plain_rows_of_a_lane_come_in_runs(captures: list[CapturedTable]) -> None:
     """With the settings as they are by default; of their keys a sample is checked, or all where that is set."""
     task_of(settings_of())  # the loop is made here
-    tally.take()
+    process_counters.take()
     for settings in (settings_of(), settings_of(dead_letters=True)):
         for _ in range(2):
             found = task_of(settings)
@@ -250,7 +250,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 def requests() -> int:
     """How many there were since the last time."""
-    ((_, _, figures),) = tally.take()
+    ((_, _, figures),) = process_counters.take()
     assert figures.log_rows == PLAIN_ROWS
     return figures.pages.count
 
@@ -280,9 +280,9 @@ def test_streams_with_a_few_rows_are_read(captures: list[CapturedTable], silent:
     captured.quiet.note("ks.t", 1, 1)
     found = []
     for asked in (93, 6 + 3, 6 + 3):
-        tally.take()
+        process_counters.take()
         found.append(task_of(settings_of(), "now"))
-        ((_, _, figures),) = tally.take()
+        ((_, _, figures),) = process_counters.take()
         assert (figures.pages.count, figures.log_rows) == (asked, 30)
     assert found[0] == found[1] == found[2]
     assert sum(len(one.records) if isinstance(one, EncodedRun) else 1 for one in found[0]) == 30
@@ -319,7 +319,7 @@ def test_a_reading_that_is_broken_off_teaches_nothing(
         _, _, changes = next(runs)
         next(changes)
         changes.close()  # type: ignore[attr-defined]  # an iterator that is a generator
-    tally.take()
+    process_counters.take()
     task_of(settings_of(), "now")
     assert requests() == PAGES + 90
 

@@ -19,7 +19,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from bridge.planning import retention
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.retention import LogTtl
@@ -97,8 +97,8 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
     monkeypatch.setattr(process_cache, "change_log", lambda _settings: log)
     monkeypatch.setattr(process_cache, "stream_metadata", lambda *_: metadata)
     config, session = config_of(), None
-    board = Board(config, "0", lambda: 0.0)
-    table = TableQuery(session, config, config.tables[0], board)  # type: ignore[arg-type]
+    job_state = JobState(config, "0", lambda: 0.0)
+    table = TableQuery(session, config, config.tables[0], job_state)  # type: ignore[arg-type]
     try:
         yield table, progress, done
     finally:
