@@ -59,7 +59,7 @@ def test_report_survives_json() -> None:
 def test_other_reports_are_refused(changed: dict[str, object]) -> None:
     """A report in another form raises an error."""
     report = json.loads(LaneReport("ks.t", 1, Cursor(UnixMillis(5), UnixMicros(5_001)), []).to_json())
-    with pytest.raises(BridgeError, match="not a lane's report|not the counters of a lane"):
+    with pytest.raises(BridgeError, match=r"not a lane's report|not the counters of a lane"):
         LaneReport.from_json(json.dumps(report | changed))
 
 
