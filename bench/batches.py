@@ -24,7 +24,7 @@ from bridge.adapters.kafka.clients import KafkaAdmin, TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedRun
 from sandbox.stack.stack import LocalStack
-from schemas.compiled.page_encoder import PlainChange
+from schemas.compiled.page_loop import PlainChange
 
 _Setting = tuple[str, int]
 _LINGER_MS: Final[int] = KafkaSettings.model_fields["linger_ms"].default

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.monitoring.snapshot import JobSnapshot, TableSnapshot
-from bridge.planning.retention import ahead_us
+from bridge.planning.data_loss import ahead_us
 
 _MARGIN_S: Final = 1.0
 """Allowance for the pause between two micro-batches, and for clocks that differ."""

@@ -372,7 +372,7 @@ _HEAD: Final = """\
 # Metrics
 
 `/metrics` of a running job has these metrics, in Prometheus' text format or in OpenMetrics, as the scraper requests. It
-also has the usual `process_*` metrics of the driver process.
+also has the usual `process_*` metrics of the driver process. [Monitoring](monitoring.md) names those to watch first.
 
 Counters start at zero with each start of the job. Counts of tasks appear at the end of their micro-batch. Counts of a
 failed attempt appear with a later micro-batch; they are lost only if its process dies. Requests to the log are counted

@@ -473,7 +473,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "a record of somebody else's in the progress topic",
-            "a progress record is no JSON: ...; or is not of version 2; or contradicts itself: ...",
+            "a progress record is not JSON: ...; or is not of version 2; or contradicts itself: ...",
             "stops the table: 1",
             "test_foreign_progress_is_told",
         ),
