@@ -458,18 +458,17 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
     "Topics at a start": [
         _one(
             "a progress topic that is not compacted",
-            "progress topic orders.progress.shop.orders: its cleanup.policy is "
-            "delete: Kafka deletes the cursors of a table which stands still for longer than its retention; set it to "
-            "compact",
+            "progress topic orders.progress.shop.orders: its cleanup.policy is delete, so Kafka deletes the cursors of "
+            "a table that does not advance for longer than the retention; set it to compact",
             "goes on",
-            "test_ill_kept_topics",
+            "test_topics_that_lose_records",
         ),
         _one(
             "a change topic that is compacted",
-            "change topic shop.orders: its cleanup.policy is compact, so that Kafka keeps "
-            "each key's last change alone; ...",
+            "change topic shop.orders: its cleanup.policy is compact, so Kafka keeps only the "
+            "last change of each key, ...",
             "goes on",
-            "test_ill_kept_topics",
+            "test_topics_that_lose_records",
         ),
         _one(
             "a record of somebody else's in the progress topic",
@@ -493,9 +492,10 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "`start` in the future",
-            "table shop.orders: its start, 2999-01-01T00:00:00+00:00, is still to come: without progress it is refused",
+            "table shop.orders: its start, 2999-01-01T00:00:00+00:00, is in the future; without progress the table "
+            "is refused",
             "goes on",
-            "test_start_to_come",
+            "test_start_in_the_future",
         ),
     ],
     "Streams and places": [

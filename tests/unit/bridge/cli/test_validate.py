@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.cli import preflight
+from bridge.cli.preflight import checks
 from bridge.errors import StartupError
 from tests.unit.bridge.cli.command_line import raising, run_cli
 
@@ -30,11 +30,11 @@ class TestValidate:
     def test_online(self, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         """With --online the servers and tables are looked at too."""
         asked: list[str] = []
-        monkeypatch.setattr(preflight, "check", lambda config, report: asked.append(config.name))
+        monkeypatch.setattr(checks, "check_all", lambda config, report: asked.append(config.name))
         assert run_cli("validate", "-c", config, "--online") == 0
         assert asked == ["job"]
         capsys.readouterr()
-        monkeypatch.setattr(preflight, "check", lambda config, report: raising(StartupError("no CDC"))(None))
+        monkeypatch.setattr(checks, "check_all", lambda config, report: raising(StartupError("no CDC"))(None))
         assert run_cli("validate", "-c", config, "--online") == 2
         told = capsys.readouterr()
         assert "error: no CDC" in told.err
