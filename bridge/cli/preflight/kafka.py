@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bridge.adapters.connect import Report, open_kafka
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.config.document import BridgeConfig, TableSettings
 from bridge.errors import RetriableError, StartupError
 from schemas.shapes import shape_of

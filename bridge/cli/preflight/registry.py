@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from bridge.adapters.connect import Report, asking_registry, open_registry
+from bridge.adapters.connect import Report, call_registry, open_registry
 from bridge.adapters.registry import registration
 from bridge.config.document import BridgeConfig
 from bridge.errors import RetriableError, StartupError
@@ -30,7 +30,7 @@ def check_schemas(
         for table in tables:
             for needed in registration.needed_by(config, table):
                 try:
-                    asking_registry(partial(registration.check, registry, config.registry, needed))
+                    call_registry(partial(registration.check, registry, config.registry, needed))
                 except (StartupError, RetriableError) as error:
                     problems.append(f"{needed.table}: {error}")
     finally:

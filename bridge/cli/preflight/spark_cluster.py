@@ -10,7 +10,7 @@ from bridge.adapters import kubernetes
 from bridge.adapters.connect import Report
 from bridge.config.document import BridgeConfig
 from bridge.errors import RetriableError, StartupError
-from bridge.runtime.retry import with_patience
+from bridge.runtime.retry import retry_until_reachable
 
 KUBERNETES: Final = "k8s://"
 STANDALONE: Final = "spark://"
@@ -41,7 +41,9 @@ def check_master(config: BridgeConfig, report: Report, patience_s: float) -> Non
                 return address
         raise RetriableError("; ".join(problems))
 
-    answering = with_patience("spark.master", config.spark.master, find_answering, patience_s=patience_s, report=report)
+    answering = retry_until_reachable(
+        "spark.master", config.spark.master, find_answering, patience_s=patience_s, report=report
+    )
     report(f"Spark's master at {answering} answers")
 
 
@@ -55,7 +57,9 @@ def check_pod_rights(config: BridgeConfig, report: Report, patience_s: float) ->
     address = server if "://" in server else f"https://{server}"
     namespace = str(config.spark.properties.get("spark.kubernetes.namespace", "default"))
     ask = partial(kubernetes.missing_pod_verbs, address, namespace)
-    missing = with_patience("Kubernetes", address, ask, patience_s=patience_s, report=report, setting="spark.master")
+    missing = retry_until_reachable(
+        "Kubernetes", address, ask, patience_s=patience_s, report=report, setting="spark.master"
+    )
     if missing:
         raise StartupError(
             f"Kubernetes at {address}: the pod's service account may not {', '.join(missing)} pods in the namespace "
