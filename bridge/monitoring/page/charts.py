@@ -79,9 +79,9 @@ def plot(points: Points, *, now_s: float, span_s: float, unit: str, description:
         parts.append(f'<path d="M{frame.left} {at:.1f}H{frame.width - frame.right}" stroke="var(--grid)"/>')
         parts.append(f'<text x="{frame.left - 6}" y="{at + 4:.1f}" text-anchor="end">{label}</text>')
     for back_s in (span_s, span_s * 2 / 3, span_s / 3, 0.0):
-        words = f"{back_s / 60:.0f} min ago" if back_s else "now"
+        label = f"{back_s / 60:.0f} min ago" if back_s else "now"
         anchor = "start" if back_s == span_s else "middle" if back_s else "end"
-        parts.append(f'<text x="{x(now_s - back_s):.0f}" y="{frame.height - 5}" text-anchor="{anchor}">{words}</text>')
+        parts.append(f'<text x="{x(now_s - back_s):.0f}" y="{frame.height - 5}" text-anchor="{anchor}">{label}</text>')
     shown = [(at_s, value) for at_s, value in points if at_s >= now_s - span_s]
     for line_points in _split_at_gaps(shown):
         line = "L".join(f"{x(at_s):.1f} {y(value):.1f}" for at_s, value in line_points)
@@ -134,8 +134,8 @@ def ring(of: Ring, lanes: int) -> str:
         f"{len(of.groups):,} stream groups</text>"
     )
     parts.append(f'<text x="{size / 2}" y="{size / 2 + 11}" text-anchor="middle">{of.stream_count:,} streams</text>')
-    words = f"Token ring with {len(of.groups)} stream groups in {lanes} lanes"
-    return _svg(size, size, words, parts)
+    description = f"Token ring with {len(of.groups)} stream groups in {lanes} lanes"
+    return _svg(size, size, description, parts)
 
 
 def groups_by_lane(of: Ring, lanes: int) -> list[tuple[int, int]]:
@@ -172,8 +172,8 @@ def timeline(generations: Sequence[UnixMillis], readers: Sequence[tuple[str, Uni
         )
         instant = iso_of_millis(start)
         parts.append(f'<text x="{at * each + 3:.1f}" y="12">{instant[:10]}</text>')
-        words = f"{instant[11:19]}Z" if has_started else f"in {duration(start / 1000 - now_s)}"
-        parts.append(f'<text class="strong" x="{at * each + 3:.1f}" y="25">{words}</text>')
+        label = f"{instant[11:19]}Z" if has_started else f"in {duration(start / 1000 - now_s)}"
+        parts.append(f'<text class="strong" x="{at * each + 3:.1f}" y="25">{label}</text>')
     for row, (name, generation, reached_s) in enumerate(readers):
         parts += _draw_reader(shown, each, (name, generation, reached_s), now_s, (top + bar, 16 * row + 16))
     return _svg(width, height, "The latest generations, and where each table reads", parts)

@@ -100,11 +100,11 @@ def _verdict(job: JobSnapshot) -> str:
     troubled = f"{len(items)} of {len(job.tables)} table{'s' if len(job.tables) > 1 else ''}"
     mood: Mood = "good"
     if "bad" in moods.values():
-        mood, words = "bad", f"{troubled} in trouble"
+        mood, verdict = "bad", f"{troubled} in trouble"
     elif items:
-        mood, words = "odd", f"{troubled} starting or retrying"
+        mood, verdict = "odd", f"{troubled} starting or retrying"
     else:
-        words = "The table keeps up" if len(job.tables) == 1 else f"All {len(job.tables)} tables keep up"
+        verdict = "The table keeps up" if len(job.tables) == 1 else f"All {len(job.tables)} tables keep up"
     if job.topology.problem is not None:
         items.append(f"<li>The cluster's generations can't be read: {escape(job.topology.problem)}</li>")
         mood = "odd" if mood == "good" else mood
@@ -114,7 +114,7 @@ def _verdict(job: JobSnapshot) -> str:
         items.append(f"<li>This machine's clock is {duration(abs(ahead_s))} {way} the ScyllaDB servers'.</li>")
         mood = "odd" if mood == "good" else mood
     list_ = f"<ul>{''.join(items)}</ul>" if items else ""
-    return f'<div class="verdict {mood}">{words}{list_}</div>'
+    return f'<div class="verdict {mood}">{verdict}{list_}</div>'
 
 
 def _describe_table(job: JobSnapshot, table: TableSnapshot) -> str:
