@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One case.
+    """One problem and its messages.
 
     Attributes:
-        tried: what it is, in words.
-        told: lines on standard error, shortened by `...`.
+        tried: the problem, as docs/errors.md describes it.
+        told: lines on standard error; `...` marks text that is left out.
         status: the exit status, or what happens instead.
-        test: the test that checks it; None if it was tried by hand.
+        test: name of the test that checks it; None if it was checked by hand.
     """
 
     tried: str

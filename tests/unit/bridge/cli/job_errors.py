@@ -9,21 +9,21 @@ from tests.unit.bridge.cli.error_entries import Entry, entry
 JOB_CASES: Final[dict[str, list[Entry]]] = {
     "Records and topics, while the job runs": [
         entry(
-            "a record over `max.message.bytes`",
+            "a record above `max.message.bytes`",
             "shop.orders: stream 0x..., 1700000000000000 us, batch_seq_no 0: a record "
             "of 1200034 bytes for topic shop.orders is over the limit of 1048588 bytes. Raise the topic's "
             "max.message.bytes, ..., or set publishing.dead_letter_topic",
             "stops the table: 1",
-            "test_records_over_the_limit_are_dead_letters_on_request",
+            "test_records_over_the_limit_become_dead_letters",
         ),
         entry(
             "the same with `publishing.dead_letter_topic`",
             "shop.orders: changes became dead letters in topic ...; the first: ...",
             "goes on",
-            "test_records_over_the_limit_are_dead_letters_on_request",
+            "test_records_over_the_limit_become_dead_letters",
         ),
         entry(
-            "a topic's limit that was lowered, and that the bridge may not read",
+            "the limit of a topic was lowered, and the bridge has no right to read it",
             "Kafka at a:9092 refused a batch of records for topic shop.orders (MSG_SIZE_TOO_LARGE; ...",
             "stops the table: 1",
             "test_limit_that_nobody_told_us_stops_with_what_to_do",
@@ -36,14 +36,14 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             "test_a_login_that_is_refused_again_passes",
         ),
         entry(
-            "a quota of Kafka's",
+            "a Kafka quota",
             "orders.shop.orders.0: Kafka's broker 1 throttles it for 3.4 s because of a quota; nothing is lost, it "
             "takes longer",
             "goes on",
             "test_quota_makes_the_job_wait_and_is_told",
         ),
         entry(
-            "a cell that can't be encoded",
+            "a cell that cannot be encoded",
             "shop.orders: stream 0x..., 1700000000000000 us, batch_seq_no 0: column 'note' of type text: ...",
             "stops the table: 1",
             "test_without_a_dead_letter_topic_the_table_stops",
@@ -55,7 +55,7 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             "test_dead_letter",
         ),
         entry(
-            "a right that is taken away",
+            "a right is revoked",
             "...; the bridge's user needs the right Write on ... topic shop.orders, or: ScyllaDB at a:9042 does not "
             "allow ...: User cdc_reader has no SELECT permission on <table ...> ...",
             "stops the table: 1",
@@ -70,7 +70,7 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             "test_change_topic_that_is_gone_is_told",
         ),
         entry(
-            "the change topic is deleted and made anew by somebody else, or by a broker",
+            "the change topic is deleted and created again by another user or a broker",
             "shop.orders: the change topic shop.orders is another one than when it was noted last, at "
             "2026-01-01T12:00:00.000000Z (its id was ..., and is ...). Unless this is another Kafka cluster, it was "
             "deleted since, made anew with 1 of 12 partitions (kafka.partitions), and the table goes on in it: what "
@@ -79,7 +79,7 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             "test_topic_that_is_made_anew_under_a_running_table_is_told_once",
         ),
         entry(
-            "the change topic of a table to which nothing is written is deleted, and nobody makes it anew",
+            "the change topic of a table without writes is deleted, and not created again",
             "shop.orders: the change topic shop.orders is not found any more: it was deleted, or the right Describe on "
             "it was taken away. With the table's next change, or at its next start, it is made anew; what a deleted "
             "one held does not come again. To publish all ...",
@@ -110,7 +110,7 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             "test_topics_that_lose_records",
         ),
         entry(
-            "a record of somebody else's in the progress topic",
+            "a foreign record in the progress topic",
             "a progress record is not JSON: ...; or is not of version 2; or contradicts itself: ...",
             "stops the table: 1",
             "test_foreign_progress_is_told",
@@ -146,15 +146,15 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             "test_full_disk_behind_standard_output",
         ),
         entry("standard output or error closed", "(nothing)", "as otherwise", "test_no_streams"),
-        entry("standard input closed, no terminal, `TERM=dumb`", "(as otherwise)", "as otherwise"),
+        entry("standard input closed, no terminal, or `TERM=dumb`", "(as otherwise)", "as otherwise"),
         entry(
-            "`LC_ALL=C` without UTF-8, names that are not ASCII",
+            "`LC_ALL=C` without UTF-8, and names that are not ASCII",
             "b.yaml:5: tables[0].name: 'shop.Auf\"tr\\xe4ge' is not keyspace.table (...)",
             "2",
             "test_terminal_without_letters",
         ),
         entry(
-            "a working folder that was deleted",
+            "a deleted working folder",
             "x.yaml: can't be read: No such file or directory",
             "2",
             "test_folder_that_is_gone",
@@ -166,15 +166,15 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
         ),
     ],
     "Signals": [
-        entry("Ctrl-C while a server is waited for", "(nothing)", "130", "test_interrupted_while_waiting"),
+        entry("Ctrl-C while a command waits for a server", "(nothing)", "130", "test_interrupted_while_waiting"),
         entry(
-            "Ctrl-C, or SIGTERM, while `run` only comes up",
+            "Ctrl-C or SIGTERM while `run` starts",
             "(nothing)",
             "130, or 143",
             "test_signals_end_what_only_imports_in_silence",
         ),
         entry(
-            "either while the job waits for its servers",
+            "Ctrl-C or SIGTERM while the job waits for its servers",
             "SIGTERM: stopped before anything was started",
             "0",
             "test_start_that_waits_for_its_servers_can_be_stopped",
@@ -187,33 +187,33 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             test="test_address_that_is_taken",
         ),
         entry(
-            "`spark.checkpoint` in a file system that Spark does not know",
+            "`spark.checkpoint` in a file system that Spark does not support",
             "shop.orders stops: checkpoint s4://... can't be read; see spark.checkpoint (...: No FileSystem for scheme "
             '"s4")',
             "stops the table: 1",
             "test_folder_that_can_not_be_used_is_told",
         ),
         entry(
-            "`spark.checkpoint` where nothing can be read, at a table's start",
+            "`spark.checkpoint` is not readable at a table's start",
             "shop.orders: checkpoint /... can't be read; see spark.checkpoint (...) (failure 1; starting again in 1 s)",
             "goes on",
             "test_folder_that_can_not_be_used_is_told",
         ),
         entry(
-            "a checkpoint of which files are missing, torn or of something else, after two failures in Spark's words",
+            "a checkpoint with missing, torn or foreign files, after two failures",
             "shop.orders: Spark makes nothing of the checkpoint ...; it is begun anew, from what Kafka says was "
             "published",
             "goes on",
             "test_damaged_checkpoint_is_no_obstacle",
         ),
         entry(
-            "`spark.checkpoint` on a full disk, or one that became read-only, while the job runs",
+            "`spark.checkpoint` on a disk that becomes full or read-only while the job runs",
             "shop.orders: StreamingQueryException: ... No space left on device, or Read-only file system ... (failure "
             "1; starting again in 1 s)",
             "goes on",
         ),
         entry(
-            "no folder for temporary files",
+            "no writable folder for temporary files",
             "no temporary files can be made (...); set TMPDIR to a folder for them",
             test="test_no_temporary_files",
         ),
@@ -226,7 +226,7 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             test="test_missing_java_is_told",
         ),
         entry(
-            "`JAVA_HOME` of nothing",
+            "`JAVA_HOME` without a Java",
             "Spark's JVM does not start. JAVA_HOME is /nowhere, but there is no bin/java in it. "
             "Correct it, or unset it to use the PATH.",
             test="test_missing_java_is_told",
@@ -238,12 +238,12 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             test="test_missing_java_is_told",
         ),
         entry(
-            "a `java` that may not be run",
+            "a `java` that is not executable",
             "Spark's JVM can't be started: /jre/bin/java: Permission denied; see JAVA_HOME",
             test="test_java_that_is_none",
         ),
         entry(
-            "a `java` that says nothing",
+            "a `java` that prints nothing",
             "Spark's JVM (process 4711) has not come up in ... s: give it more CPU, and see what it says above",
             test="test_java_that_says_nothing",
         ),

@@ -1,4 +1,4 @@
-"""Errors that need servers, Java, disks or ports, quoted as seen with real ones."""
+"""What a user sees if servers, Java, disks or ports have a problem, with the messages of real servers."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         entry(
-            "a host without an address",
+            "a host name without an address",
             f"ScyllaDB at a:9042 {_GONE}: no address is known for that name; see scylla.contact_points",
             test=_STRANGE,
         ),
         entry(
-            "an HTTP server, or a silent one",
+            "an HTTP server, or a silent server",
             f"ScyllaDB at a:80 {_GONE}: ... timed out creating connection (...); is that its port for CQL "
             "(scylla.contact_points)?",
             test=_STRANGE,
         ),
         entry(
-            "a server that hangs up",
+            "a server that closes the connection",
             f"ScyllaDB at a:80 {_GONE}: ... was closed by server; see scylla.contact_points",
             test=_STRANGE,
         ),
         entry(
-            "two nodes, and nothing listens on either",
+            "two nodes; nothing listens on either",
             f"ScyllaDB at a:9042, a:9042 {_GONE}: ...: connection refused; ...: connection refused; see "
             "scylla.contact_points",
             test=_STRANGE,
         ),
         entry(
-            "`tls.enabled` where there is no TLS",
+            "`tls.enabled`, and the server has no TLS",
             "ScyllaDB at a:9042: it does not speak TLS there; see scylla.tls.enabled",
             test=_STRANGE,
         ),
@@ -61,7 +61,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         entry(
-            "a client certificate that it does not know",
+            "an unknown client certificate",
             "ScyllaDB at a:9042: it does not accept the certificate in scylla.tls.client_certificate_file",
             test=_REFUSED,
         ),
@@ -72,12 +72,12 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_MIXED_UP,
         ),
         entry(
-            "another server's port at the first contact point, the right one at the second",
+            "another server's port for the first contact point, the right port for the second",
             f"ScyllaDB at a:9092, b:9042 {_GONE}: ...: none of the nodes that it names (...) takes connections on port "
             "9092, that of the first contact point; see scylla.contact_points",
         ),
         entry(
-            "a `local_datacenter` that it does not have",
+            "an unknown `local_datacenter`",
             "ScyllaDB at a:9042: there is no data center 'mars', only 'datacenter1'; see scylla.local_datacenter",
             test=_REFUSED,
         ),
@@ -96,7 +96,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         entry("an unknown keyspace", "table no.t: there is no keyspace 'no' at ...", test=_REFUSED),
         entry("an unknown table", "table shop.no: there is no such table at ...", test=_REFUSED),
         entry(
-            "no CDC",
+            "CDC is not enabled",
             "table shop.plain: CDC is not enabled; enable it with ALTER TABLE shop.plain WITH cdc = {'enabled': true}",
             test=_REFUSED,
         ),
@@ -106,7 +106,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         entry(
-            "a name in other letters",
+            "a name in other upper or lower case",
             "table shop.orders: there is no keyspace 'shop' at a:9042; did you mean \"Shop\"?",
             test="test_what_is_missing_may_be_there_in_other_letters",
         ),
@@ -119,17 +119,17 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "a table with counters", "table shop.hits: has counters, and ScyllaDB has no CDC for these", test=_NO_CDC
         ),
         entry(
-            "a log",
+            "a log table",
             "table shop.orders_scylla_cdc_log: is a log itself; name the table that it belongs to, shop.orders",
             test=_NO_CDC,
         ),
         entry(
-            "several that can't be captured, servers that are not there, all at once",
+            "several tables without CDC and unreachable servers",
             "(a line for each)",
             test="test_everything_wrong",
         ),
         entry(
-            "dropped while the job runs",
+            "a table is dropped while the job runs",
             "table shop.t: it or its log shop.t_scylla_cdc_log does not exist; was the table dropped? The reading goes "
             "on when it is back, or take it out of the configuration",
             "goes on",
@@ -143,18 +143,18 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         entry(
-            "a host without an address",
+            "a host name without an address",
             f"Kafka at a:9092 {_GONE}: ... Failed to resolve 'a:9092': ...; see kafka.bootstrap_servers",
         ),
         entry(
-            "an HTTP server, a silent one, one that hangs up",
+            "an HTTP server, a silent server, or one that closes the connection",
             f"Kafka at a:80 {_GONE}: something takes connections "
             "there, but does not answer as Kafka does; is it the port of another server "
             "(kafka.bootstrap_servers), or does it want a login (kafka.sasl)?",
             test=_STRANGE,
         ),
         entry(
-            "`tls.enabled` where there is no TLS",
+            "`tls.enabled`, and the server has no TLS",
             "Kafka at a:9092: it does not speak TLS there; see kafka.tls.enabled",
             test=_STRANGE,
         ),
@@ -179,12 +179,16 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test="test_token_that_is_not_given",
         ),
         entry(
-            "no `sasl` at a listener that wants a login; ScyllaDB's port, or the registry's",
+            "no `sasl` at a listener that requires a login; the port of ScyllaDB or of the registry",
             f"Kafka at a:9092 {_GONE}: something takes connections there, but does not answer as Kafka does; is it the "
             "port of another server (kafka.bootstrap_servers), or does it want a login (kafka.sasl)?",
             test=_MIXED_UP,
         ),
-        entry("TLS where it is not enabled", "Kafka at a:9092: it speaks TLS; set kafka.tls.enabled", test=_REFUSED),
+        entry(
+            "TLS, and `tls.enabled` is false",
+            "Kafka at a:9092: it speaks TLS; set kafka.tls.enabled",
+            test=_REFUSED,
+        ),
         entry(
             "another authority's certificate",
             "Kafka at a:9092: its certificate is from an authority that kafka.tls.ca_file does not name",
@@ -197,7 +201,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         entry(
-            "no client certificate where one is wanted",
+            "no client certificate, and the server requires one",
             "Kafka at a:9092: it does not accept a client without a certificate; set kafka.tls.client_certificate_file",
             test=_REFUSED,
         ),
@@ -238,30 +242,30 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         entry(
-            "a path that it does not have",
+            "a path that the registry does not have",
             "schema registry http://a:8081/no: list schema types: does not know it (HTTP 404); is "
             "registry.url the base address of a schema registry?",
             test=_REFUSED,
         ),
         entry(
-            "a web page, other JSON, half of a JSON document",
+            "a web page, other JSON, or half of a JSON document",
             "schema registry http://a:80/: list schema types: "
             "unintelligible answer (...); is registry.url the base address of a schema registry?",
             test=_STRANGE,
         ),
         entry(
-            "404 or a redirect of another server",
+            "status 404 or a redirect from another server",
             "schema registry http://a:80/: list schema types: ... (HTTP ...)...; is registry.url "
             "the base address of a schema registry?",
             test=_STRANGE,
         ),
         entry(
-            "403 of another server",
+            "status 403 from another server",
             "schema registry http://a:80/: list schema types: forbids it (HTTP 403): ...",
             test=_STRANGE,
         ),
         entry(
-            "500",
+            "status 500",
             f"Schema registry at http://a:80/ {_GONE}: list schema types: failed (HTTP 500): ...; see registry.url",
             test=_STRANGE,
         ),
@@ -282,19 +286,19 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_STRANGE,
         ),
         entry(
-            "a server that hangs up",
+            "a server that closes the connection",
             f"Schema registry at http://a:80/ {_GONE}: list schema types: no answer in HTTP (RemoteProtocolError); is "
             "registry.url the base address of a schema registry?",
             test=_STRANGE,
         ),
         entry(
-            "a host without an address",
+            "a host name without an address",
             f"Schema registry at http://a:8081/ {_GONE}: list schema types: no connection (ConnectError); "
             "see registry.url",
             test=_STRANGE,
         ),
         entry(
-            "`https` where there is no TLS",
+            "`https`, and the server has no TLS",
             "schema registry https://a:8081/: list schema types: no TLS connection: wrong version number; see "
             "registry.url",
             test=_STRANGE,
@@ -317,7 +321,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         entry(
-            "a schema that its rule refuses",
+            "a schema that the subject's rule rejects",
             "table shop.orders: ... subject shop.orders-value refuses the schema by its rule BACKWARD: ...",
             test="test_incompatible",
         ),
