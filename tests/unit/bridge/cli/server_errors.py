@@ -28,7 +28,7 @@ def _one(tried: str, told: str, status: str = "2", test: str | None = None) -> E
 
 
 _REFUSED: Final = "test_refused"
-_NO_CDC: Final = "test_what_can_have_no_cdc_is_told_as_what_it_is"
+_NO_CDC: Final = "test_table_that_can_never_have_cdc_is_explained"
 _STRANGE: Final = "test_strange_servers_are_told"
 _MIXED_UP: Final = "test_servers_that_are_mixed_up_are_told"
 _GONE: Final = "is not reachable (tried 9 times in 60.0 s)"
@@ -128,7 +128,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         _one(
             "a name in other letters",
             "table shop.orders: there is no keyspace 'shop' at a:9042; did you mean \"Shop\"?",
-            test="test_what_is_missing_may_be_there_in_other_letters",
+            test="test_missing_names_that_differ_in_case_are_suggested",
         ),
         _one(
             "a materialized view",
@@ -189,12 +189,12 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         _one(
             "a `sasl.mechanism` that is not enabled",
             "Kafka at a:9092 does not take PLAIN there, only SCRAM-SHA-256,SCRAM-SHA-512; see kafka.sasl.mechanism",
-            test="test_mechanism_that_is_not_offered",
+            test="test_mechanism_that_is_not_enabled_is_named",
         ),
         _one(
             "another authority's certificate at the `token_endpoint_url`",
             "Kafka at a:9092 gets no token: TLS failed; see kafka.sasl.token_endpoint_ca_file (...)",
-            test="test_token_that_is_not_given",
+            test="test_failure_to_get_a_token_names_its_settings",
         ),
         _one(
             "no `sasl` at a listener that wants a login; ScyllaDB's port, or the registry's",
@@ -395,7 +395,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "... Kafka at a:9092 refused a second login within a second of the first, which it does if a token is "
             "about to expire; the next connection succeeds (...)",
             "goes on",
-            "test_a_login_that_is_refused_again_passes",
+            "test_repeated_login_is_retried",
         ),
         _one(
             "a quota of Kafka's",

@@ -1,4 +1,4 @@
-"""The fast path of plain rows gives what the general one gives, whatever the rows."""
+"""The fast path gives the same bytes as the general path, for any rows."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def inserts(count: int) -> Rows:
 
 
 def test_plain_rows_take_the_fast_path() -> None:
-    """All of them once their form is known, but for the last of each page that has a successor."""
+    """All of them once a loop knows their form, except the last row of each page that has a successor."""
     codec, layout = TableCodec(NARROW, log_columns(NARROW)), layout_of(NARROW)
     rows = inserts(900)
     both_ways(codec, layout, rows, 300)
@@ -195,8 +195,8 @@ def updates(touched: Sequence[int]) -> Rows:
     return {STREAMS[0]: found, STREAMS[1]: [], STREAMS[2]: []}
 
 
-def test_forms_that_come_too_seldom_for_a_loop_take_the_fast_path() -> None:
-    """Row by row: none goes by way of the merged cells."""
+def test_rare_forms_take_the_fast_path() -> None:
+    """Row by row: none is merged as cells."""
     codec, layout = TableCodec(MANY, log_columns(MANY)), layout_of(MANY)
     slowly, fast = both_ways(codec, layout, updates([1 + at % 1000 for at in range(2000)]), 5000)
     assert one_by_one(fast) == slowly
@@ -204,8 +204,8 @@ def test_forms_that_come_too_seldom_for_a_loop_take_the_fast_path() -> None:
     assert not codec.page_encoder.loops
 
 
-def test_a_loop_that_nobody_uses_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forms of the past must not keep the present one from its loop; but none is made for each that comes by."""
+def test_unused_loop_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old forms must not keep a frequent form from its loop; but not every new form gets one."""
     monkeypatch.setattr(page_encoder, "MISSES_BEFORE_REPLACEMENT", 20)
     most = page_encoder.MAX_LOOPS
     codec, layout = TableCodec(MANY, log_columns(MANY)), layout_of(MANY)
@@ -223,8 +223,8 @@ def test_a_loop_that_nobody_uses_gives_way(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("bad", ["v", "ck", "pk", "cdc$time"])
-def test_a_cell_that_a_loop_declines_takes_its_row_to_the_general_path(bad: str) -> None:
-    """Once, at its place, wherever on its page it stands; the rows around it go the fast way."""
+def test_malformed_cell_takes_its_row_to_the_general_path(bad: str) -> None:
+    """Once, at its place, anywhere on its page; the rows around it take the fast path."""
     codec, layout = TableCodec(NARROW, log_columns(NARROW)), layout_of(NARROW)
     rows = {stream: list(of) for stream, of in inserts(90).items()}
     both_ways(codec, layout, rows, 300)
@@ -240,8 +240,8 @@ def test_a_cell_that_a_loop_declines_takes_its_row_to_the_general_path(bad: str)
         assert sum(len(each.records) for each in fast if isinstance(each, EncodedRun)) >= (90 - 4) * 2 // 3 - 4
 
 
-def test_a_group_that_goes_on_behind_its_end_is_one_group() -> None:
-    """A row that looks like a whole group is none when the next one has its time; also over a page's end."""
+def test_group_that_continues_after_its_end_flag_is_one_group() -> None:
+    """A row with the flag is no whole group if the next row has its time; also across the end of a page."""
     codec, layout = TableCodec(NARROW, log_columns(NARROW)), layout_of(NARROW)
     rows = {stream: list(of) for stream, of in inserts(90).items()}
     both_ways(codec, layout, rows, 300)
@@ -255,8 +255,8 @@ def test_a_group_that_goes_on_behind_its_end_is_one_group() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 64])
-def test_keys_are_held_against_their_streams_on_both_paths(every: int) -> None:
-    """One in so many on the fast path too, the first among them; a key that does not belong there is told."""
+def test_keys_are_checked_on_both_paths(every: int) -> None:
+    """One in `every` on the fast path too, the first included; a key in the wrong stream is reported."""
     codec, layout = TableCodec(NARROW, log_columns(NARROW)), layout_of(NARROW)
     rows = inserts(600)
     both_ways(codec, layout, rows, 300)

@@ -1,4 +1,4 @@
-"""What a lane holds of its log, counted in bytes of the pages that were given out and not handed on."""
+"""The memory of a lane, in bytes of the pages that were returned and not yet consumed."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize(("streams", "rows", "width"), [(8, 1000, 1000), (60, 90, 10_000), (300, 60, 2_000)])
 def test_wide_rows_stay_within_the_bytes(streams: int, rows: int, width: int) -> None:
-    """However many streams, and whatever a server's page may have."""
+    """For any number of streams and any size of the server's pages."""
     log = Log(streams, rows, lambda *_: width)
     assert len(drained(log)) == streams * rows
     assert log.buffered == 0
@@ -106,8 +106,8 @@ def test_wide_rows_stay_within_the_bytes(streams: int, rows: int, width: int) ->
 
 
 @pytest.mark.usefixtures("_small")
-def test_one_page_of_each_stream_is_held_whatever_it_takes() -> None:
-    """Rows larger than there is room for are read one at a time, one of each stream."""
+def test_one_page_of_each_stream_is_always_held() -> None:
+    """Rows larger than the budget are read one at a time, one of each stream."""
     width = ROOM_BYTES // 10
     log = Log(40, 3, lambda *_: width)
     assert len(drained(log)) == 120
@@ -117,7 +117,7 @@ def test_one_page_of_each_stream_is_held_whatever_it_takes() -> None:
 
 @pytest.mark.usefixtures("_small")
 def test_groups_over_many_pages_stay_within_the_bytes() -> None:
-    """Page after page of a stream then ends with the same time."""
+    """Then many pages of a stream end with the same time."""
     log = Log(60, 90, lambda *_: 40_000, group=45)
     assert len(drained(log)) == 60 * 90
     assert log.buffered == 0
@@ -126,14 +126,14 @@ def test_groups_over_many_pages_stay_within_the_bytes() -> None:
 
 @pytest.mark.usefixtures("_small")
 def test_rows_that_become_wide_are_noticed() -> None:
-    """Where narrow rows are followed by wide ones, the next requests ask for fewer."""
+    """If wide rows follow narrow ones, the next requests ask for fewer rows."""
     log = Log(64, 200, lambda _, number: 10 if number < 100 else 8_000)
     assert len(drained(log, page_rows=100)) == 64 * 200
     assert log.most <= 2 * ROOM_BYTES
 
 
-def test_narrow_rows_are_asked_for_as_many_as_ever_and_ahead() -> None:
-    """Small rows are bounded by their number alone; each stream's next page is under way before it is needed."""
+def test_narrow_rows_are_limited_by_number_and_requested_ahead() -> None:
+    """Each stream's next page is under way before it is needed."""
     log = Log(8, 500, lambda *_: 100)
     next(read_lane(log, log.streams, WINDOW, LAYOUT, page_rows=200, in_flight=64))
     assert log.asked == [200] * 2 * 8
@@ -145,8 +145,8 @@ def test_narrow_rows_are_asked_for_as_many_as_ever_and_ahead() -> None:
     st.integers(200, 20_000),
     st.integers(0, 2**32),
 )
-def test_rows_come_in_order_whatever_room_there_is(widths: list[int], rows: int, room: int, seed: int) -> None:
-    """Every row once, in lane order, also where no page ever finds room."""
+def test_rows_arrive_in_order_for_any_budget(widths: list[int], rows: int, room: int, seed: int) -> None:
+    """Every row once, in lane order, even if no page ever finds room."""
     random = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page_budget, "_MAX_BYTES", room)
@@ -159,8 +159,8 @@ def test_rows_come_in_order_whatever_room_there_is(widths: list[int], rows: int,
 
 
 @pytest.mark.usefixtures("_small")
-def test_what_was_handed_on_makes_room() -> None:
-    """Also behind many times the bytes that fit, each stream's next page is under way before it is needed."""
+def test_consumed_pages_make_room() -> None:
+    """Even after many times the budget, each stream's next page is under way before it is needed."""
     log = Log(4, 4000, lambda *_: 2_000, page_bytes=1 << 20)
     ahead = []
     for chunk in read_lane(log, log.streams, WINDOW, LAYOUT, page_rows=100, in_flight=8):
@@ -172,8 +172,8 @@ def test_what_was_handed_on_makes_room() -> None:
 
 
 @pytest.mark.usefixtures("_small")
-def test_what_is_under_way_is_reckoned_with() -> None:
-    """A page counts as rows of the width that the last ones had, until it has come or failed."""
+def test_pages_under_way_count() -> None:
+    """A page counts with the row width of recent pages, until it has arrived or failed."""
     open_: list[Future[Page]] = []
 
     class Held:

@@ -1,4 +1,4 @@
-"""What librdkafka is told: where secrets come from, when tokens end, and that nothing is told that nobody set."""
+"""librdkafka's properties: secrets, tokens, and nothing that is not set."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def token(claims: object) -> str:
         (True, "PLAIN", "SASL_SSL"),
     ],
 )
-def test_protocol(monkeypatch: pytest.MonkeyPatch, tls: bool, mechanism: str | None, protocol: str) -> None:
-    """TLS and login make the protocol, and only what is set is told."""
+def test_protocol_follows_tls_and_login(
+    monkeypatch: pytest.MonkeyPatch, tls: bool, mechanism: str | None, protocol: str
+) -> None:
+    """Only properties that are set are passed on."""
     monkeypatch.setenv("PASSWORD", "hunter2")
     sasl = {} if mechanism is None else {"mechanism": mechanism, "username": "u", "password": {"env": "PASSWORD"}}
     found = client_properties(settings(tls={"enabled": tls}, sasl=sasl))
@@ -55,8 +57,8 @@ def test_protocol(monkeypatch: pytest.MonkeyPatch, tls: bool, mechanism: str | N
     assert ("ssl.endpoint.identification.algorithm" in found) == tls
 
 
-def test_certificates(tmp_path: Path) -> None:
-    """Files are proved before librdkafka gets them; what is wrong names the setting, and no password."""
+def test_certificates_are_checked_first(tmp_path: Path) -> None:
+    """An error names the setting, and no password."""
     authority = Authority.make(tmp_path)
     issued = authority.issue("bridge", password="hunter2")
     (tmp_path / "password").write_text("hunter2\n")
@@ -90,17 +92,15 @@ def test_certificates(tmp_path: Path) -> None:
         ({"queue.buffering.max.kbytes": 1 << 20}, 20 << 20, 1 << 20),
     ],
 )
-def test_queue_holds_the_largest_record_and_no_more_than_it_has_to(
-    properties: dict[str, Any], limit: int | None, kib: int
-) -> None:
-    """As large as it always is, or as the settings say, but for records larger than that."""
+def test_queue_holds_the_largest_record(properties: dict[str, Any], limit: int | None, kib: int) -> None:
+    """The queue has its default or configured size, unless a record may be larger."""
     found = producer_properties(settings(properties=properties), "id", limit)
     assert found["queue.buffering.max.kbytes"] == kib
     assert found["queue.buffering.max.kbytes"] * 1024 >= found["message.max.bytes"]
 
 
-def test_oidc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token endpoint is librdkafka's own business."""
+def test_token_endpoint_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Librdkafka fetches the token itself."""
     monkeypatch.setenv("CLIENT_SECRET", "hunter2")
     sasl = {
         "mechanism": "OAUTHBEARER",
@@ -117,8 +117,8 @@ def test_oidc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "oauth_cb" not in found
 
 
-def test_token_is_read_anew(tmp_path: Path) -> None:
-    """Each time the client asks it gets what the file holds by then, until the end that the token itself tells."""
+def test_token_is_read_for_each_request(tmp_path: Path) -> None:
+    """With the present contents of the file, and the expiry in the token."""
     path = tmp_path / "token"
     path.write_text(token({"exp": 4_000_000_000}) + "\n")
     sasl = {"mechanism": "OAUTHBEARER", "token": {"file": str(path)}, "extensions": {"pool": 7}}
@@ -129,7 +129,7 @@ def test_token_is_read_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["opaque", "a.b.c", token(["exp"]), token({"sub": "x"}), token({"exp": "soon"})])
-def test_token_without_an_end(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_token_without_expiry_is_read_again_soon(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """What does not tell its end is asked for again before long."""
     monkeypatch.setenv("TOKEN", text)
     secret = Secret.model_validate({"env": "TOKEN"})
@@ -137,16 +137,16 @@ def test_token_without_an_end(monkeypatch: pytest.MonkeyPatch, text: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "hunter2 x", "hunter2\nx", token({"exp": 99})])
-def test_unusable_token(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """A token that can't be used is refused without being told."""
+def test_unusable_token_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """The message does not contain the token."""
     monkeypatch.setenv("TOKEN", text)
     with pytest.raises(AccessError, match=r"^kafka\.sasl\.token: ") as caught:
         read_token(Secret.model_validate({"env": "TOKEN"}), clock=lambda: 100.0)
     assert "hunter2" not in str(caught.value)
 
 
-def test_meaning_of_errors() -> None:
-    """A missing right is named, a refused login is not for ever, and what is not known may pass."""
+def test_error_codes_are_translated() -> None:
+    """A missing right is named, a refused login is an access error, and an unknown code is retriable."""
     words = str(errors.to_bridge_error("TOPIC_AUTHORIZATION_FAILED", "m", "Write on topic t"))
     assert words == "m; the bridge's user needs the right Write on topic t"
     assert str(errors.to_bridge_error("INVALID_CONFIG", "m", "Write on topic t")) == "m"
@@ -177,8 +177,8 @@ def test_meaning_of_errors() -> None:
         ),
     ],
 )
-def test_token_that_is_not_given(said: str, words: str) -> None:
-    """Of what the identity provider refuses, and of its certificate, each names its settings."""
+def test_failure_to_get_a_token_names_its_settings(said: str, words: str) -> None:
+    """For a refusal of the identity provider, and for its certificate."""
     asked = settings(
         sasl={
             "mechanism": "OAUTHBEARER",
@@ -201,8 +201,8 @@ def test_token_that_is_not_given(said: str, words: str) -> None:
         ("", "takes no login there; leave kafka.sasl out, or name the port of a listener that takes one"),
     ],
 )
-def test_mechanism_that_is_not_offered(offered: str, words: str) -> None:
-    """No password would mend it; librdkafka's words say what would."""
+def test_mechanism_that_is_not_enabled_is_named(offered: str, words: str) -> None:
+    """The message lists the mechanisms that the broker offers."""
     said = (
         "sasl_plaintext://a:1/bootstrap: SASL SCRAM-SHA-512 mechanism handshake failed: Broker: Request not valid: "
         f"broker's supported mechanisms: {offered} (after 3ms in state AUTH_HANDSHAKE)"
