@@ -12,8 +12,8 @@ from bridge.engine.table_observer import TableObserver
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import UnixMillis
-from bridge.planning.micro_batches import WindowLength
 from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
+from bridge.planning.window_size import WindowLength
 
 _log = logging.getLogger(__name__)
 
