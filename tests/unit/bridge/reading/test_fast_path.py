@@ -49,7 +49,7 @@ def layout_of(of: TableSchema) -> LogLayout:
 
 
 def written(of: TableSchema, images: ImageOptions, random: Random, requests: int) -> Rows:
-    """What a workload writes, its groups spread over the streams; some have the very same time."""
+    """The rows of a workload; its groups are spread over the streams, and some have equal times."""
     rules = LogRules.of(of, images=images)
     workload = Workload(of, seed=random.getrandbits(32), keys=2, rows_per_key=4, mix=EVERYTHING, pool=4)
     base = BaseState(rules.columns)
@@ -63,7 +63,7 @@ def written(of: TableSchema, images: ImageOptions, random: Random, requests: int
             place = Place(mutation.partition_key, stream.raw, time, GENERATION_MS)
             found[stream] += raw_rows(of, group, place)
         base.write(mutation, UnixMicros(now_us), UnixMicros(now_us))
-    # The forms that loops are made for come often.
+    # Repeat some rows: loops are made for frequent forms only.
     end = log_columns(of).index("cdc$end_of_batch")
     for rows in found.values():
         for row in [row for row in rows if row[2] == bytes(4) and row[end]]:
@@ -74,13 +74,13 @@ def written(of: TableSchema, images: ImageOptions, random: Random, requests: int
 
 
 def ordered(rows: Sequence[Cells]) -> list[Cells]:
-    """As a server has them: one of each time and number, in their order."""
+    """The rows in the server's order, one of each time and number."""
     by_key = {(sort_key(row[1] or b""), row[2] or b""): row for row in rows}
     return [by_key[key] for key in sorted(by_key)]
 
 
 def damaged(rows: Rows, random: Random) -> Rows:
-    """Here and there a cell that is null, torn, another row's or anything at all, but for the log's key."""
+    """The rows with some cells replaced by null, a part, another row's cell or random bytes; the log's key stays."""
 
     def one(row: Cells, other: Cells) -> Cells:
         at = random.randrange(3, len(row))
@@ -134,7 +134,7 @@ def test_both_paths_give_the_same(
     codec, layout = TableCodec(of, log_columns(of), OutputOptions(shape=shape)), layout_of(of)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page_encoder, "ROWS_BEFORE_COMPILING", worth_a_loop)
-        # The second time the loops are there from the beginning.
+        # In the second pass the loops exist from the beginning.
         for _ in range(2):
             slowly, fast = both_ways(codec, layout, damaged(rows, random) if is_damaged else rows, page_rows)
             assert one_by_one(fast) == slowly
@@ -177,7 +177,7 @@ MANY = table({"pk": "int"}, {"ck": "int"}, {f"v{at:02}": "int" for at in range(1
 
 
 def updates(touched: Sequence[int]) -> Rows:
-    """One stream's, each of which sets the columns that the bits of a number say."""
+    """Updates in one stream; the bits of a number select the columns that each of them sets."""
     names = log_columns(MANY)
     found = []
     for at, bits in enumerate(touched):

@@ -24,7 +24,7 @@ WINDOW = Window(UnixMicros(0), UnixMicros(1_000_000))
 
 
 class Log:
-    """Pages of a log in memory, answered at once or when told to."""
+    """A log in memory; requests are answered at once, or by the test."""
 
     def __init__(
         self, rows: dict[StreamId, list[Cells]], *, columns: tuple[str, ...] = COLUMNS, held: bool = False

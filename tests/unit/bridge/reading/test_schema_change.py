@@ -53,7 +53,7 @@ def log_types(schema: TableSchema) -> tuple[CqlType, ...]:
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """Time that passes only during a pause."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -66,7 +66,7 @@ class Clock:
 
 
 class Reader:
-    """A log whose statement was prepared at some moment, and whose pages are of the moment when they are asked for."""
+    """A log reader with the columns at the time of preparing; its pages have the present columns."""
 
     def __init__(self, cluster: Cluster, prepared: TableSchema) -> None:
         self._cluster = cluster
@@ -90,7 +90,7 @@ class Reader:
 
 
 class Cluster:
-    """One table; `schema` is the log's and the pages', `described_as` what system_schema says if that is another."""
+    """One table; `schema` is that of the log and its pages, `described_as` that of system_schema if it differs."""
 
     def __init__(self, schema: TableSchema, groups: int = 40, rows_each: int = 3) -> None:
         self.schema: TableSchema = schema
@@ -124,7 +124,7 @@ class Cluster:
                     "pk": stream.raw[12:],
                     "ck": us.to_bytes(4, "big"),
                     "w": b"w",
-                    # Four bytes are right for an int and for a text: a stale schema would not be noticed.
+                    # Four bytes are valid as int and as text, so decoding under a stale schema would not fail.
                     "v": b"abcd" if schema in (OLD, RETYPED) else None,
                 }
                 found.append(tuple(map(cells.get, columns)))
@@ -139,7 +139,7 @@ def changes(captured: CapturedTable) -> Iterator[EncodedChange]:
 
 
 def in_runs(captured: CapturedTable) -> Iterator[EncodedRun]:
-    """The same changes, a few at a time."""
+    """The changes in runs of three."""
     held: list[EncodedChange] = []
     for change in changes(captured):
         held.append(change)
@@ -177,7 +177,7 @@ def place(change: EncodedChange) -> tuple[bytes, bytes, bytes]:
 
 @cache
 def whole() -> list[tuple[bytes, bytes, bytes]]:
-    """The places of all changes."""
+    """The sort keys of all changes."""
     return [place(change) for _, change in read(Cluster(OLD), Clock())]
 
 

@@ -25,7 +25,7 @@ STREAMS = [StreamId.build(Token(token), 0, 0) for token in range(-7 * 100, 7 * 1
 
 
 class Log:
-    """Says which streams rows are of, or fails: at once, or in its answer."""
+    """Answers probes, or fails: at the call or in the future."""
 
     def __init__(
         self, rows: Mapping[StreamId, int] | None = None, *, error: Exception | None = None, at_once: bool = False
@@ -43,16 +43,16 @@ class Log:
         if self.error is not None:
             future.set_exception(self.error)
             return future
-        # Whatever their order is.
+        # The order does not matter.
         found = [(one.raw,) for one in reversed(streams) for _ in range(self.rows.get(one, 0))]
-        # ScyllaDB says so of a full page, whatever follows, and may of a short or an empty one.
+        # ScyllaDB returns a paging state with every full page, and sometimes with a short or empty one.
         state = b"more" if len(found) >= page_rows or self.stopped & set(streams) else None
         future.set_result(Page(("cdc$stream_id",), raw(found[:page_rows], 1), state))
         return future
 
 
 def quiet(with_rows: int = 0) -> EmptyStreamProbe:
-    """As it is when that many of a hundred streams had rows."""
+    """A probe after a reading in which this many of a hundred streams had rows."""
     known = EmptyStreamProbe()
     known.record_result("ks.t", 100, with_rows)
     return known
@@ -180,7 +180,7 @@ def test_all_streams_are_read_if_a_probe_fails(
         (record,) = caplog.records
         assert record.getMessage().startswith("ks.t: the probe for streams with rows failed")
         assert record.getMessage().endswith(str(error))
-        # Once it succeeds all is as at first.
+        # After a success everything starts again.
         log.error = None
         while len(log.asked) == len(asked_at):
             found = known.streams_to_read(log, STREAMS, WINDOW, 16)

@@ -11,7 +11,7 @@ from bridge.runtime import java
 
 
 @pytest.mark.parametrize(
-    ("said", "major"),
+    ("output", "major"),
     [
         ('openjdk version "17.0.15" 2025-04-15', 17),
         ('java version "1.8.0_292"', 8),
@@ -19,9 +19,9 @@ from bridge.runtime import java
         ("no such thing", None),
     ],
 )
-def test_the_major_version_is_read(said: str, major: int | None) -> None:
+def test_major_version_is_read(output: str, major: int | None) -> None:
     """The old and the new numbering."""
-    assert java.major_version(said) == major
+    assert java.major_version(output) == major
 
 
 def _fake_java(home: Path, version: str) -> None:

@@ -43,7 +43,7 @@ def test_topic_created_by_another_job_at_the_same_time_grows() -> None:
 
 
 def admin_of(**client: Any) -> KafkaAdmin:
-    """An administrator whose client is a stand-in."""
+    """An administration client with a stand-in for the library's client."""
     admin = KafkaAdmin.__new__(KafkaAdmin)
     stand_in: Any = admin
     KafkaClient.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
@@ -51,8 +51,8 @@ def admin_of(**client: Any) -> KafkaAdmin:
     return admin
 
 
-def given(answer: Any) -> Future[Any]:
-    """A future with an answer, or with an error."""
+def completed(answer: Any) -> Future[Any]:
+    """A completed future."""
     future: Future[Any] = Future()
     if isinstance(answer, Exception):
         future.set_exception(answer)
@@ -71,7 +71,7 @@ def test_topic_ids_are_read() -> None:
     }
 
     def describe_topics(asked: TopicCollection, **_: object) -> dict[str, Future[Any]]:
-        return {name: given(answers[name]) for name in asked.topic_names}
+        return {name: completed(answers[name]) for name in asked.topic_names}
 
     found = admin_of(describe_topics=describe_topics).topics_now(list(answers))
     assert found == {"ours": CurrentTopic("__________sAAAAAAAAABw", 2)}
@@ -125,7 +125,7 @@ def test_answers_show_that_a_login_was_accepted(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(client_events, "_accepted_logins", set())
         admin = admin_of(
             list_topics=lambda **_: SimpleNamespace(topics={}),
-            describe_configs=lambda asked, **_: {asked[0]: given({})},
+            describe_configs=lambda asked, **_: {asked[0]: completed({})},
         )
         assert client_events._accepted_logins == set()
         ask(admin)

@@ -15,7 +15,7 @@ SETTINGS = KafkaSettings(bootstrap_servers=["a:1"])
 
 
 class Code:
-    """An error with a code's name and words."""
+    """An error with the name of its code, and a message."""
 
     def __init__(self, name: str, words: str = "") -> None:
         self._name, self._words = name, words

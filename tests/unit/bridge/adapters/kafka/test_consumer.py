@@ -16,7 +16,7 @@ from bridge.errors import RetriableError
 
 
 class Moving:
-    """A consumer whose partition has no leader for its first answers."""
+    """A consumer that fails its first calls, because the partition has no leader."""
 
     def __init__(self, answers: Sequence[int | tuple[int, int]]) -> None:
         self._answers = list(answers)

@@ -73,7 +73,7 @@ def test_last_record_taken_is_the_one_over_the_limit() -> None:
 def test_record_larger_than_the_queue_is_accepted(*, in_run: bool, properties: dict[str, int]) -> None:
     """Librdkafka reports an empty queue that is too small for a record as full; it would be retried for ever."""
     limit = 20 << 20
-    # With a short timeout, as that is how long a full queue is waited for.
+    # A full queue is retried until this timeout, so it is short.
     settings = SETTINGS.model_copy(
         update={"properties": SETTINGS.properties | properties, "transaction_timeout_ms": 2000}
     )

@@ -18,7 +18,7 @@ NEXT = '{"type":"record","name":"R","fields":[{"name":"x","type":"int"}]}'
 
 @contextmanager
 def answering(*answers: Answer) -> Iterator[tuple[str, FixedAnswers]]:
-    """A registry that gives fixed answers; its url."""
+    """Serve fixed answers; yields the url, and the record of the requests."""
     given = FixedAnswers(list(answers))
     with serving(given) as address:
         yield f"http://{address}", given
@@ -26,7 +26,7 @@ def answering(*answers: Answer) -> Iterator[tuple[str, FixedAnswers]]:
 
 @contextmanager
 def holding(*schemas: str, **options: object) -> Iterator[tuple[Registry, FakeRegistry]]:
-    """A registry whose subject `t-value` holds schemas, and a client of it."""
+    """A client of a registry whose subject `t-value` holds schemas, and that registry."""
     fake = FakeRegistry(**options)  # type: ignore[arg-type]  # each test names what it needs
     if schemas:
         fake.subjects["t-value"] = list(enumerate(schemas, 1))

@@ -50,7 +50,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @contextmanager
 def registry_of(issued: Issued, *, clients_of: Authority | None = None) -> Iterator[str]:
-    """The url of a registry that shows a certificate, and may want one of its clients."""
+    """Serve a registry with a certificate, which may require one of its clients; yields the url."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(issued.certificate, issued.key)
     if clients_of is not None:

@@ -94,7 +94,7 @@ def test_metadata_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
                 again = receive(page)
                 assert again.parsed_rows.columns is before.parsed_rows.columns
                 assert list(again.parsed_rows) == list(before.parsed_rows)
-    # An altered table's pages are parsed, and others are known still.
+    # New columns are parsed, and the other ones stay in the cache.
     altered = receive(result({"a": short(INT), "c": short(TEXT)}))
     assert altered.column_names == ("a", "c")
     assert receive(pages[0]).parsed_rows.columns is first[0].parsed_rows.columns

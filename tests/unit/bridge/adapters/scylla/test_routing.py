@@ -39,7 +39,7 @@ HOSTS: Final = [host(number) for number in (1, 2, 3)]
 
 
 class AllNear:
-    """The policy below: every node is as near as any other, in one order."""
+    """A child policy: all nodes are equally near, in a fixed order."""
 
     def make_query_plan(self, *_: object) -> list[Host]:
         return list(HOSTS)
@@ -49,7 +49,7 @@ class AllNear:
         return near
 
     def populate(self, *_: object) -> None:
-        """Nothing to learn."""
+        """Do nothing."""
 
 
 def asked_first(metadata: Metadata, stream: StreamId) -> Host:
@@ -63,7 +63,7 @@ def asked_first(metadata: Metadata, stream: StreamId) -> Host:
 
 @pytest.fixture
 def ring() -> Metadata:
-    """Three nodes with a token each, and a keyspace that each row is on one of."""
+    """Three nodes with one token each, and a keyspace with one replica."""
     metadata = Metadata()
     metadata.partitioner = "org.apache.cassandra.dht.Murmur3Partitioner"
     owners = {Murmur3Token(token): owner for token, owner in zip(TOKENS, HOSTS, strict=True)}

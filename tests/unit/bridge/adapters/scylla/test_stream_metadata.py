@@ -36,7 +36,7 @@ TABLET_TIMES, TABLET_STREAMS = "system.cdc_timestamps", "system.cdc_streams"
 
 @dataclass
 class FakeSession:
-    """Tables as lists of rows; understands the few forms of SELECT that are asked."""
+    """Tables as lists of rows; supports only the forms of SELECT that the module uses."""
 
     tables: dict[str, list[dict[str, Any]]]
     node_count: int = 1
@@ -65,7 +65,7 @@ class FakeSession:
     def cells(
         self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None
     ) -> Iterator[tuple[bytes | None, ...]]:
-        """Sets of streams with their count; of other columns nothing."""
+        """The count of each set of streams; None for other columns."""
         for row in self.rows(cql, parameters, consistency):
             yield tuple(
                 len(cell).to_bytes(4, "big") if name == "streams" and cell else None for name, cell in row.items()
@@ -233,7 +233,7 @@ def stream(token: int, number: int = 0) -> StreamId:
 
 
 def tablet_rows(*sets: tuple[UnixMillis, set[StreamId], set[StreamId]]) -> dict[str, list[dict[str, Any]]]:
-    """Of sets with their current and their opened streams."""
+    """The rows of stream sets, given their current and their opened streams."""
     name = {"keyspace_name": "ks", "table_name": "t"}
     return {
         TABLET_TIMES: [name | {"timestamp": time(start)} for start, _, _ in reversed(sets)],
@@ -265,7 +265,7 @@ def test_kept_streams_of_tablets_are_recognized() -> None:
     assert TabletStreams(session, "ks", "other").generations() == []
     asked = len(session.asked)
     assert metadata.generations() == expected
-    assert len(session.asked) == asked + 1  # what is known is not asked again
+    assert len(session.asked) == asked + 1  # known sets are not read again
 
 
 def test_streams_have_the_set_that_opened_them() -> None:

@@ -22,7 +22,7 @@ TYPES = [
 
 
 class System:
-    """Answers the queries of system_schema, and remembers which tables were asked."""
+    """Answers the queries of system_schema, and records the tables that were read."""
 
     settings = SimpleNamespace(metadata_consistency=None)
 
@@ -96,7 +96,7 @@ def test_unknown_type_is_named() -> None:
 
 
 class Names:
-    """A server with the table `Shop."LineItems"`, on which CDC is on, without its log."""
+    """A server with the table `Shop."LineItems"`; its CDC is enabled, but it has no log."""
 
     settings = SimpleNamespace(metadata_consistency=None)
     address = "s:1"
@@ -149,7 +149,7 @@ def test_server_without_logs_is_distinguished_from_scylladb(is_scylla: bool, wor
 
 
 class NeverCaptured:
-    """A server whose table `shop.t` has no CDC, and is what the test says."""
+    """A server whose table `shop.t` has no CDC and is of the given kind."""
 
     settings = SimpleNamespace(metadata_consistency=None)
     address = "s:1"
