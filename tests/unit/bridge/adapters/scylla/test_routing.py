@@ -18,7 +18,7 @@ from cassandra.tablets import Tablet
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.adapters.scylla.change_log import LogReader
+from bridge.adapters.scylla.log_reader import LogReader
 from bridge.adapters.scylla.routing import RoutedStatement, token_of
 from bridge.model.micro_batch import Window
 from bridge.model.murmur3 import key_with_token, murmur3_token
