@@ -39,12 +39,13 @@ from bridge.model.cursor import (
     StreamOffset,
     canonical_json,
 )
-from bridge.model.streams import MIN_TOKEN, StreamId, Token, build_vnode_streams, lane_range
+from bridge.model.streams import MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
 from bridge.planning.micro_batches import GenerationStart, Limits, WindowLength, first_cursor, plan
 from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
 from bridge.planning.server_clock import ASK_EVERY_S, ServerClock
 from bridge.publishing.protocol import LaneTask, Plans, decide_start, remainder
+from sandbox.scylla.cluster.generation import build_vnode_streams
 
 _SECOND: Final = 1_000_000
 _FIRST: Final = UnixMillis(1_700_000_000_000)

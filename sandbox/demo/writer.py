@@ -24,9 +24,9 @@ from pathlib import Path
 
 from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings
-from bridge.model.streams import Generation
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from sandbox.demo.plan import DemoTable, generation_changes, tables
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
 from sandbox.scylla.pacing import paced, system_clock_us

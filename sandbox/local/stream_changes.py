@@ -11,13 +11,13 @@ from bridge.adapters.scylla.session import CqlSession
 from bridge.errors import StartupError
 from bridge.model.cql_names import shown_table
 from bridge.model.iso_time import iso_of_millis
-from bridge.model.streams import Generation
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.cql.catalog import TableName
 from sandbox.cql.parser.cursor import Cursor
 from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.statements import Name
 from sandbox.errors import LocalStackError
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.older_versions import forget_upgrade, is_old, publish_old, show_generation, upgrade
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, TabletSet, merge, split

@@ -13,8 +13,8 @@ from typing import Any, Final
 from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings
 from bridge.errors import BridgeError
-from bridge.model.streams import Generation
 from bridge.model.times import UnixMillis
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
 from sandbox.scylla.pacing import system_clock_us

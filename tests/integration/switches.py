@@ -37,9 +37,10 @@ from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.cursor import LaneProgress
 from bridge.model.iso_time import iso_of_micros
-from bridge.model.streams import Generation, Token
+from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.demo.arrivals import Arrivals
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
 from sandbox.scylla.cluster.simulated_cluster import Placement, SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, TabletSet, mark_tablets, merge, split

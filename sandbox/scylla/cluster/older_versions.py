@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from bridge.adapters.scylla.session import CqlSession
-from bridge.model.streams import Generation
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster, publish_streams
 
 _LONG: Final = Struct(">q")
@@ -65,7 +65,7 @@ def upgrade(session: CqlSession, generations: Iterable[Generation]) -> None:
     """
     last = None
     for generation in generations:
-        streams = {stream_set.range_end: stream_set.streams for stream_set in generation.stream_sets}
+        streams = {group.range_end: group.streams for group in generation.stream_groups}
         publish_streams(session, generation.start_ms, streams)
         last = _LONG.pack(generation.start_ms)
     mark = session.prepare("INSERT INTO system.cdc_local (key, streams_timestamp) VALUES (?, ?)")

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import VnodeStreams
 from bridge.model.log_rows import Cells
-from bridge.model.streams import Generation, StreamId, Token
+from bridge.model.streams import StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from sandbox.scylla.cluster.acceptance import LEEWAY_US, accepting_generation
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.known_streams import VNODES, Known, KnownStreams
 from sandbox.scylla.cluster.topology import Ring, StreamMap
 

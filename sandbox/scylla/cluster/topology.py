@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from bridge.model.streams import Generation, StreamId, StreamSet, Token, build_vnode_streams, shard_of
+from bridge.model.streams import StreamId, Token, shard_of
 from bridge.model.times import UnixMillis
+from sandbox.scylla.cluster.generation import Generation, StreamGroup, build_vnode_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,9 @@ class StreamMap:
         return streams[shard_of(token, len(streams), self.ignore_msb)]
 
     def generation(self) -> Generation:
-        """The same as readers see it: each vnode's streams as a set, their shard order lost."""
-        sets = (
-            StreamSet(range_end, tuple(sorted(streams)))
+        """The generation as readers see it: the shard order of each vnode's streams is lost."""
+        groups = (
+            StreamGroup(range_end, tuple(sorted(streams)))
             for range_end, streams in zip(self.range_ends, self.streams, strict=True)
         )
-        return Generation(self.start_ms, tuple(sets))
+        return Generation(self.start_ms, tuple(groups))

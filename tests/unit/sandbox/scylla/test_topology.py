@@ -29,7 +29,7 @@ def test_a_tokens_stream_lies_in_its_vnodes_set(token: int) -> None:
     made = StreamMap.of_ring(UnixMillis(5), ring, shards=3, ignore_msb=12, random=Random(8))
     stream = made.stream_for(Token(token))
     generation = made.generation()
-    assert stream in generation.stream_set_for(Token(token)).streams
+    assert stream in generation.stream_group_for(Token(token)).streams
     assert len(set(generation.streams())) == 24
     assert generation.start_ms == 5
 
