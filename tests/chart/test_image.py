@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from deploy.chart.values import RESTRICTED_POD
-from deploy.image import rootfs
-from deploy.image.dockerfile import Copy, UnknownStepError, stages
-from deploy.image.rootfs import ENTRYPOINT, RootFileSystem
 from tests.chart.rendering import LOCAL, Chart
 from tests.chart.tools import may_build
+from tests.image import rootfs
+from tests.image.dockerfile import Copy, UnknownStepError, stages
+from tests.image.rootfs import ENTRYPOINT, RootFileSystem
 
 PYTHON = ENTRYPOINT[0]
 BUILT_VARIABLE = "SCYLLA_CDC_BRIDGE_ROOTFS"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bench.__main__ as whole
-from bench import batches, flame, idle, path, place, scaling, simulation
+from bench import idle, path, place, simulation
 from bench.errors import BenchError
 from sandbox.stack.stack import LocalStack
 
@@ -33,11 +33,7 @@ _Main = Callable[[list[str]], int]
         (idle.main, "--streams", "3"),
         (idle.main, "--interval", "0"),
         (idle.main, "--settle", "-1"),
-        (scaling.main, "--lanes", "1,0"),
-        (scaling.main, "--workers", "0"),
-        (flame.main, "--rate", "0"),
         (path.main, "--rounds", "0"),
-        (batches.main, "--tables", "sparse"),
         (path.main, "--tables", "broad"),
         (simulation.main, "--minutes", "0"),
     ],

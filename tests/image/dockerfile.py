@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-DOCKERFILE: Final = Path(__file__).parents[1] / "Dockerfile"
+DOCKERFILE: Final = Path(__file__).parents[2] / "deploy" / "Dockerfile"
 _KNOWN: Final = frozenset({"ARG", "FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "ENTRYPOINT", "CMD"})
 
 

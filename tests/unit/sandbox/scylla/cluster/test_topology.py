@@ -39,5 +39,5 @@ def test_a_published_generation_gets_its_shard_order_back() -> None:
     made = StreamMap.of_ring(
         UnixMillis(5), Ring().joined_by_node(16, Random(3)), shards=5, ignore_msb=12, random=Random(4)
     )
-    published = {one.range_end: one.streams for one in made.generation().stream_sets}
+    published = {one.range_end: one.streams for one in made.generation().stream_groups}
     assert StreamMap.of_published(UnixMillis(5), published, ignore_msb=12) == made

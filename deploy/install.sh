@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts the bridge with all it needs into one folder: deploy/Dockerfile runs it, and with it deploy/image/rootfs.py.
+# Puts the bridge with all it needs into one folder: deploy/Dockerfile runs it, and with it tests/image/rootfs.py.
 #
 #   install.sh PYTHON SOURCE FOLDER
 #

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from deploy.image.dockerfile import Copy, Stage, UnknownStepError, stages
+from tests.image.dockerfile import Copy, Stage, UnknownStepError, stages
 
 _HERE: Final = Path(__file__).parent
 _SOURCE: Final = _HERE.parents[1]
@@ -32,7 +32,7 @@ def why_not_here() -> str | None:
     if shutil.which("unshare") is None or shutil.which("mountpoint") is None:
         return "unshare and mountpoint (util-linux) are not here"
     tried = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--net", "--mount", "true"],  # noqa: S607
+        ["unshare", "--user", "--map-root-user", "--net", "--mount", "true"],
         capture_output=True,
         text=True,
         check=False,
@@ -141,7 +141,7 @@ class RootFileSystem:
         python.parent.mkdir(exist_ok=True)
         python.write_text(f'#!/bin/sh\nexec {os.path.realpath(sys.executable)} "$@"\n', encoding="utf-8")
         python.chmod(0o755)
-        environment = dict(os.environ) | {"TMPDIR": "/tmp", "PATH": f"/base:{os.environ['PATH']}"}  # noqa: S108
+        environment = dict(os.environ) | {"TMPDIR": "/tmp", "PATH": f"/base:{os.environ['PATH']}"}
         command = self._inside("build", words, environment, network=True)
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_BUILD_WITHIN_S)
         if ended.returncode != 0:
