@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.data.tables import TABLES
 from bench.errors import BenchError
-from bench.tables import TABLES
 from bridge.errors import BridgeError
 from bridge.runtime import log_setup
 from sandbox.errors import LocalStackError

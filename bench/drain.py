@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import topics
-from bench.bridge_run import BridgeRun, Measured, Servers, new_name
+from bench.data import topics
+from bench.data.tables import KEYSPACE
 from bench.errors import BenchError
 from bench.figures import Figures, memory_figures
-from bench.tables import KEYSPACE
-from bench.watch import Watch
+from bench.processes.bridge_run import BridgeRun, Measured, Servers, new_name
+from bench.processes.watch import Watch
 from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
 from bridge.config.document import KafkaSettings
 from bridge.model.cursor import LaneProgress
@@ -89,7 +89,7 @@ def drained(
     Args:
         folder: as of `BridgeRun`.
         servers: as of `BridgeRun`.
-        table: one of `bench.tables`.
+        table: one of `bench.data.tables`.
         written: the positions of its changes.
         lanes: of the bridge.
         settings: further sections of the configuration file.

@@ -13,13 +13,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from bench import command, figures, load, tables, topics
-from bench.bridge_run import BridgeRun, Servers, new_name
+from bench import command, figures
+from bench.data import fill, tables, topics
+from bench.data.tables import KEYSPACE
 from bench.errors import BenchError
 from bench.figures import Figures
-from bench.place import a_stack, machine_now, say
-from bench.processes import ThreadTimes, descendants, everyone
-from bench.tables import KEYSPACE
+from bench.local_stack import a_stack, machine_now, say
+from bench.processes.bridge_run import BridgeRun, Servers, new_name
+from bench.processes.cpu_time import ThreadTimes, descendants, everyone
 from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMillis
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
@@ -71,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _measure(stack: LocalStack, arguments: argparse.Namespace) -> Figures:
     servers = Servers(stack.cql, stack.kafka, stack.registry)
-    session = load.connect(servers.cql)
+    session = fill.connect(servers.cql)
     try:
         simulated = tables.table(_TABLE)
         simulated.drop(session)

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from bench import topics
-from bench.bridge_run import ROOT, BridgeRun, Servers, environment, new_name
+from bench.data import topics
+from bench.data.fill import Cluster
+from bench.data.tables import KEYSPACE
+from bench.data.topics import Follower
 from bench.errors import BenchError
 from bench.figures import Figures, percentile
-from bench.load import Cluster
-from bench.tables import KEYSPACE
-from bench.topics import Follower
+from bench.processes.bridge_run import ROOT, BridgeRun, Measured, Servers, environment, new_name
 
 _WRITER_READY_S: Final = 120.0
 _FIRST_RECORD_S: Final = 300.0
@@ -34,11 +34,11 @@ _BACKLOG_MARGIN_US: Final = 2_000_000
 
 
 class Writer:
-    """`bench.writer` as a process; leaving the `with` statement ends it."""
+    """`bench.data.writer` as a process; leaving the `with` statement ends it."""
 
     def __init__(self, cql: str, table: str, *, rate: float, most_seconds: float, cluster: Cluster) -> None:
         self._command = [
-            sys.executable, "-m", "bench.writer", "--cql", cql, "--table", table, "--rate", str(rate),
+            sys.executable, "-m", "bench.data.writer", "--cql", cql, "--table", table, "--rate", str(rate),
             "--most-seconds", str(most_seconds), "--vnodes", str(cluster.vnodes), "--shards", str(cluster.shards),
             "--seed", str(cluster.seed),
         ]  # fmt: skip
@@ -147,22 +147,7 @@ def latency(
             _await_topic(servers.kafka, run)
             with Follower(servers.kafka, run.topic) as follower:
                 receipts = _Receipts(follower)
-                _until(run, writer, receipts, _FIRST_RECORD_S, "publish a record", lambda: receipts.count > 0)
-                behind_us = confidence_ms * 1000 + _BACKLOG_MARGIN_US
-                _until(
-                    run, writer, receipts, _CAUGHT_UP_S, "catch up with the writer",
-                    lambda: receipts.latest_us > _now_us() - behind_us,
-                )  # fmt: skip
-                receipts.measure_from_us = _now_us() + round(_SETTLE_S * 1e6)
-                receipts.measure_until_us = receipts.measure_from_us + round(seconds * 1e6)
-                _until(
-                    run, writer, receipts, seconds + _SETTLE_S + 60, "keep up",
-                    lambda: _now_us() > receipts.measure_until_us,
-                )  # fmt: skip
-                _until(
-                    run, writer, receipts, _REST_S, "publish what was measured",
-                    lambda: receipts.latest_us > receipts.measure_until_us + _SETTLE_S * 1e6,
-                )  # fmt: skip
+                _measure_steadily(run, writer, receipts, seconds, confidence_ms)
                 measured = run.kill()
                 recovery_s = _recover(run, writer, receipts)
                 written = writer.stop()
@@ -174,6 +159,29 @@ def latency(
     if receipts.count != written:
         raise BenchError(f"{run.topic} is wrong: {written} changes written, {receipts.count} records.{run.tail()}")
     topics.delete(servers.kafka, run.topic, run.progress_topic)
+    return {**_latency_figures(receipts, measured, seconds), "recovery_s": recovery_s}
+
+
+def _measure_steadily(run: BridgeRun, writer: Writer, receipts: _Receipts, seconds: float, confidence_ms: int) -> None:
+    """Wait until the bridge has caught up with the writer, then until it has published what is measured."""
+    _until(run, writer, receipts, _FIRST_RECORD_S, "publish a record", lambda: receipts.count > 0)
+    behind_us = confidence_ms * 1000 + _BACKLOG_MARGIN_US
+    _until(
+        run, writer, receipts, _CAUGHT_UP_S, "catch up with the writer",
+        lambda: receipts.latest_us > _now_us() - behind_us,
+    )  # fmt: skip
+    receipts.measure_from_us = _now_us() + round(_SETTLE_S * 1e6)
+    receipts.measure_until_us = receipts.measure_from_us + round(seconds * 1e6)
+    _until(
+        run, writer, receipts, seconds + _SETTLE_S + 60, "keep up", lambda: _now_us() > receipts.measure_until_us
+    )  # fmt: skip
+    _until(
+        run, writer, receipts, _REST_S, "publish what was measured",
+        lambda: receipts.latest_us > receipts.measure_until_us + _SETTLE_S * 1e6,
+    )  # fmt: skip
+
+
+def _latency_figures(receipts: _Receipts, measured: Measured, seconds: float) -> Figures:
     found = sorted(receipts.latencies_ms)
     used_s = measured.cpu_s_between(receipts.measure_from_us / 1e6, receipts.measure_until_us / 1e6)
     return {
@@ -186,7 +194,6 @@ def latency(
         "latency_changes": len(found),
         "latency_rate_per_s": len(found) / seconds,
         "latency_cpu_cores": used_s / seconds,
-        "recovery_s": recovery_s,
     }
 
 

@@ -28,12 +28,12 @@ from cassandra.query import dict_factory
 from confluent_kafka import Producer
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from bench import load, topics
-from bench.bridge_run import ROOT, Servers, environment
+from bench.data import fill, topics
+from bench.data.tables import KEYSPACE
 from bench.errors import BenchError
 from bench.figures import Figures
-from bench.tables import KEYSPACE
-from bench.watch import Watch
+from bench.processes.bridge_run import ROOT, Servers, environment
+from bench.processes.watch import Watch
 from bridge.adapters.kafka.clients import KafkaAdmin
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
@@ -64,7 +64,7 @@ def measure(servers: Servers, table: str, *, changes: int, parts: int, watch: Wa
 
     Args:
         servers: who is asked.
-        table: one of `bench.tables`.
+        table: one of `bench.data.tables`.
         changes: how many each stage handles, at most; `read` handles all.
         parts: processes at once.
         watch: follows the servers.
@@ -273,7 +273,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, required=True)
     arguments = parser.parse_args(argv)
     part, parts = map(int, arguments.part.split("/"))
-    session = load.connect(arguments.cql)
+    session = fill.connect(arguments.cql)
     match arguments.stage:
         case "read":
             loop = _read_loop(session, arguments.cql, arguments.table, part, parts)

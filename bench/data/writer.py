@@ -1,4 +1,4 @@
-"""Writes changes at a steady rate until its standard input ends; `python -m bench.writer` (see `bench.latency`).
+"""Writes changes at a steady rate until its standard input ends; `python -m bench.data.writer` (see `bench.latency`).
 
 A process of its own, so that its work delays nobody's clock. Only the log is written: in a real cluster the base write
 happens on other machines. Prints `{"ready": true}` when the table is there, and at the end how much was written.
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Final
 
-from bench import load, tables
-from bench.load import Cluster, Positions
+from bench.data import fill, tables
+from bench.data.fill import Cluster, Positions
 from bridge.model.times import UnixMillis
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.pacing import paced, system_clock_us
@@ -26,7 +26,7 @@ _GENERATION_S_AGO: Final = 30
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.writer")
+    parser = argparse.ArgumentParser(prog="python -m bench.data.writer")
     parser.add_argument("--cql", required=True)
     parser.add_argument("--table", required=True)
     parser.add_argument("--rate", type=float, required=True)
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, required=True)
     arguments = parser.parse_args(argv)
     cluster = Cluster(arguments.vnodes, arguments.shards, arguments.seed)
-    session = load.connect(arguments.cql)
+    session = fill.connect(arguments.cql)
     try:
         simulated = tables.table(arguments.table)
         simulated.drop(session)

@@ -13,9 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from bench.bridge_run import ROOT
 from bench.errors import BenchError
 from bench.figures import Figures
+from bench.processes.bridge_run import ROOT
 from sandbox.errors import LocalStackError
 from sandbox.stack.jars import JARS_VARIABLE
 from sandbox.stack.stack import COMPONENTS, LocalStack

@@ -17,9 +17,9 @@ import yaml
 
 from bench.errors import BenchError
 from bench.figures import value_at
-from bench.processes import descendants, everyone
+from bench.processes.cpu_time import descendants, everyone
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 _STOP_WITHIN_S: Final = 60.0
 _TAIL_LINES: Final = 30
 
@@ -35,7 +35,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the meter found; see `bench.meter`."""
+    """What the meter found; see `bench.processes.meter`."""
 
     exit: int
     cpu_s: float
@@ -102,7 +102,7 @@ class BridgeRun:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "bench.meter", str(self._report), "--"]
+        command = [sys.executable, "-m", "bench.processes.meter", str(self._report), "--"]
         command += [sys.executable, "-m", "spark.job", "-c", str(self._config)]
         if self._once:
             command.append("--once")

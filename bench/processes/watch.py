@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 from bench.figures import value_at
-from bench.processes import CpuTotal, ProcessStat, RoleTimes, descendants, everyone, machine_busy_s, pss_bytes
+from bench.processes.cpu_time import CpuTotal, ProcessStat, RoleTimes, descendants, everyone, machine_busy_s, pss_bytes
 
 _LOOK_EVERY_S: Final = 0.25
 _WEIGH_EVERY_LOOKS: Final = 8

@@ -1,4 +1,4 @@
-"""Runs one command and measures all processes that come of it; `python -m bench.meter REPORT -- COMMAND...`.
+"""Runs one command and measures all processes that come of it; `python -m bench.processes.meter REPORT -- COMMAND...`.
 
 A process of its own, so that what it waits for is the command's tree and nothing else. The report, as JSON, is written
 when the last process of the tree has ended:
@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from bench.processes import (
+from bench.processes.cpu_time import (
     CpuTotal,
     ProcessStat,
     RoleTimes,
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str]) -> int:
     """The command line; gives the command's exit status."""
     report, separator, *command = arguments
     if separator != "--" or not command:
-        print("usage: python -m bench.meter REPORT -- COMMAND...", file=sys.stderr)
+        print("usage: python -m bench.processes.meter REPORT -- COMMAND...", file=sys.stderr)
         return 2
     adopt_orphans()
     end_with_parent()

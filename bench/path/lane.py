@@ -1,0 +1,187 @@
+"""A lane's log in memory: synthetic result pages, and what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from bench.data import tables
+from bridge.adapters.scylla.session import token_of
+from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck
+from bridge.model.cursor import Window
+from bridge.model.key_ranges import KeyRange
+from bridge.model.log_rows import Cells, LogLayout, Operation, Page
+from bridge.model.raw_rows import RawRows
+from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from bridge.reading.fast_path import PlainRows
+from bridge.reading.lane_merge import Entry, TakePage, read_lane
+from bridge.reading.page_budget import most_rows
+from sandbox.scylla.values.nested_values import Draw
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import is_multi_cell, parse
+from schemas.log.columns import deleted_elements, deleted_flag, value_type
+from schemas.table_codec import TableCodec
+
+TABLES: Final = ("narrow", "mixed", "wide", "collections", "sparse")
+_TOUCHED: Final = 0.3
+"""Share of columns that an update of `sparse` sets: no form comes twice."""
+_LIKE: Final = {"sparse": "wide", "mixed": "narrow"}
+"""Whose columns they have."""
+_COLLECTIONS: Final = ("list<int>", "set<text>", "map<text, bigint>", "frozen<list<text>>")
+_META: Final = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "cdc$ttl", "cdc$end_of_batch")
+GENERATION_MS: Final = UnixMillis(1_700_000_000_000)
+STREAMS: Final = 16
+_PAGE_ROWS: Final = 2000
+WINDOW: Final = Window(UnixMicros(0), None)
+_POOL: Final = 256
+CHECKED: Final = {"sample": SAMPLE_EVERY, "always": 1}
+"""As `reading.integrity`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane's log in memory, and all that is needed to carry it."""
+
+    table: TableSchema
+    codec: TableCodec
+    layout: LogLayout
+    pages: dict[StreamId, list[Page]]
+    changes: int
+    page_rows: int
+    check_every: int
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        changes: int,
+        pool: int = _POOL,
+        *,
+        streams: int = STREAMS,
+        page_rows: int | None = None,
+        check_every: int = SAMPLE_EVERY,
+    ) -> Lane:
+        """A log of inserts that fill every column, spread over some streams at even distances in time.
+
+        That of `sparse`, which has the columns of `wide`, is of updates that each set some of them; in that of `mixed`,
+        which has those of `narrow`, a stream's rows are inserts and updates in turn. What they fill them with is drawn
+        from so many rows. Pages are of as many rows as a lane of so many streams asks for, unless it is said; one row
+        in so many is checked.
+        """
+        table = _table(name)
+        names = _log_columns(table)
+        layout = LogLayout.of(names, *([one.name for one in of] for of in (table.partition_key, table.clustering)))
+        random = Random(name)
+        draw = Draw(random, extremes=0.0, most=5, nulls=0.0)
+        rows = [_values(table, draw, random) for _ in range(pool)]
+        operation = Operation.INSERT
+        if name == "sparse":
+            operation = Operation.UPDATE
+            rows = [_some(values, random) for values in rows]
+        log: dict[StreamId, list[Cells]] = {
+            stream: []
+            for stream in sorted(
+                StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 1) for _ in range(streams)
+            )
+        }
+        # Where there are many, most have nothing.
+        written = list(log)[: max(1, streams - 1)]
+        for at in range(changes):
+            stream = random.choice(written)
+            cells = random.choice(rows) | {
+                "cdc$stream_id": stream.raw,
+                "cdc$time": timeuuid_of(UnixMicros(GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
+                "cdc$batch_seq_no": bytes(4),
+                "cdc$operation": bytes((Operation.UPDATE if name == "mixed" and len(log[stream]) % 2 else operation,)),
+                "cdc$end_of_batch": b"\x01",
+                "pk": random.randrange(10_000).to_bytes(4, "big"),
+                "ck": random.randrange(1000).to_bytes(4, "big"),
+            }
+            log[stream].append(tuple(cells.get(column) for column in names))
+        page_rows = page_rows or most_rows(streams, _PAGE_ROWS)
+        pages = {stream: list(_pages(layout, rows, page_rows)) for stream, rows in log.items()}
+        return cls(table, TableCodec(table, names), layout, pages, changes, page_rows, check_every)
+
+    def page(
+        self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
+    ) -> Future[Page]:
+        """A page as if it came just now: what was made of its rows before is not known any more."""
+        number = int.from_bytes(paging_state or b"", "big")
+        page = self.pages[stream][number]
+        found = page.rows
+        assert isinstance(found, RawRows)
+        fresh = Page(page.columns, RawRows(found.body, 0, found.width), page.paging_state, page.types)
+        future: Future[Page] = Future()
+        future.set_result(fresh)
+        return future
+
+    @property
+    def opened(self) -> dict[bytes, UnixMillis]:
+        """The generation of each stream."""
+        return {stream.raw: GENERATION_MS for stream in self.pages}
+
+    def chunks(self, take: TakePage | None = None) -> Iterator[list[Entry]]:
+        """The merged entries."""
+        return read_lane(
+            self, list(self.pages), WINDOW, self.layout, page_rows=self.page_rows, in_flight=len(self.pages), take=take
+        )
+
+    def check(self) -> KeyCheck:
+        """The comparison of keys with streams."""
+        ranges = {stream: KeyRange(MIN_TOKEN, MAX_TOKEN, [stream]) for stream in self.pages}
+        return KeyCheck(self.layout, lambda: ranges, token_of, lambda _: None, every=self.check_every)
+
+    def taking(self, check: KeyCheck | None) -> TakePage:
+        """The fast path's way to take a page."""
+        return PlainRows(self.codec.runs, self.layout, self.opened, check).entries
+
+    def all_pages(self) -> Iterator[tuple[StreamId, Page]]:
+        """Every page, fresh."""
+        for stream, pages in self.pages.items():
+            for number in range(len(pages)):
+                yield stream, self.page(stream, WINDOW, page_rows=0, paging_state=number.to_bytes(4, "big")).result()
+
+
+def _table(name: str) -> TableSchema:
+    if name in _LIKE:
+        return tables.table(_LIKE[name]).table_schema
+    if name != "collections":
+        return tables.table(name).table_schema
+    keys = tables.table("narrow").table_schema
+    regular = (Column(f"v{at}", parse(text), ColumnKind.REGULAR) for at, text in enumerate(_COLLECTIONS))
+    return TableSchema(tables.KEYSPACE, name, (*keys.partition_key, *keys.clustering, *regular))
+
+
+def _log_columns(table: TableSchema) -> list[str]:
+    names = [one.name for one in table.columns] + [deleted_flag(one.name) for one in table.values]
+    names += [deleted_elements(one.name) for one in table.values if is_multi_cell(one.type)]
+    return [*_META[:3], *sorted([*names, *_META[3:]])]
+
+
+def _values(table: TableSchema, draw: Draw, random: Random) -> dict[str, bytes | None]:
+    texts = 50 if len(table.values) == 1 else 20
+    return {
+        one.name: random.randbytes(texts // 2).hex().encode()
+        if str(one.type) == "text"
+        else draw.value(value_type(one.type))
+        for one in table.values
+    }
+
+
+def _some(values: dict[str, bytes | None], random: Random) -> dict[str, bytes | None]:
+    return {name: cell for name, cell in values.items() if random.random() < _TOUCHED}
+
+
+def _pages(layout: LogLayout, log: Sequence[Cells], page_rows: int) -> Iterator[Page]:
+    for number, at in enumerate(range(0, max(1, len(log)), page_rows), start=1):
+        part = log[at : at + page_rows]
+        body = bytearray(len(part).to_bytes(4, "big"))
+        for row in part:
+            for cell in row:
+                body += b"\xff" * 4 if cell is None else len(cell).to_bytes(4, "big") + cell
+        state = number.to_bytes(4, "big") if at + page_rows < len(log) else None
+        yield Page(layout.columns, RawRows(bytes(body), 0, len(layout.columns)), state, layout.types)

@@ -1,0 +1,153 @@
+"""The steps of both paths, each as the way from a page up to the step's end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import starmap
+from typing import Any, Final, cast
+
+from bench.path.lane import GENERATION_MS, Lane
+from bridge.adapters.kafka.clients import TransactionalProducer
+from bridge.config.document import BridgeConfig, validate
+from bridge.encoding import grouping
+from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder
+from bridge.engine.write_lane import LaneOutput
+from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.log_rows import Cells
+from bridge.model.record_form import RecordForm
+from bridge.model.times import UnixMicros
+from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.protocol import LaneTask
+from bridge.reading.fast_path import encoded
+from bridge.reading.lane_merge import as_rows
+from bridge.reading.schema_change import runs
+from bridge.reading.table_capture import Schemas
+from schemas.wire.subjects import Part
+
+_FRAME: Final = bytes(5)
+_PLAIN_FORM: Final = RecordForm()
+
+Changes = Iterator[EncodedChange | EncodedRun]
+
+
+def general_path_steps(lane: Lane) -> dict[str, Callable[[], Any]]:
+    """For each step the way up to its end."""
+
+    def read() -> Iterator[Cells]:
+        return (row for chunk in lane.chunks() for _, row in chunk)  # type: ignore[misc]  # pages are not taken
+
+    def changes() -> Changes:
+        encoder = GroupEncoder(lane.codec, lane.layout, ("bench", "t"), _PLAIN_FORM)
+        for group in lane.check().passing(grouping.groups(read(), lane.layout)):
+            yield from encoder.encode(group, GENERATION_MS)
+
+    return {
+        "cells": lambda: _all(page.rows[:1] for _, page in lane.all_pages()),
+        "sort keys": lambda: _all(as_rows(lane.layout)(*each) for each in lane.all_pages()),
+        "merge": lambda: _all(lane.chunks()),
+        "groups": lambda: _all(grouping.groups(read(), lane.layout)),
+        "key check": lambda: _all(lane.check().passing(grouping.groups(read(), lane.layout))),
+        "encode": lambda: _all(changes()),
+        "publish": lambda: publish(_switching(lane, changes)),
+    }
+
+
+def fast_path_changes(lane: Lane) -> Callable[[], Changes]:
+    """The fast path's changes."""
+
+    def changes() -> Changes:
+        def general(of: Iterator[Cells]) -> Iterator[EncodedChange]:
+            encoder = GroupEncoder(lane.codec, lane.layout, ("bench", "t"), _PLAIN_FORM)
+            for group in grouping.groups(of, lane.layout):
+                yield from encoder.encode(group, GENERATION_MS)
+
+        return encoded(lane.chunks(lane.taking(lane.check())), general)
+
+    return changes
+
+
+def fast_path_steps(lane: Lane) -> dict[str, Callable[[], Any]]:
+    """The same of the fast path."""
+    changes = fast_path_changes(lane)
+    return {
+        "loops": lambda: _all(starmap(lane.taking(None), lane.all_pages())),
+        "key check": lambda: _all(starmap(lane.taking(lane.check()), lane.all_pages())),
+        "merge": lambda: _all(lane.chunks(lane.taking(lane.check()))),
+        "runs": lambda: _all(changes()),
+        "publish": lambda: publish(_switching(lane, changes)),
+    }
+
+
+def _all(things: Iterable[Any]) -> list[Any]:
+    return list(deque(things, maxlen=64))
+
+
+def _switching(lane: Lane, changes: Callable[[], Changes]) -> Changes:
+    handed_on: Any = lane
+    for _, run in runs(handed_on, lambda _: changes(), lambda: handed_on):
+        yield from run
+
+
+class _NoClient:
+    def produce(self, *_: object) -> None:
+        pass
+
+
+class Nowhere(TransactionalProducer):
+    """The adapter's producer, over a client that has nothing to do."""
+
+    def __init__(self) -> None:
+        """Connect to nothing."""
+        self._topics, self._producer = set(), cast("Any", _NoClient())
+
+    def init(self) -> None:
+        """Nothing."""
+
+    begin = commit = abort = close = init
+
+
+class _Framed(LaneOutput):
+    """Frames without a registry."""
+
+    def _header(self, part: Part, avro_schema: str) -> bytes:
+        return _FRAME
+
+
+def publish(changes: Changes, producer: Any = None) -> None:
+    """Publish changes as a task does; the producer does nothing unless one is given."""
+    task, config = _task(), bench_config()
+    publisher = LanePublisher(
+        lambda: producer or Nowhere(),
+        LaneProgress(task.lane, task.batch.layout, task.batch.start, owner="bench").to_bytes,
+        progress_topic="progress",
+        owner="bench",
+        most_records=config.publishing.max_transaction_records,
+        most_bytes=config.publishing.max_transaction_bytes,
+    )
+    publisher.start(task, fresh=False)
+    output = _Framed(config, task, publisher)
+    output.turn_to(0, Schemas("", ""))
+    output.take(changes)
+    publisher.finish()
+
+
+def _task() -> LaneTask:
+    layout = Layout(1, Cursor.at_start_of(GENERATION_MS))
+    end = Cursor(GENERATION_MS, UnixMicros(GENERATION_MS * 1000 + 10**12))
+    return LaneTask("bench", "t", 0, PlannedBatch(layout.since, end, layout))
+
+
+@cache
+def bench_config(**properties: object) -> BridgeConfig:
+    """A configuration that names no real server, with these properties of the Kafka client."""
+    return validate(
+        {
+            "name": "bench",
+            "scylla": {"contact_points": ["nowhere:1"]},
+            "kafka": {"bootstrap_servers": ["nowhere:1"], "properties": properties},
+            "registry": {"url": "http://nowhere:1"},
+            "tables": ["bench.t"],
+        }
+    )
