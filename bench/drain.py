@@ -17,7 +17,7 @@ from bench.processes.bridge_run import BridgeRun, Measured, Servers, new_name
 from bench.processes.watch import Watch
 from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
 from bridge.config.document import KafkaSettings
-from bridge.model.cursor import LaneProgress
+from bridge.model.kept_formats import LaneProgress
 
 _READ_BACK_S: Final = 60.0
 _CURSORS_WITHIN_S: Final = 30.0

@@ -40,7 +40,7 @@ from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import KafkaSettings
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange, GroupEncoder
-from bridge.model.cursor import Window
+from bridge.model.micro_batch import Window
 from bridge.model.record_form import RecordForm
 from bridge.model.streams import StreamId, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros

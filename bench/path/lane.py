@@ -11,9 +11,9 @@ from typing import Final
 from bench.data import tables
 from bridge.adapters.scylla.session import token_of
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck
-from bridge.model.cursor import Window
 from bridge.model.key_ranges import KeyRange
 from bridge.model.log_rows import Cells, LogLayout, Operation, Page
+from bridge.model.micro_batch import Window
 from bridge.model.raw_rows import RawRows
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of

@@ -14,8 +14,10 @@ from bridge.config.document import BridgeConfig, validate
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder
 from bridge.engine.write_lane import LaneOutput
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
 from bridge.model.log_rows import Cells
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMicros
 from bridge.publishing.lane_publisher import LanePublisher

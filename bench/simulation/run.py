@@ -12,10 +12,7 @@ from typing import Any
 from bench.simulation.scenario import FIRST, SECOND, Generations, Size, Violation
 from bench.simulation.table import Table
 from bridge.adapters.scylla.stream_metadata import select
-from bridge.model.cursor import (
-    Role,
-    Selection,
-)
+from bridge.model.micro_batch import Role, Selection
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMillis, millis_to_micros
 from sandbox.scylla.cluster.generation import build_vnode_streams

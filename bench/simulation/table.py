@@ -24,16 +24,9 @@ from bench.simulation.scenario import (
     Size,
     Violation,
 )
-from bridge.model.cursor import (
-    GroupPosition,
-    LanePosition,
-    LaneProgress,
-    Part,
-    PlannedBatch,
-    Role,
-    StreamOffset,
-    canonical_json,
-)
+from bridge.model.kept_formats import LaneProgress, StreamOffset, canonical_json
+from bridge.model.micro_batch import Part, PlannedBatch, Role
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning.micro_batches import Limits, WindowLength, first_cursor, plan

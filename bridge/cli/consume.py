@@ -12,7 +12,7 @@ from bridge.adapters.kafka.records import Record
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.encoding.text.change_text import EnvelopeText, Position
 from bridge.encoding.text.row_text import DebeziumText, FlatText, KeyText
-from bridge.model.iso_time import iso_of_millis
+from bridge.model.times import iso_of_millis
 from schemas.avro.codec import Reader, compile_reader
 from schemas.errors import DecodeError, FramingError, RegistryError
 from schemas.wire.framing import unframe

@@ -14,9 +14,9 @@ from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
 from bridge.config.document import BridgeConfig, KafkaSettings, TableSettings
 from bridge.errors import BridgeError
 from bridge.model.cql_names import shown_table
-from bridge.model.cursor import LaneProgress, Layout
-from bridge.model.iso_time import iso_of_micros, iso_of_millis
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, iso_of_millis
 from bridge.publishing.protocol import present_layout, transactional_id
 
 READ_TIMEOUT_S: Final = 10.0

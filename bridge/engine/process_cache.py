@@ -25,8 +25,8 @@ from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import StreamMetadata, Streams, select
 from bridge.config.document import BridgeConfig, ScyllaSettings
-from bridge.model.cursor import Selection
 from bridge.model.key_ranges import KeyRange
+from bridge.model.micro_batch import Selection
 from bridge.model.streams import StreamId, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.counters import LaneFigures, tally

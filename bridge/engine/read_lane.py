@@ -18,8 +18,8 @@ from bridge.encoding.text.change_text import Position
 from bridge.encoding.text.value_text import json_value
 from bridge.engine import process_cache
 from bridge.errors import PoisonError, RetriableError
-from bridge.model.cursor import Part
 from bridge.model.log_rows import Cells, Group, LogLayout
+from bridge.model.micro_batch import Part
 from bridge.monitoring.counters import LaneFigures, tally
 from bridge.monitoring.measured_log import ObservedLog
 from bridge.planning.poll_rate import LONGEST_PAUSE_S, load_interval_s

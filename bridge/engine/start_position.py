@@ -11,8 +11,7 @@ from bridge.config.document import SourceConfig
 from bridge.engine import process_cache
 from bridge.errors import NoGenerationError, StartupError
 from bridge.model.cursor import Cursor
-from bridge.model.iso_time import iso_of_micros
-from bridge.model.times import UnixMicros
+from bridge.model.times import UnixMicros, iso_of_micros
 from bridge.planning import micro_batches
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.retention import Gap

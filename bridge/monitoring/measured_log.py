@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock
 
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Cells, Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.monitoring.counters import Store
 from bridge.reading.stream_probe import Log

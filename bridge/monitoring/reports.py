@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from bridge.errors import BridgeError
-from bridge.model.cursor import Cursor, canonical_json
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import canonical_json
 from bridge.monitoring import counters
 from bridge.monitoring.counters import Counted
 

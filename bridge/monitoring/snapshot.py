@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bridge.model.cursor import Cursor, Layout, Window
+from bridge.model.cursor import Cursor
+from bridge.model.micro_batch import Layout, Window
 from bridge.model.streams import Token
 from bridge.model.times import UnixMillis
 from bridge.monitoring.counters import DURATION_BOUNDS_S, Histogram, LaneFigures

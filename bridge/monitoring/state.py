@@ -13,7 +13,9 @@ from threading import Lock
 from typing import Final
 
 from bridge.config.document import BridgeConfig
-from bridge.model.cursor import Cursor, LaneProgress, Layout
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout
 from bridge.monitoring.counters import Counted, LaneFigures
 from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.snapshot import Batches, JobView, LaneView, Message, Sample, TableState, TableView, Topology

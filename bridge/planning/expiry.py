@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.model.cursor import PlannedBatch
-from bridge.model.iso_time import iso_of_micros
-from bridge.model.times import UnixMicros
+from bridge.model.micro_batch import PlannedBatch
+from bridge.model.times import UnixMicros, iso_of_micros
 from bridge.planning.retention import Gap
 
 _SAY_EVERY_US: Final = 30_000_000

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from bridge.model.cursor import CatchUp, Cursor, Layout, PlannedBatch
+from bridge.model.cursor import CatchUp, Cursor
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
 _FIRST_WINDOW_US: Final = 60_000_000

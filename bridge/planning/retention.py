@@ -14,9 +14,9 @@ from typing import Final
 from uuid import UUID
 
 from bridge.errors import BridgeError, DataLossError, RetriableError
-from bridge.model.cursor import Cursor, canonical_json
-from bridge.model.iso_time import iso_of_micros, iso_of_millis
-from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import canonical_json
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, iso_of_millis, millis_to_micros
 from bridge.planning.micro_batches import GenerationStart
 
 _FIRST_SET_BEFORE_LOG_US: Final = 5_000_000

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.model.iso_time import iso_of_micros
-from bridge.model.times import UnixMicros
+from bridge.model.times import UnixMicros, iso_of_micros
 
 _log = logging.getLogger(__name__)
 

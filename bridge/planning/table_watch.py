@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from bridge.model.cursor import Cursor
-from bridge.model.iso_time import iso_of_micros
-from bridge.model.times import UnixMicros, micros_of
+from bridge.model.times import UnixMicros, iso_of_micros, micros_of
 from schemas.cql.table import LOG_TABLE_SUFFIX, ColumnKind, TableSchema
 from schemas.cql.table_changes import changes_between, renamed_keys
 

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from bridge.encoding.group_encoder import EncodedRun
 from bridge.errors import BridgeError, FencedError, RetriableError, TooLargeError
-from bridge.model.cursor import GroupPosition, LanePosition, LaneProgress
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.monitoring.counters import LaneFigures
 from bridge.publishing.protocol import LaneTask, Remainder, remainder
 from schemas.compiled.page_encoder import PlainChange

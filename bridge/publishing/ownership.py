@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.errors import RetriableError
-from bridge.model.cursor import LaneProgress
+from bridge.model.kept_formats import LaneProgress
 from bridge.publishing.lane_publisher import LanePublisher
 
 _LANES_AT_ONCE: Final = 16

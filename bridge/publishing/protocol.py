@@ -17,7 +17,10 @@ from functools import partial
 from typing import Any, Final, Self
 
 from bridge.errors import BridgeError, DataLossError, LayoutError, RetriableError
-from bridge.model.cursor import Cursor, LanePosition, LaneProgress, Layout, Part, PlannedBatch, StreamOffset, Window
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress, StreamOffset
+from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
+from bridge.model.position import LanePosition
 from bridge.model.times import UnixMicros, UnixMillis
 
 _RESTARTED_WITHIN_US: Final = 600_000_000

@@ -10,9 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
-from bridge.model.cursor import canonical_json
-from bridge.model.iso_time import iso_of_micros
-from bridge.model.times import UnixMicros
+from bridge.model.kept_formats import canonical_json
+from bridge.model.times import UnixMicros, iso_of_micros
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from bridge.errors import RetriableError
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Cells, LogLayout, Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import sort_key
 from bridge.reading.page_budget import LaneMemory, size_of

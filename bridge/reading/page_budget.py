@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Final
 
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Page
+from bridge.model.micro_batch import Window
 from bridge.model.raw_rows import RawRows
 from bridge.model.streams import StreamId
 from bridge.reading.request_limit import LogPages

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Protocol
 
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 
 

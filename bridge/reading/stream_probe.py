@@ -13,8 +13,8 @@ from concurrent.futures import Future, wait
 from typing import Final, Protocol
 
 from bridge.errors import BridgeError
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.reading.lane_merge import Entry, TakePage
 from bridge.reading.request_limit import LogPages

@@ -10,8 +10,7 @@ from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
 from bridge.errors import StartupError
 from bridge.model.cql_names import shown_table
-from bridge.model.iso_time import iso_of_millis
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_millis
 from sandbox.cql.catalog import TableName
 from sandbox.cql.parser.cursor import Cursor
 from sandbox.cql.parser.errors import CqlError

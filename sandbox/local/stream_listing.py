@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 from bridge.adapters.scylla.session import CqlSession
 from bridge.model.cql_names import shown_table
-from bridge.model.iso_time import iso_of_millis
 from bridge.model.streams import StreamId
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_millis
 from sandbox.cql.catalog import TableName
 from sandbox.local.stream_changes import cluster_of, tablets_of
 from sandbox.scylla.cluster.older_versions import is_old

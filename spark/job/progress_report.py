@@ -17,7 +17,7 @@ from pyspark.sql.functions import collect_list
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.errors import BridgeError
-from bridge.model.cursor import StreamOffset
+from bridge.model.kept_formats import StreamOffset
 from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.snapshot import Batches
 from bridge.monitoring.state import Board

@@ -24,7 +24,8 @@ from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine import process_cache
 from bridge.engine.start_position import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
-from bridge.model.cursor import Cursor, LaneProgress, canonical_json
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress, canonical_json
 from bridge.model.times import UnixMicros
 from bridge.monitoring.state import Board
 from bridge.planning.retention import LogTtl, find_gap

@@ -24,9 +24,10 @@ from bridge.engine.lane_task import Publishing, publish_lane
 from bridge.engine.read_lane import LaneChanges
 from bridge.engine.start_position import is_earliest, wait_for_first_cursor
 from bridge.errors import BridgeError, DataLossError, RetriableError
-from bridge.model.cursor import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
-from bridge.model.iso_time import iso_of_micros
-from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import StreamOffset, canonical_json
+from bridge.model.micro_batch import Layout, PlannedBatch
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, millis_to_micros
 from bridge.planning import micro_batches
 from bridge.planning.expiry import Expiry
 from bridge.planning.micro_batches import GenerationStart, WindowLength

@@ -19,7 +19,9 @@ from types import ModuleType
 from typing import Any
 
 from bridge.errors import RetriableError
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros
 
 

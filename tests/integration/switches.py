@@ -35,10 +35,9 @@ import psutil
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.group_encoder import POSITION_HEADER
-from bridge.model.cursor import LaneProgress
-from bridge.model.iso_time import iso_of_micros
+from bridge.model.kept_formats import LaneProgress
 from bridge.model.streams import Token
-from bridge.model.times import UnixMicros, UnixMillis
+from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros
 from sandbox.demo.arrivals import Arrivals
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade

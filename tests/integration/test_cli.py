@@ -23,7 +23,9 @@ from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import KafkaSettings, ScyllaSettings, validate
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.errors import StartupError
-from bridge.model.cursor import Cursor, LaneProgress, Layout
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMillis
 from sandbox.stack.stack import LocalStack
 from schemas.table_codec import TableCodec

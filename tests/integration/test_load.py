@@ -13,7 +13,7 @@ from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import SourceConfig
 from bridge.engine import process_cache
-from bridge.model.cursor import Window
+from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
 from bridge.monitoring.counters import tally

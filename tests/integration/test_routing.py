@@ -17,7 +17,7 @@ import pytest
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession, token_of
 from bridge.config.document import ScyllaSettings
-from bridge.model.cursor import Window
+from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
 from bridge.reading.stream_probe import TOGETHER

@@ -18,8 +18,8 @@ from bridge.adapters.registry.client import Registry
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.group_encoder import POSITION_HEADER
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.reading.table_capture import CapturedTable, UnsettledSchemaError, capture

@@ -17,8 +17,8 @@ from bridge.adapters.scylla.session import CqlSession, Prepared, timeuuid_parame
 from bridge.adapters.scylla.stream_metadata import StreamMetadata, stream_metadata
 from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.model.cql_names import quoted, shown_table
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Page
+from bridge.model.micro_batch import Window
 from bridge.model.murmur3 import key_with_token
 from bridge.model.streams import MAX_TOKEN, StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros

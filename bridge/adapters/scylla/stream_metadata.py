@@ -20,11 +20,10 @@ from typing import Any, Final, Protocol
 
 from bridge.adapters.scylla.session import CqlSession
 from bridge.errors import BridgeError, RetriableError
-from bridge.model.cursor import Role, Selection
-from bridge.model.iso_time import iso_of_millis
 from bridge.model.key_ranges import KeyRange, ranges_of_tablets, ranges_of_vnodes
+from bridge.model.micro_batch import Role, Selection
 from bridge.model.streams import MAX_TOKEN, StreamId, TokenRange
-from bridge.model.times import UnixMillis
+from bridge.model.times import UnixMillis, iso_of_millis
 from bridge.planning.micro_batches import GenerationStart
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.encoding.group_encoder import POSITION_BYTES
 from bridge.encoding.text.value_text import AvroValues, Delta, Ranges, cql_name, json_value, plain, shown_name
-from bridge.model.iso_time import iso_of_micros, iso_of_millis
+from bridge.model.times import iso_of_micros, iso_of_millis
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.encoding.text.change_text import Position
 from bridge.encoding.text.value_text import AvroValues, Ranges, cql_name, json_value, plain, shown_name
-from bridge.model.iso_time import iso_of_micros, iso_of_millis
+from bridge.model.times import iso_of_micros, iso_of_millis
 from schemas.shapes import flat
 
 _UNKNOWN = "?"

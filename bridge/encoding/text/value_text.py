@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from bridge.model.iso_time import iso_of_millis
+from bridge.model.times import iso_of_millis
 
 _CONNECT_TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 _LONGEST_NUMBER_BITS: Final = 4096

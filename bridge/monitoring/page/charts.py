@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from bridge.model.iso_time import iso_of_millis
 from bridge.model.streams import MIN_TOKEN, lane_range
-from bridge.model.times import UnixMillis
+from bridge.model.times import UnixMillis, iso_of_millis
 from bridge.monitoring.page.humanize import number, span
 from bridge.monitoring.snapshot import Ring
 

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from typing import Final, Literal
 
-from bridge.model.iso_time import iso_of_micros, iso_of_millis
+from bridge.model.times import iso_of_micros, iso_of_millis
 from bridge.monitoring import health
 from bridge.monitoring.page import charts
 from bridge.monitoring.page.humanize import number, size, span

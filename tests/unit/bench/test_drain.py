@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bench.drain import settled
-from bridge.model.cursor import Cursor, GroupPosition, LanePosition, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 
 G = UnixMillis(1_000)

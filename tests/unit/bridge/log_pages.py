@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Cells, LogLayout, Page
+from bridge.model.micro_batch import Window
 from bridge.model.raw_rows import RawRows
 from bridge.model.streams import StreamId
 from schemas.cql.types import CqlType

@@ -11,7 +11,9 @@ from random import Random
 import pytest
 
 from bridge.errors import BridgeError, DataLossError, RetriableError
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import ownership
 from bridge.publishing.lane_publisher import LanePublisher

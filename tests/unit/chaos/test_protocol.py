@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from bridge.errors import BridgeError, DataLossError, TooLargeError
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.streams import MAX_TOKEN, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning import micro_batches

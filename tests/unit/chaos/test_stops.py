@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import FencedError, is_hopeless
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask

@@ -24,7 +24,9 @@ from bridge.cli import commands, main, preflight, run
 from bridge.cli.status import ProgressSource
 from bridge.config.document import BridgeConfig, RegistrySettings, Secret, SparkSettings
 from bridge.errors import BridgeError, ConfigError, DataLossError, RetriableError, StartupError
-from bridge.model.cursor import Cursor, LaneProgress, Layout
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMillis
 from bridge.planning.table_watch import CdcOptions
 from schemas.errors import IncompatibleSchemaError, RegistryError, UnsupportedTypeError

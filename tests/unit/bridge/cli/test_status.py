@@ -10,7 +10,10 @@ from bridge.cli import status
 from bridge.cli.status import ProgressSource
 from bridge.config.document import validate
 from bridge.errors import RetriableError, StartupError
-from bridge.model.cursor import Cursor, GroupPosition, LanePosition, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, lower_bound
 
 CONFIG = validate(

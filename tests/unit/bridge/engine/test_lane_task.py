@@ -13,17 +13,10 @@ from bridge.engine import lane_task, process_cache
 from bridge.engine.lane_task import Publishing, publish_lane
 from bridge.engine.write_lane import LaneOutput
 from bridge.errors import BridgeError, FencedError, RetriableError
-from bridge.model.cursor import (
-    Cursor,
-    GroupPosition,
-    LanePosition,
-    LaneProgress,
-    Layout,
-    Part,
-    PlannedBatch,
-    Window,
-    canonical_json,
-)
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress, canonical_json
+from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.counters import LaneFigures, Store
 from bridge.publishing.lane_publisher import LanePublisher

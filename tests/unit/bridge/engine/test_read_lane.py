@@ -16,9 +16,10 @@ from bridge.encoding.key_check import SAMPLE_EVERY
 from bridge.engine import process_cache, read_lane
 from bridge.engine.read_lane import LaneChanges
 from bridge.errors import PoisonError, RetriableError
-from bridge.model.cursor import Cursor, Part, PlannedBatch, Role
+from bridge.model.cursor import Cursor
 from bridge.model.key_ranges import KeyRange
 from bridge.model.log_rows import LogLayout
+from bridge.model.micro_batch import Part, PlannedBatch, Role
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId
 from bridge.model.times import UnixMicros, timeuuid_of
 from bridge.monitoring.counters import tally

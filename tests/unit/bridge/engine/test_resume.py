@@ -14,8 +14,10 @@ from bridge.engine import process_cache
 from bridge.engine.lane_task import Publishing, publish_lane
 from bridge.engine.read_lane import LaneChanges
 from bridge.engine.write_lane import LaneOutput
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch, Window
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
 from bridge.model.log_rows import Cells, LogLayout, Page
+from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, sort_key
 from bridge.publishing.lane_publisher import LanePublisher

@@ -15,7 +15,9 @@ from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange
 from bridge.engine import process_cache
 from bridge.engine.write_lane import LaneOutput
 from bridge.errors import PoisonError, StartupError, TooLargeError
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask

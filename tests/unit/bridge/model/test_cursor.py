@@ -9,21 +9,10 @@ from itertools import pairwise
 import pytest
 
 from bridge.errors import BridgeError
-from bridge.model.cursor import (
-    PROGRESS_VERSION,
-    CatchUp,
-    Cursor,
-    GroupPosition,
-    LanePosition,
-    LaneProgress,
-    Layout,
-    PlannedBatch,
-    Role,
-    Selection,
-    StreamOffset,
-    Window,
-    canonical_json,
-)
+from bridge.model.cursor import CatchUp, Cursor
+from bridge.model.kept_formats import PROGRESS_VERSION, LaneProgress, StreamOffset, canonical_json
+from bridge.model.micro_batch import Layout, PlannedBatch, Role, Selection, Window
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 
 GENERATION = UnixMillis(1_699_999_000_000)

@@ -13,8 +13,10 @@ import pytest
 from bridge.adapters.scylla.stream_metadata import Streams
 from bridge.config.document import BridgeConfig, validate
 from bridge.errors import RetriableError
-from bridge.model.cursor import Cursor, LaneProgress, Layout, Window
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
 from bridge.model.log_rows import Page
+from bridge.model.micro_batch import Layout, Window
 from bridge.model.streams import StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.counters import LaneFigures, Store

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bridge.model.cursor import Cursor, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.planning.expiry import Expiry
 from bridge.planning.retention import Gap

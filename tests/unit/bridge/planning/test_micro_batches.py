@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bridge.model.cursor import CatchUp, Cursor, Layout, Part, PlannedBatch, Role, Selection, Window
+from bridge.model.cursor import CatchUp, Cursor
+from bridge.model.micro_batch import Layout, Part, PlannedBatch, Role, Selection, Window
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from bridge.planning.micro_batches import (
     GenerationStart,

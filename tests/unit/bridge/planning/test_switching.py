@@ -14,16 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bridge.errors import LayoutError, RetriableError
-from bridge.model.cursor import (
-    GroupPosition,
-    LanePosition,
-    LaneProgress,
-    Part,
-    PlannedBatch,
-    Role,
-    StreamOffset,
-    canonical_json,
-)
+from bridge.model.kept_formats import LaneProgress, StreamOffset, canonical_json
+from bridge.model.micro_batch import Part, PlannedBatch, Role
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
 from bridge.planning.micro_batches import GenerationStart, Limits, first_cursor, plan

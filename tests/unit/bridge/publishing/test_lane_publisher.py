@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError, TooLargeError
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.counters import LaneFigures
 from bridge.publishing.lane_publisher import LanePublisher

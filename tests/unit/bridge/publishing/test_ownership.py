@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from bridge.errors import RetriableError
-from bridge.model.cursor import Cursor, LaneProgress, Layout
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import Lanes

@@ -9,17 +9,10 @@ from random import Random
 import pytest
 
 from bridge.errors import BridgeError, DataLossError, LayoutError, RetriableError
-from bridge.model.cursor import (
-    Cursor,
-    GroupPosition,
-    LanePosition,
-    LaneProgress,
-    Layout,
-    Part,
-    PlannedBatch,
-    StreamOffset,
-    Window,
-)
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress, StreamOffset
+from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
+from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
 from bridge.publishing.protocol import LaneTask, Plans, TableStart, decide_start, remainder, transactional_id
 

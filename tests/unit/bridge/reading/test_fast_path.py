@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder
 from bridge.encoding.grouping import groups
 from bridge.encoding.key_check import KeyCheck
-from bridge.model.cursor import Window
 from bridge.model.key_ranges import KeyRange
 from bridge.model.log_rows import Cells, LogLayout
+from bridge.model.micro_batch import Window
 from bridge.model.murmur3 import murmur3_token
 from bridge.model.record_form import RecordForm
 from bridge.model.streams import StreamId, Token

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import RetriableError
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Cells, LogLayout, Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, sort_key, timeuuid_of
 from bridge.reading.lane_merge import ColumnsChangedError, read_lane

@@ -11,8 +11,8 @@ import pytest
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder
 from bridge.errors import RefusedError, TableMissingError
-from bridge.model.cursor import Window
 from bridge.model.log_rows import Cells, Page
+from bridge.model.micro_batch import Window
 from bridge.model.record_form import RecordForm
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import BridgeError, RefusedError, RetriableError
-from bridge.model.cursor import Window
 from bridge.model.log_rows import LogLayout, Page
+from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
 from bridge.reading.stream_probe import ROWS_TOGETHER, TOGETHER, CountedStreams, QuietStreams

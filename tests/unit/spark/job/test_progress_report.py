@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from bridge.model.cursor import Cursor, Layout, PlannedBatch, StreamOffset, Window
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import StreamOffset
+from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.counters import LaneFigures
 from bridge.monitoring.reports import LaneReport

@@ -15,7 +15,9 @@ from bridge.adapters.planner_signals import KnownTtl
 from bridge.config.document import BridgeConfig, SourceConfig, validate
 from bridge.engine import process_cache, start_position
 from bridge.errors import DataLossError, RetriableError, StartupError
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.state import Board
 from bridge.planning import retention

@@ -10,7 +10,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from bridge.encoding.group_encoder import EncodedChange
 from bridge.engine.lane_task import Publishing
 from bridge.errors import ConfigError
-from bridge.model.cursor import Cursor, Layout, PlannedBatch, StreamOffset, canonical_json
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import StreamOffset, canonical_json
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.reports import LaneReport
 from bridge.publishing.protocol import TableStart

@@ -19,7 +19,9 @@ from bridge.config.document import ScyllaSettings, SourceConfig
 from bridge.engine import process_cache
 from bridge.engine.start_position import edge_us, first_cursor, oldest_us
 from bridge.errors import DataLossError, NoGenerationError, RetriableError, StartupError
-from bridge.model.cursor import Cursor, LaneProgress, Layout, PlannedBatch, StreamOffset
+from bridge.model.cursor import Cursor
+from bridge.model.kept_formats import LaneProgress, StreamOffset
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.server_clock import ServerTime

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from bridge.adapters.scylla.change_log import LogReader
 from bridge.adapters.scylla.session import _Routed, token_of
-from bridge.model.cursor import Window
+from bridge.model.micro_batch import Window
 from bridge.model.murmur3 import key_with_token, murmur3_token
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, shard_of
 from bridge.model.times import UnixMicros

@@ -19,7 +19,7 @@ from bridge.adapters.scylla.stream_metadata import (
     stream_metadata,
 )
 from bridge.errors import BridgeError, RetriableError
-from bridge.model.cursor import Role, Selection
+from bridge.model.micro_batch import Role, Selection
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMillis
 from bridge.planning.micro_batches import GenerationStart
