@@ -31,6 +31,8 @@ _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.
 COMMANDS_GROUP: Final = "scylla_cdc_bridge.commands"
 """Entry points of other distributions that add a command: a module with `add_parser(subparsers)` and
 `run(arguments)`."""
+_SANDBOX: Final = "scylla-cdc-bridge-sandbox"
+_SANDBOX_COMMANDS: Final = ("local", "demo")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,7 +87,9 @@ def _failed(error: Exception, status: int, *, debug: bool) -> int:
 def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, ModuleType]]:
     """The parser, and the modules of delegated commands; only the one that is asked for is imported."""
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Carries ScyllaDB's CDC log into Kafka: every change once, in order, as Avro."
+        prog=PROGRAM,
+        description="Carries ScyllaDB's CDC log into Kafka: every change once, in order, as Avro.",
+        epilog=f"`local` and `demo` come with the distribution {_SANDBOX}.",
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -144,6 +148,8 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, Mo
         else:
             distribution = entry_point.dist.name if entry_point.dist is not None else entry_point.module
             commands.add_parser(entry_point.name, help=f"added by {distribution}")
+    if asked in _SANDBOX_COMMANDS and asked not in modules:
+        raise StartupError(f"`{asked}` is part of another distribution. Install it: pip install {_SANDBOX}")
     return parser, modules
 
 

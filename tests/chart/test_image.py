@@ -106,6 +106,14 @@ print(importlib.util.find_spec("pip"))
     assert ended.stdout == "10001 ['/tmp']\nNone\n", ended.stderr
 
 
+def test_image_holds_no_file_of_the_sandbox(image: RootFileSystem) -> None:
+    """The simulator and the local stack stay out of what runs in production."""
+    packages = {path.name for path in image.root.glob("opt/scylla-cdc-bridge/lib/python*/site-packages/*")}
+    assert {"bridge", "schemas", "spark"} <= packages
+    assert "sandbox" not in packages
+    assert not list(image.root.glob("**/jars.lock"))
+
+
 def test_rendered_configuration_is_taken(image: RootFileSystem, chart: Chart) -> None:
     """The chart's file is good for the image's release."""
     write = "import pathlib, sys; pathlib.Path('/tmp/bridge.yaml').write_text(sys.argv[1]); "
