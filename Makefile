@@ -10,7 +10,7 @@ export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
-	screenshots bench backlog format constraints licences audit wheel clean
+	screenshots bench backlog format constraints docs licences audit wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,7 +77,7 @@ chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds 
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m tests.chart.e2e.control_plane
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
 
-screenshots: $(STAMP) ## Take the pictures in docs/status-page.md anew (needs Chromium)
+screenshots: $(STAMP) ## Take the pictures in docs/monitoring.md anew (needs Chromium)
 	$(BIN)/python -m tests.integration.browser docs/status-page
 
 chart-files: $(STAMP) ## Make the chart's generated files anew
@@ -105,6 +105,14 @@ constraints: ## Renew constraints.txt from the newest allowed versions
 	build/constraints/bin/python -m pip install --quiet '.[dev]' ./sandbox
 	(head -1 constraints.txt; build/constraints/bin/python -m pip freeze --exclude scylla-cdc-bridge --exclude scylla-cdc-bridge-sandbox) > build/new.txt
 	mv build/new.txt constraints.txt
+
+docs: $(STAMP) ## Write the generated parts of docs/ and of the chart
+	@mkdir -p build
+	$(BIN)/python -m deploy.configuration
+	$(BIN)/python -m bridge.monitoring.metrics > build/metrics.md && mv build/metrics.md docs/metrics.md
+	$(BIN)/python -m tests.unit.bridge.config.bad_inputs > build/errors.md && mv build/errors.md docs/errors.md
+	$(BIN)/python -m deploy.licences
+	$(BIN)/python -m deploy.chart
 
 licences: $(STAMP) ## Write docs/licences.md from what is installed (a test holds it against the allowed licences)
 	$(BIN)/python -m deploy.licences

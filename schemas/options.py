@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 ShapeName: TypeAlias = Literal["delta", "full", "debezium", "flat"]
+"""The names in ``schemas.shapes.SHAPES``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,6 @@ class OutputOptions:
     times: Literal["nanos", "time-micros"] = "nanos"
     key: Literal["partition_key", "primary_key"] = "partition_key"
     name: str = "scylla-cdc-bridge"
-
-    @property
-    def by_row(self) -> bool:
-        """Whether a value describes a row, so that all deltas of a row in one group are one change."""
-        return self.shape in ("debezium", "flat")
 
 
 DEFAULT_OUTPUT = OutputOptions()

@@ -42,7 +42,7 @@ from schemas.avro.names import namespace
 from schemas.avro.records import Records
 from schemas.cql.table import TableSchema
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
-from schemas.shapes import shape_fields, shape_of
+from schemas.shapes import shape_of
 
 _ATTRIBUTE_ORDER: Final = {
     attribute: order
@@ -78,12 +78,13 @@ def value_schema(table: TableSchema, output: OutputOptions = DEFAULT_OUTPUT) -> 
         UnsupportedTypeError: names the table, the column and the type.
         OutputError: the shape does not exist.
     """
+    shape = shape_of(output.shape)
     return {
-        "name": shape_of(output).NAME,
+        "name": shape.record_name,
         "namespace": namespace(table.keyspace, table.name),
         "doc": f"A change of the ScyllaDB table {table.full_name}, from its CDC log.",
         "type": "record",
-        "fields": shape_fields(table, output),
+        "fields": shape.fields(Records(table, output)),
     }
 
 

@@ -26,6 +26,7 @@ from schemas.log.columns import log_positions
 from schemas.log.operations import OPERATION_SYMBOLS
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 from schemas.record_schemas import key_schema, schema_text, value_schema
+from schemas.shapes import shape_of
 
 __all__ = ["OPERATION_SYMBOLS", "TableCodec"]
 
@@ -85,7 +86,7 @@ class TableCodec:
         self.key_fingerprint: str = _fingerprint(self.key_avro_schema)
         self.value_fingerprint: str = _fingerprint(self.value_avro_schema)
         self._read_key, self._read_value = compile_reader(key), compile_reader(value)
-        self._ignores_images = output.shape == "delta"
+        self._ignores_images = not shape_of(output.shape).uses_images
         positions = log_positions(table, log_columns)
         self._reference = ReferenceEncoder(table, positions, output)
         self._encode_key, self._encode = compile_encoders(table, positions, output)
@@ -118,7 +119,7 @@ class TableCodec:
             before: the pre-image (0) of the same row in the group; the shape `delta` does not look at it.
             after: the post-image (9), likewise.
             more: further deltas of the same row in the group; only for shapes that describe rows
-                (`schemas.options.OutputOptions.by_row`).
+                (`schemas.shapes.Shape.by_row`).
 
         Raises:
             CellError: a cell is malformed, contradicts another one of its column, or is one of the

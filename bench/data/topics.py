@@ -16,6 +16,7 @@ from bench.errors import BenchError
 from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
 from bridge.config.document import KafkaSettings
 from bridge.encoding.group_encoder import POSITION_HEADER
+from bridge.model.position import timeuuid_in
 from bridge.model.times import UnixMicros, micros_of
 
 _AT_ONCE: Final = 10_000
@@ -106,7 +107,7 @@ def read_all(kafka: str, topic: str, *, timeout_s: float) -> Iterator[Seen]:
 
 def written_us(position: bytes) -> UnixMicros:
     """The write timestamp of the change at a position."""
-    return micros_of(position[16:32])
+    return micros_of(timeuuid_in(position))
 
 
 def delete(kafka: str, *topics: str) -> None:

@@ -32,7 +32,9 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning.micro_batches import Limits, WindowLength, first_cursor, plan
 from bridge.planning.poll_rate import PaceLimits, Pacer
 from bridge.planning.server_clock import ASK_EVERY_S, ServerClock
-from bridge.publishing.protocol import LaneTask, Plans, decide_start, remainder
+from bridge.publishing.offset_reconciler import OffsetReconciler
+from bridge.publishing.protocol import LaneTask, remainder
+from bridge.publishing.start_decision import decide_start
 
 Row = tuple[int, int, int, int]
 """When it becomes visible (us), its number, its write time (us), its key."""
@@ -85,14 +87,14 @@ class Table:
             found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
             first = first_cursor(self.generations.known(0), None, self.size.leeway_s * SECOND)
             start = decide_start(found, lanes, first)
-            if not start.settle:
+            if not start.recover:
                 break
             assert start.interrupted is not None
             self._work(start.interrupted, None, sys.maxsize)
-        if start.initialise:
+        if start.assign:
             for lane in range(max(lanes, len(self.progress))):
                 self.progress[lane] = LaneProgress(lane, start.layout, start.cursor).to_bytes()
-        self.plans, self.at = Plans(start), start
+        self.plans, self.at = OffsetReconciler(start), start
         # A new process knows nothing of the former one's requests.
         self.pacer = Pacer(PaceLimits(self.size.requests_per_s / self.size.tables, 0), 0)
         self.windows = WindowLength(SETTINGS.max_window_ms * 1000, SETTINGS.target_batch_ms)

@@ -10,8 +10,9 @@ from typing import Any, Final, Protocol
 
 from bridge.adapters.kafka.records import Record
 from bridge.encoding.group_encoder import POSITION_HEADER
-from bridge.encoding.text.change_text import EnvelopeText, Position
+from bridge.encoding.text.change_text import EnvelopeText
 from bridge.encoding.text.row_text import DebeziumText, FlatText, KeyText
+from bridge.model.position import Position
 from bridge.model.times import iso_of_millis
 from schemas.avro.codec import Reader, compile_reader
 from schemas.errors import DecodeError, FramingError, RegistryError

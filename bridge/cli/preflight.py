@@ -25,8 +25,8 @@ from bridge.planning.table_watch import CdcOptions
 from bridge.runtime.retry import with_patience
 from schemas.cql.table import TableSchema
 from schemas.errors import SchemaError
-from schemas.options import OutputOptions
 from schemas.record_schemas import key_schema, value_schema
+from schemas.shapes import shape_of
 
 T = TypeVar("T")
 _IN_PODS: Final = "k8s://"
@@ -175,8 +175,9 @@ def _tables(config: BridgeConfig, problems: list[str], off: list[_Off], report: 
                 key_schema(schema, output)
                 value_schema(schema, output)
                 options = log.cdc_options(table.keyspace, table.table)
-                for words in shortcomings(options, output):
-                    report(f"table {schema.full_name}: {words}")
+                if options is not None:
+                    for advice in shape_of(output.shape).advice(options):
+                        report(f"table {schema.full_name}: {advice}")
                 check_ttl(options, config.reading.confidence_ms, schema.full_name)
             except RetriableError as error:
                 raise StartupError(str(error)) from error
@@ -214,30 +215,6 @@ def check_ttl(options: CdcOptions | None, confidence_ms: int, table: str) -> Non
         )
 
 
-def shortcomings(options: CdcOptions | None, output: OutputOptions) -> Iterator[str]:
-    """What the log does not hold, or holds in vain, for the wanted output."""
-    if options is None:
-        return
-    if options.delta == "keys":
-        yield "its log holds keys only (cdc option 'delta': 'keys'): inserts and updates come without their columns"
-    has_images = options.preimage != "false" or options.postimage
-    if output.shape == "delta" and has_images:
-        yield "its log holds images, which the output shape delta leaves out; the shape full has them"
-    if output.shape in ("full", "debezium") and options.preimage == "true" and not options.postimage:
-        yield (
-            "its pre-images ('preimage': true) are unreliable in batches over several rows: ScyllaDB reads the columns "
-            "that the first row's change touches, and a column of another row may be null in before although it had a "
-            "value; 'preimage': 'full' avoids it"
-        )
-    if output.shape == "full" and not has_images:
-        yield "its log holds no images (cdc options 'preimage' and 'postimage'): before and after will be null"
-    if output.by_row and not options.postimage:
-        yield (
-            f"its log holds no post-images (cdc option 'postimage'): the shape {output.shape} names the columns that a "
-            "change left alone as unavailable, unless 'preimage': 'full' tells them"
-        )
-
-
 def _kafka(config: BridgeConfig, report: Report, patience_s: float) -> KafkaAdmin:
     admin = open_kafka(config, report=report, patience_s=patience_s)
     report(f"Kafka at {', '.join(config.kafka.bootstrap_servers)} answers")
@@ -262,7 +239,7 @@ def ill_kept(config: BridgeConfig, table: TableSettings, settings: Mapping[str, 
             "stands still for longer than its retention; set it to compact"
         )
     policy, shape = settings.get(change, {}).get("cleanup.policy", "delete"), config.output_of(table).shape
-    if "compact" in policy and shape in ("delta", "full"):
+    if "compact" in policy and not shape_of(shape).by_row:
         yield (
             f"change topic {change}: its cleanup.policy is {policy}, so that Kafka keeps each key's last change alone; "
             f"with the shape {shape} the others are needed as well: set it to delete, or take another shape"

@@ -17,7 +17,8 @@ from bridge.model.cql_names import shown_table
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, iso_of_millis
-from bridge.publishing.protocol import present_layout, transactional_id
+from bridge.publishing.protocol import transactional_id
+from bridge.publishing.start_decision import current_layout
 
 READ_TIMEOUT_S: Final = 10.0
 _LANES_AT_ONCE: Final = 8
@@ -176,7 +177,7 @@ def _read_table(config: BridgeConfig, table: TableSettings, source: ProgressSour
     with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
         found = dict(enumerate(threads.map(read_lane, range(partitions))))
     progress = [at[0] for at in found.values() if isinstance(at, tuple)]
-    layout = present_layout(progress) if progress else None
+    layout = current_layout(progress) if progress else None
     lanes = tuple(
         _lane_status(lane, at, layout, transactional_id(config.name, table.keyspace, table.table, lane))
         for lane, at in found.items()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from bridge.config.base import DAY_MS, HOUR_MS, InWords, Model, Start
 from bridge.model.record_form import RecordForm
-from schemas.options import OutputOptions
+from schemas.options import OutputOptions, ShapeName
+from schemas.shapes import SHAPES, Shape, shape_of
 
 _TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)
 _TABLE_TEXT = re.sub(r"\?P<\w+>", "", _TABLE.pattern)
@@ -85,17 +87,18 @@ class ReadingSettings(Model):
     )
 
 
-Shape = Literal["delta", "full", "debezium", "flat"]
+def _shapes_where(chosen: Callable[[Shape], bool]) -> str:
+    """Return the names of some shapes, as part of a sentence."""
+    *first, last = (shape.name for shape in SHAPES.values() if chosen(shape))
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 class OutputSettings(Model):
-    """What a change looks like in Kafka; docs/output.md has examples of each shape."""
+    """What a change looks like in Kafka; docs/change-events.md has examples of each shape."""
 
-    shape: Shape = Field(
+    shape: ShapeName = Field(
         "delta",
-        description="Form of the values: `delta` is the change itself; `full` adds the row before and after it from "
-        "the log's images; `debezium` is before, after, op and source as Debezium's connectors give them; `flat` is "
-        "the row's columns with a few `__` fields.",
+        description=f"Form of the values: {'; '.join(f'`{shape.name}` {shape.summary}' for shape in SHAPES.values())}.",
     )
     decimals: Literal["record", "string", "double"] = Field(
         "record", description="decimal and varint as scale and bytes (exact), as text (exact), or as doubles (rounded)."
@@ -110,13 +113,15 @@ class OutputSettings(Model):
     )
     key: Literal["partition_key", "primary_key"] | None = Field(
         None,
-        description="Columns of the record's key; unset, partition_key with the shapes delta and full, primary_key "
-        "with debezium and flat. With either, all changes of a base partition go to one Kafka partition, in order.",
+        description="Columns of the record's key; unset, partition_key with the shapes "
+        f"{_shapes_where(lambda shape: shape.default_key == 'partition_key')}, primary_key with "
+        f"{_shapes_where(lambda shape: shape.default_key == 'primary_key')}. With either, all changes of a base "
+        "partition go to one Kafka partition, in order.",
     )
     tombstones: bool | None = Field(
         None,
         description="Follow the delete of all that a record key stands for by a record without a value, for "
-        "compacted topics; unset, true with the shape debezium only.",
+        f"compacted topics; unset, true with the shape {_shapes_where(lambda shape: shape.default_tombstones)} only.",
     )
     headers: tuple[Literal["position", "operation", "timestamp", "table"], ...] = Field(
         ("position",),
@@ -141,13 +146,13 @@ class OutputSettings(Model):
         """The columns of the record's key."""
         if self.key is not None:
             return self.key
-        return "primary_key" if self.shape in ("debezium", "flat") else "partition_key"
+        return shape_of(self.shape).default_key
 
     def record_form(self, *, dead_letters: bool) -> RecordForm:
         """What records have besides their values."""
         return RecordForm(
             primary_key=self.record_key == "primary_key",
-            tombstones=self.shape == "debezium" if self.tombstones is None else self.tombstones,
+            tombstones=shape_of(self.shape).default_tombstones if self.tombstones is None else self.tombstones,
             operation="operation" in self.headers,
             timestamp="timestamp" in self.headers,
             table="table" in self.headers,
@@ -204,7 +209,7 @@ class TableSettings(Model):
     )
     start: Start | None = Field(None, description="As `reading.start`.")
     lanes: int | None = Field(None, ge=1, le=1024, description="As `spark.lanes`.")
-    shape: Shape | None = Field(None, description="As `output.shape`.")
+    shape: ShapeName | None = Field(None, description="As `output.shape`.")
 
     @field_validator("name")
     @classmethod

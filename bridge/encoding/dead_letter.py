@@ -22,6 +22,7 @@ from typing import Final
 from uuid import UUID
 
 from bridge.model.log_rows import Cells, LogLayout
+from bridge.model.position import Position
 from bridge.model.times import UnixMillis
 
 FORMAT_VERSION: Final = 1
@@ -81,15 +82,16 @@ def refused_change(
         error: why the registry refuses one of them, or Kafka the record.
     """
     keyspace, name = table
+    place = Position.from_bytes(position)
     key_schema, value_schema = schemas
     return json.dumps(
         {
             "v": FORMAT_VERSION,
             "keyspace": keyspace,
             "table": name,
-            "stream_id": position[:16].hex(),
-            "time": str(UUID(bytes=position[16:32])),
-            "batch_seq_no": int.from_bytes(position[32:], "big"),
+            "stream_id": place.stream_id.hex(),
+            "time": str(UUID(bytes=place.timeuuid)),
+            "batch_seq_no": place.batch_seq_no,
             "error": error,
             "key": key.hex(),
             "value": None if value is None else value.hex(),

@@ -12,6 +12,7 @@ from bridge.encoding.error_hints import likely_cause
 from bridge.encoding.partitioner import placement
 from bridge.errors import PoisonError
 from bridge.model.log_rows import Cells, Change, Group, LogLayout, Operation
+from bridge.model.position import Position, timeuuid_in
 from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMillis, micros_of
 from schemas.compiled.page_encoder import PlainChange
@@ -25,8 +26,6 @@ POSITION_HEADER: Final = "cdc.position"
 OPERATION_HEADER: Final = "cdc.operation"
 TIMESTAMP_HEADER: Final = "cdc.timestamp"
 TABLE_HEADER: Final = "cdc.table"
-
-POSITION_BYTES: Final = 36
 
 _DELETES_OF_ROWS: Final = frozenset({Operation.ROW_DELETE, Operation.ROW_EXPIRY})
 _DELETES_OF_PARTITIONS: Final = frozenset({Operation.PARTITION_DELETE, Operation.PARTITION_EXPIRY})
@@ -114,14 +113,14 @@ class GroupEncoder:
         Raises:
             PoisonError: a cell that its type does not allow, or a contradictory row; names the change and the column.
         """
-        place = group.stream_id + group.timeuuid
+        group_bytes = group.stream_id + group.timeuuid
         if group.poison is not None:
-            position = place + (group.rows[0][self._layout.batch_seq_no] or b"")
+            position = group_bytes + (group.rows[0][self._layout.batch_seq_no] or b"")
             yield self._dead_letter(group.rows, generation_ms, group.poison, position, last=True, whole_group=True)
             return
         for change in group.changes:
             row, operation = change.row, change.operation
-            position = place + (row[self._layout.batch_seq_no] or b"")
+            position = group_bytes + (row[self._layout.batch_seq_no] or b"")
             if operation not in OPERATION_SYMBOLS:
                 self.unknown_operations += 1
             try:
@@ -140,10 +139,8 @@ class GroupEncoder:
                     continue
                 formed = list(self._formed(change, key, value, position))
             except SchemaError as error:
-                poison = PoisonError(
-                    f"{'.'.join(self._table)}: stream 0x{group.stream_id.hex()}, {micros_of(group.timeuuid)} us, "
-                    f"batch_seq_no {int.from_bytes(position[len(place) :], 'big')}: {error}{likely_cause(error)}"
-                )
+                place = Position.from_bytes(position).describe()
+                poison = PoisonError(f"{'.'.join(self._table)}: {place}: {error}{likely_cause(error)}")
                 if not self._form.dead_letters:
                     raise poison from error
                 formed = [self._dead_letter(_rows(change), generation_ms, poison, position, last=change.last_in_group)]
@@ -167,7 +164,7 @@ class GroupEncoder:
         if form.operation:
             headers[OPERATION_HEADER] = self._codec.symbol(change.row, change.operation, change.range_end)
         if form.timestamp:
-            headers[TIMESTAMP_HEADER] = str(micros_of(position[16:32]))
+            headers[TIMESTAMP_HEADER] = str(micros_of(timeuuid_in(position)))
         if form.table:
             headers[TABLE_HEADER] = ".".join(self._table)
         return json.dumps(headers) if headers else None

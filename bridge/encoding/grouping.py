@@ -14,6 +14,7 @@ from typing import Final
 
 from bridge.errors import PoisonError
 from bridge.model.log_rows import Cells, Change, Group, LogLayout, Operation
+from bridge.model.position import Position
 from bridge.model.times import micros_of
 
 _TRUE: Final = b"\x01"
@@ -269,9 +270,8 @@ def _operation(row: Cells, layout: LogLayout) -> int:
 
 
 def _place(row: Cells, layout: LogLayout) -> str:
-    stream_id, timeuuid = row[layout.stream_id] or b"", row[layout.time] or b""
-    table = f"{layout.table}: " if layout.table else ""
-    return f"{table}stream 0x{stream_id.hex()}, {micros_of(timeuuid)} us, batch_seq_no {_seq(row, layout)}"
+    position = Position(row[layout.stream_id] or b"", row[layout.time] or b"", _seq(row, layout))
+    return f"{layout.table}: {position.describe()}" if layout.table else position.describe()
 
 
 def _seq(row: Cells, layout: LogLayout) -> int:

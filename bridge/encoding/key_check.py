@@ -14,27 +14,22 @@ from typing import Final
 from bridge.model.key_ranges import KeyRange
 from bridge.model.log_rows import Cells, Group, LogLayout
 from bridge.model.murmur3 import partition_key_bytes
+from bridge.model.position import Position
 from bridge.model.streams import StreamId, Token
-from bridge.model.times import micros_of
 
 SAMPLE_EVERY: Final = 64
 """Of so many changes one is checked, where not all of them are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Misplaced:
+class MisplacedKey:
     """A change whose key does not belong into its stream; names no key."""
 
-    stream: StreamId
-    time_us: int
-    batch_seq_no: int
+    position: Position
     token: Token
 
     def __str__(self) -> str:
-        return (
-            f"stream {self.stream}, {self.time_us} us, batch_seq_no {self.batch_seq_no}: the key's token {self.token} "
-            "does not belong into this stream"
-        )
+        return f"{self.position.describe()}: the key's token {self.token} does not belong into this stream"
 
 
 class KeyCheck:
@@ -51,7 +46,7 @@ class KeyCheck:
         layout: LogLayout,
         ranges: Callable[[], Mapping[StreamId, KeyRange]],
         token_of: Callable[[bytes], Token],
-        report: Callable[[Misplaced], None],
+        report: Callable[[MisplacedKey], None],
         *,
         every: int,
     ) -> None:
@@ -107,8 +102,8 @@ class KeyCheck:
         self.checked += 1
         if not fits:
             self.misplaced += 1
-            seq = int.from_bytes(row[self._layout.batch_seq_no] or b"", "big")
-            self._report(Misplaced(stream, micros_of(row[self._layout.time] or b""), seq, token))
+            seq_no = int.from_bytes(row[self._layout.batch_seq_no] or b"", "big", signed=True)
+            self._report(MisplacedKey(Position(stream_id, row[self._layout.time] or b"", seq_no), token))
 
     def _meet(self, stream_id: bytes) -> tuple[StreamId, KeyRange | None]:
         if self._ranges is None:

@@ -32,7 +32,7 @@ from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.counters import LaneFigures, tally
 from bridge.planning.server_clock import ServerTime
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.partition_counts import TopicSizes
+from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import LaneTask, transactional_id
 from bridge.reading.table_capture import CapturedTable, capture
 from schemas.options import OutputOptions
@@ -56,7 +56,7 @@ _metadata: dict[tuple[str, str, str], StreamMetadata] = {}
 _streams: dict[tuple[str, str, str, UnixMillis, TokenRange], Streams] = {}
 _key_ranges: dict[tuple[str, str, str, UnixMillis, TokenRange], Mapping[StreamId, KeyRange]] = {}
 _publishers: dict[str, tuple[str, LanePublisher]] = {}
-_sizes: dict[str, TopicSizes] = {}
+_sizes: dict[str, PartitionCounts] = {}
 _readers: dict[str, tuple[float, CommittedReader]] = {}
 _limits: dict[tuple[str, tuple[str, ...]], int | None] = {}
 _registries: dict[str, Registry] = {}
@@ -297,11 +297,11 @@ def drop_publisher(config: BridgeConfig, keyspace: str, table: str, lane: int) -
         held[1].close()
 
 
-def topic_sizes(config: BridgeConfig) -> TopicSizes:
+def topic_sizes(config: BridgeConfig) -> PartitionCounts:
     """What this process knows of the topics' partitions; a client of its own asks for them."""
     name = config.kafka.model_dump_json()
     if name not in _sizes:
-        _sizes[name] = TopicSizes(KafkaAdmin(config.kafka).partitions)
+        _sizes[name] = PartitionCounts(KafkaAdmin(config.kafka).partitions)
     return _sizes[name]
 
 

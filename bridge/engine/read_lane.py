@@ -13,13 +13,13 @@ from bridge.adapters.scylla.session import token_of
 from bridge.config.document import SourceConfig
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
-from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, Misplaced
-from bridge.encoding.text.change_text import Position
+from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
 from bridge.encoding.text.value_text import json_value
 from bridge.engine import process_cache
 from bridge.errors import PoisonError, RetriableError
 from bridge.model.log_rows import Cells, Group, LogLayout
 from bridge.model.micro_batch import Part
+from bridge.model.position import Position
 from bridge.monitoring.counters import LaneFigures, tally
 from bridge.monitoring.measured_log import ObservedLog
 from bridge.planning.poll_rate import LONGEST_PAUSE_S, load_interval_s
@@ -31,6 +31,7 @@ from bridge.reading.schema_change import Changes
 from bridge.reading.stream_probe import CountedStreams
 from bridge.reading.table_capture import CapturedTable, Schemas
 from schemas.errors import DecodeError
+from schemas.shapes import shape_of
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class LaneChanges:
         task = self.task
         name, said = f"{task.keyspace}.{task.table}", 0
 
-        def report(misplaced: Misplaced) -> None:
+        def report(misplaced: MisplacedKey) -> None:
             nonlocal said
             said += 1
             if said <= _MOST_MISPLACED:
@@ -166,7 +167,7 @@ class LaneChanges:
             log_rows,
             layout,
             incomplete=self._config.reading.on_incomplete_group,
-            by_row=self._config.output_options.by_row,
+            by_row=shape_of(self._config.table_output.shape).by_row,
             keep_poison=self._config.dead_letters,
             read_anew=process_cache.is_retry(),
         )
@@ -191,7 +192,7 @@ def _as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator
         except DecodeError as error:
             # What Avro holds and Python's calendar does not.
             raise PoisonError(
-                f"table {table.schema.full_name}: change {Position.from_header(change.position)}: {error}; as JSON "
+                f"table {table.schema.full_name}: change {Position.from_bytes(change.position)}: {error}; as JSON "
                 "there are no timestamps beyond the year 9999, unless `output.timestamps` is millis"
             ) from error
         yield change._replace(key=key, value=value)

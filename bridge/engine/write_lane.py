@@ -12,7 +12,7 @@ from bridge.encoding.dead_letter import refused_change, shortened
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange, EncodedRun
 from bridge.engine import process_cache
 from bridge.errors import PoisonError, StartupError, TooLargeError
-from bridge.model.times import micros_of
+from bridge.model.position import Position
 from bridge.monitoring.counters import tally
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
@@ -105,7 +105,7 @@ class LaneOutput:
         self._bury(self._letter(change.key, change.value, change.position, self._refusal), change.position)
 
     def _bury_too_large(self, key: bytes, value: bytes | None, position: bytes, error: TooLargeError) -> None:
-        words = f"{self._task.keyspace}.{self._task.table}: {_in_words(position)}: {error}"
+        words = f"{self._task.keyspace}.{self._task.table}: {Position.from_bytes(position).describe()}: {error}"
         if self._dead_letters is None:
             raise PoisonError(f"{words}, or set publishing.dead_letter_topic") from error
         self._bury(self._letter(key, value, position, words), position)
@@ -162,8 +162,3 @@ class LaneOutput:
         if not self._partitions:
             self._partitions = process_cache.topic_sizes(self._config).of(self._topic)
         return placement % self._partitions
-
-
-def _in_words(position: bytes) -> str:
-    time_us, seq = micros_of(position[16:32]), int.from_bytes(position[32:], "big")
-    return f"stream 0x{position[:16].hex()}, {time_us} us, batch_seq_no {seq}"

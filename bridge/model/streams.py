@@ -15,7 +15,7 @@ Token = NewType("Token", int)
 MIN_TOKEN: Final = Token(-(1 << 63))
 MAX_TOKEN: Final = Token((1 << 63) - 1)
 _WORD: Final = 1 << 64
-_STREAM_ID_BYTES: Final = 16
+STREAM_ID_BYTES: Final = 16
 _VERSION: Final = 1
 
 
@@ -55,7 +55,7 @@ class StreamId:
 
     @property
     def _low(self) -> int:
-        return int.from_bytes(self.raw[8:_STREAM_ID_BYTES], "big")
+        return int.from_bytes(self.raw[8:STREAM_ID_BYTES], "big")
 
     def __str__(self) -> str:
         return f"0x{self.raw.hex()}"

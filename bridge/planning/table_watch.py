@@ -16,34 +16,10 @@ from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMicros, iso_of_micros, micros_of
 from schemas.cql.table import LOG_TABLE_SUFFIX, ColumnKind, TableSchema
 from schemas.cql.table_changes import changes_between, renamed_keys
+from schemas.shapes import Shape
 
 LOOK_EVERY_S: Final = 5.0
 
-_KEYS: Final = (
-    "from then on the log does not say what a change set; columns is null in delta and full, and debezium and flat "
-    "know the row after it from a post-image alone"
-)
-_FULL: Final = "the log says what a change set, but not of those from before"
-_UNTOLD: Final = "debezium and flat name what a change leaves alone as unavailable, unless there is a post-image"
-_PREIMAGE: Final = {
-    "false": (f"before is null in full and debezium from then on, but for the key of what is deleted; {_UNTOLD}", True),
-    "true": (
-        "before has the columns that the change touched from then on (in batches over several rows null is not to be "
-        f"trusted there); {_UNTOLD}",
-        True,
-    ),
-    "full": ("full and debezium have the whole row before each change from then on", False),
-}
-"""Pre-images -> what they mean for the shapes, and whether that is less than could be."""
-
-_POSTIMAGE: Final = {
-    False: (
-        "after is null in full from then on; debezium and flat make the row of the pre-image and the change, and name "
-        "what these do not tell as unavailable",
-        True,
-    ),
-    True: ("full, debezium and flat have the whole row after each change from then on", False),
-}
 _TIMEUUID_VERSION: Final = 1
 
 
@@ -121,7 +97,8 @@ class Notice(NamedTuple):
 class TableWatch:
     """Compares each state of a table with the one before; says each thing once."""
 
-    def __init__(self, keyspace: str, table: str) -> None:
+    def __init__(self, keyspace: str, table: str, shape: Shape) -> None:
+        self._shape = shape
         self._name = f"{keyspace}.{table}"
         self._log_name = self._name + LOG_TABLE_SUFFIX
         self._known: TableState | None = None
@@ -190,19 +167,19 @@ class TableWatch:
 
     def _content_changes(self, before: CdcOptions, options: CdcOptions, now_us: UnixMicros) -> list[Notice]:
         """What the log says of a change from now on, or no longer says."""
-        keys = options.delta == "keys"
+        shape = self._shape
         found = (
-            ("delta", before.delta, options.delta, _KEYS if keys else _FULL, keys),
-            ("preimage", before.preimage, options.preimage, *_PREIMAGE.get(options.preimage, _PREIMAGE["true"])),
-            ("postimage", before.postimage, options.postimage, *_POSTIMAGE[options.postimage]),
+            ("delta", before.delta, options.delta, shape.delta_effect(options.delta)),
+            ("preimage", before.preimage, options.preimage, shape.preimage_effect(options.preimage)),
+            ("postimage", before.postimage, options.postimage, shape.postimage_effect(options.postimage)),
         )
         return [
             Notice(
-                logging.WARNING if is_less else logging.INFO,
+                logging.WARNING if effect.is_loss else logging.INFO,
                 f"{self._name}: the cdc option '{name}' is {str(now).lower()!r} since about {iso_of_micros(now_us)}: "
-                f"{words}",
+                f"{effect.text}",
             )
-            for name, was, now, words, is_less in found
+            for name, was, now, effect in found
             if was != now
         ]
 

@@ -16,13 +16,10 @@ from typing import Final, Protocol
 from bridge.encoding.group_encoder import EncodedRun
 from bridge.errors import BridgeError, FencedError, RetriableError, TooLargeError
 from bridge.model.kept_formats import LaneProgress
-from bridge.model.position import GroupPosition, LanePosition
+from bridge.model.position import GROUP_BYTES, LanePosition, group_of
 from bridge.monitoring.counters import LaneFigures
 from bridge.publishing.protocol import LaneTask, Remainder, remainder
 from schemas.compiled.page_encoder import PlainChange
-
-STREAM_ID_END: Final = 16
-TIMEUUID_END: Final = 32
 
 _MOST_UNTIMED: Final = 256
 _MOST_UNTIMED_BYTES: Final = 1 << 18
@@ -201,7 +198,7 @@ class LanePublisher:
             TooLargeError: it is over the limit, and not part of the transaction; another may take its place.
         """
         left, producer = self._working()
-        place = position[:TIMEUUID_END]
+        place = position[:GROUP_BYTES]
         if place != self._place or self._part != self._place_part:
             if self._open and self._full:
                 self._commit(left.midway(self._group()))
@@ -269,7 +266,7 @@ class LanePublisher:
             self._records += queued - at
             self._groups += reached - at
             self._bytes += _bytes_of(piece[: queued - at], framing)
-            self._place, self._place_part = records[reached - 1][3][:TIMEUUID_END], self._part
+            self._place, self._place_part = records[reached - 1][3][:GROUP_BYTES], self._part
             self._wanted = True
             if refused is not None:
                 too_large(queued, refused)
@@ -332,10 +329,10 @@ class LanePublisher:
 
     def _group(self) -> LanePosition:
         """The one that came last."""
-        return LanePosition(self._place_part, _group_at(self._place))
+        return LanePosition(self._place_part, group_of(self._place))
 
     def _position(self, record: PlainChange) -> LanePosition:
-        return LanePosition(self._part, _group_at(record[3]))
+        return LanePosition(self._part, group_of(record[3]))
 
     def _reopen(self) -> None:
         self.close()
@@ -383,7 +380,3 @@ def _bytes_of(records: Sequence[PlainChange], framing: int) -> int:
     """Bytes of keys and values with their frames."""
     # Joined, because asking each for its length takes longer.
     return len(b"".join(map(_key, records))) + len(b"".join(map(_value, records))) + framing * len(records)
-
-
-def _group_at(position: bytes) -> GroupPosition:
-    return GroupPosition.of(position[:STREAM_ID_END], position[STREAM_ID_END:TIMEUUID_END])

@@ -20,7 +20,7 @@ from bridge.publishing.lane_publisher import LanePublisher
 _LANES_AT_ONCE: Final = 16
 
 
-class Lanes:
+class LaneOwnership:
     """The lanes of one table, for a query that starts.
 
     Args:
@@ -40,7 +40,7 @@ class Lanes:
         self._owner = owner
         self._at_once = at_once
 
-    def take_over(self, count: int) -> dict[int, LaneProgress]:
+    def acquire(self, count: int) -> dict[int, LaneProgress]:
         """Have every lane that has progress say that it is ours; gives the committed progress by lane.
 
         Whoever holds the lanes is fenced: their open transactions are settled, what they try next fails, and their
@@ -77,12 +77,12 @@ class Lanes:
             found = zip(lanes, threads.map(opened, lanes), strict=True)
             return {lane: at for lane, at in found if at is not None}
 
-    def lay(self, laid: Mapping[int, LaneProgress], taken: Mapping[int, LaneProgress]) -> None:
+    def assign(self, laid: Mapping[int, LaneProgress], taken: Mapping[int, LaneProgress]) -> None:
         """Write a layout into all lanes, those included that it drops: theirs says that they are retired.
 
         Args:
             laid: by lane; since a cursor at which every lane stands.
-            taken: what `take_over` gave.
+            taken: what `acquire` gave.
 
         Raises:
             RetriableError: somebody else has taken the table over. Some lanes may have the layout, but then nobody has
@@ -90,7 +90,7 @@ class Lanes:
         """
         self._write(sorted(taken), laid, taken)
         self._write(sorted(laid.keys() - taken.keys()), laid, taken)
-        # Lanes that are new refuse nobody. Whoever takes the first one over after this sees them all.
+        # LaneOwnership that are new refuse nobody. Whoever takes the first one over after this sees them all.
         first = min(laid)
         with self._publisher(first) as publisher:
             at = publisher.open()

@@ -17,7 +17,7 @@ from bridge.errors import RetriableError
 KEPT_FOR_S: Final = 60.0
 
 
-class TopicSizes:
+class PartitionCounts:
     """Remembers what it was told of a Kafka cluster's topics."""
 
     def __init__(self, ask: Callable[[str], int], *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -15,7 +15,7 @@ from bridge.model.times import UnixMicros, iso_of_micros
 
 
 @dataclass(frozen=True, slots=True)
-class TopicNow:
+class CurrentTopic:
     """A topic as Kafka describes it.
 
     Attributes:
@@ -28,12 +28,12 @@ class TopicNow:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicBefore:
+class KnownTopic:
     """The topic that a table's changes went to.
 
     Attributes:
         name: the topic's.
-        id: as of `TopicNow`.
+        id: as of `CurrentTopic`.
         seen_us: when it was there, by this machine's clock.
     """
 
@@ -56,7 +56,7 @@ class TopicBefore:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeTopicWords:
+class ChangeTopicMessages:
     """What is said of a table's change topic.
 
     Attributes:
@@ -73,7 +73,7 @@ class ChangeTopicWords:
     progress_topic: str
     checkpoint: str
 
-    def was_gone(self, now: TopicNow | None) -> str:
+    def was_gone(self, now: CurrentTopic | None) -> str:
         """Said where the bridge itself has made it anew."""
         return (
             f"{self.table}: there was no change topic {self.topic} although the progress topic {self.progress_topic} "
@@ -81,7 +81,7 @@ class ChangeTopicWords:
             f"what a deleted one held does not come again. {self._how_to_have_all()}"
         )
 
-    def is_another(self, before: TopicBefore, now: TopicNow) -> str:
+    def is_another(self, before: KnownTopic, now: CurrentTopic) -> str:
         """Said where somebody else has, or a broker by itself."""
         return (
             f"{self.table}: the change topic {self.topic} is another one than when it was noted last, at "
@@ -98,7 +98,7 @@ class ChangeTopicWords:
             f"one held does not come again. {self._how_to_have_all()}"
         )
 
-    def _smaller(self, now: TopicNow | None) -> str:
+    def _smaller(self, now: CurrentTopic | None) -> str:
         if now is None or now.partitions >= self.partitions:
             return ""
         return f" with {now.partitions} of {self.partitions} partitions (kafka.partitions)"

@@ -14,13 +14,11 @@ from typing import Final
 
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun
 from bridge.errors import BridgeError, RefusedError
-from bridge.model.times import sort_key
+from bridge.model.position import sort_key_of
 from bridge.reading.lane_merge import ColumnsChangedError
 from bridge.reading.table_capture import AGREE_WITHIN_S, CapturedTable
 
 _PAUSE_S: Final = 0.2
-_STREAM_ID_END: Final = 16
-_TIMEUUID_END: Final = 32
 
 Changes = Iterator[EncodedChange | EncodedRun]
 _Place = tuple[bytes, bytes, bytes]
@@ -89,10 +87,10 @@ class _Reading:
                 if isinstance(change, EncodedRun):
                     run = change if before is None else _beyond(change, before)
                     if run.records:
-                        self.reached = _place(run.records[-1][3])
+                        self.reached = sort_key_of(run.records[-1][3])
                         yield run
                     continue
-                place = _place(change.position)
+                place = sort_key_of(change.position)
                 if before is None or place > before:
                     self.reached = place
                     yield change
@@ -101,12 +99,4 @@ class _Reading:
 
 
 def _beyond(run: EncodedRun, before: _Place) -> EncodedRun:
-    return EncodedRun([record for record in run.records if _place(record[3]) > before])
-
-
-def _place(position: bytes) -> _Place:
-    return (
-        sort_key(position[_STREAM_ID_END:_TIMEUUID_END]),
-        position[:_STREAM_ID_END],
-        position[_TIMEUUID_END:],
-    )
+    return EncodedRun([record for record in run.records if sort_key_of(record[3]) > before])

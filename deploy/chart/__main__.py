@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.chart.dashboard import dashboard_text
-from deploy.chart.documents import CHART, values_yaml, with_tables
+from deploy.chart.documents import CHART, values_yaml, with_values
 from deploy.chart.schema import schema_text, secrets_text
 
 
@@ -18,7 +18,7 @@ def generated() -> Mapping[Path, str]:
         CHART / "values.schema.json": schema_text(),
         CHART / "files" / "dashboard.json": dashboard_text(),
         CHART / "files" / "secrets.json": secrets_text(),
-        readme: with_tables(readme.read_text(encoding="utf-8")),
+        readme: with_values(readme.read_text(encoding="utf-8")),
     }
 
 

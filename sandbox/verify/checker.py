@@ -16,7 +16,8 @@ from uuid import UUID
 
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
-from bridge.encoding.group_encoder import POSITION_BYTES, POSITION_HEADER
+from bridge.encoding.group_encoder import POSITION_HEADER
+from bridge.model.position import POSITION_BYTES, timeuuid_in
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
 from sandbox.scylla.oracle import ExpectedChange
 from sandbox.verify.expectations import ExpectedRecords
@@ -26,8 +27,6 @@ from schemas.errors import DecodeError, FramingError
 from schemas.wire.framing import unframe
 
 _EXAMPLES: Final = 5
-_STREAM_ID_BYTES: Final = 16
-_TIMEUUID_END: Final = 32
 
 
 @dataclass(slots=True)
@@ -214,7 +213,7 @@ class Checker:
 def written_us(record: Record) -> UnixMicros | None:
     """The write timestamp in a record's position header; None when there is no such header."""
     position = record.headers.get(POSITION_HEADER, b"")
-    return micros_of(position[_STREAM_ID_BYTES:_TIMEUUID_END]) if len(position) == POSITION_BYTES else None
+    return micros_of(timeuuid_in(position)) if len(position) == POSITION_BYTES else None
 
 
 def _same(found: object, wanted: object) -> bool:

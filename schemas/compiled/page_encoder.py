@@ -30,7 +30,6 @@ from schemas.compiled.cell_source import DECLINED, SOME, Lines, number_format, s
 from schemas.compiled.container_source import CellCode, array_writer, udt_change_writer
 from schemas.compiled.row_encoder import (
     EMPTY_ARRAY,
-    NO_IMAGES,
     NULL,
     PARTITION_DELETE,
     ROW_DELETE,
@@ -61,6 +60,7 @@ from schemas.log.columns import (
 )
 from schemas.log.operations import STATIC_UPDATE, UPDATE
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
+from schemas.shapes import shape_of
 
 PlainChange: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """Sort key of the row's ``cdc$time`` (16 bytes), key body, value body, position (36 bytes)."""
@@ -127,7 +127,9 @@ class RunEncoders:
         self._widths = [_width(table, name) for name in names]
         decisive = {BATCH_SEQ_NO, OPERATION, END_OF_BATCH} | {deleted_flag(column.name) for column in table.values}
         self._decisive = {place for place, name in enumerate(names) if name in decisive}
-        self._is_possible = names[:3] == [STREAM_ID, TIME, BATCH_SEQ_NO] and output.shape in NO_IMAGES
+        self._is_possible = (
+            names[:3] == [STREAM_ID, TIME, BATCH_SEQ_NO] and shape_of(output.shape).bytes_without_images is not None
+        )
 
     def source(self, generation_ms: int, stream_id: bytes) -> bytes:
         """Return what stands before the time in the values of a stream."""
@@ -226,7 +228,7 @@ def compile_run(
     Args:
         table: the base table.
         positions: where the log's columns are in a row; stream id, time and number are the first three.
-        output: the forms of the values; their shape is one of `schemas.compiled.row_encoder.NO_IMAGES`.
+        output: the forms of the values; their shape has `Shape.bytes_without_images`.
         form: of a row that ends its group, is its first, and that the table's encoder knows.
     """
     code = _RunCode(table, positions, output, form)
@@ -276,7 +278,9 @@ class _RunCode(RowCode):
             parts.append(EMPTY_ARRAY)
         parts += [self._part(ttl), "source", "time", "head_0[us & 0x3FFF]", "head_0[us >> 14 & 0x3FFF]", "tail"]
         # The number of a group's first row, and of its operation.
-        parts += [b"\x00" + self._number + _LAST_IN_GROUP + NO_IMAGES[self._output.shape]]
+        no_images = shape_of(self._output.shape).bytes_without_images
+        assert no_images is not None
+        parts += [b"\x00" + self._number + _LAST_IN_GROUP + no_images]
         loop += [
             f"value = join(({', '.join(_merged(parts))}))",
             f"position = stream_id + time + {_FIRST!r}",

@@ -40,7 +40,7 @@ class ReferenceEncoder:
             UnsupportedTypeError: a column's type has no Avro form.
             OutputError: there is no such shape.
         """
-        self._shape = shape_of(output)
+        self._shape = shape_of(output.shape)
         self._write_key = compile_writer(key_schema(table, replace(output, key="partition_key")))
         self._write_primary_key = compile_writer(key_schema(table, replace(output, key="primary_key")))
         self._write_value = compile_writer(value_schema(table, output))

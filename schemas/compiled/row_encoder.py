@@ -66,6 +66,7 @@ from schemas.log.operations import (
     kind_of,
 )
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
+from schemas.shapes import shape_of
 
 KeyEncoder: TypeAlias = Callable[[LogRow], bytes]
 """Row -> key body; raises one of `schemas.compiled.cell_source.DECLINED`."""
@@ -79,9 +80,6 @@ EMPTY_ARRAY: Final = b"\x00"
 INDENT: Final = "    "
 _ID_BYTES: Final = 16
 _CACHED_GENERATIONS: Final = 8
-NO_IMAGES: Final = {"delta": b"", "full": NULL + EMPTY_ARRAY + EMPTY_ARRAY + NULL + EMPTY_ARRAY}
-"""Shape -> the bytes of what it has behind the fields of ``delta``, in a change without images."""
-
 ROW_CHANGE: Final = 0
 ROW_DELETE: Final = 1
 PARTITION_DELETE: Final = 2
@@ -100,7 +98,8 @@ def compile_encoders(
     Args:
         table: the base table.
         positions: where the log's columns are in a row; a row has as many cells.
-        output: the forms of the values. In a shape other than `delta` and `full` every change is declined.
+        output: the forms of the values. In a shape without `Shape.bytes_without_images` every change is
+            declined.
 
     Raises:
         UnsupportedTypeError: a column's type has no Avro form.
@@ -143,14 +142,14 @@ class RowCode:
     def change_function(self) -> Lines:
         """``encode(row, operation, generation_ms, last_in_group)``: the bodies of record key and value."""
         head = "def encode(row, operation, generation_ms, last_in_group):"
-        if self._output.shape not in NO_IMAGES:
+        no_images = shape_of(self._output.shape).bytes_without_images
+        if no_images is None:
             return block(head, ["decline()"])
         stream_id, time, batch_seq_no, ttl = self._meta
         clustering = [self._cell(column.name) for column in self._clustering]
         values = [self._cell(column.name) for column in self._values]
         no_range = [repr(NULL)] if clustering else []
         before = ["op", "key", *clustering, *no_range]
-        no_images = NO_IMAGES[self._output.shape]
         after = [ttl, "source", stream_id, time, *TIMESTAMP_PARTS, batch_seq_no, "number", "last"]
         after += [repr(no_images)] if no_images else []
         without_columns = [_returned([*before, repr(NULL + EMPTY_ARRAY), *after])]

@@ -1,56 +1,34 @@
 """The shapes of the value record: what a change looks like to a consumer.
 
-A shape is one module with two functions: `fields`, the schema's fields, and `value`, the record's
-values for one change. Both are made of the parts of ``schemas.avro.records`` and
-``schemas.log.change_records``; a shape only chooses and arranges them.
+A shape is one module with one object, a `Shape`. It chooses and arranges the parts that ``schemas.avro.records``
+(schemas) and ``schemas.log.change_records`` (values) provide. To add a shape, write its module, register it in
+`SHAPES`, and add its name to ``schemas.options.ShapeName``.
 """
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
-from schemas.avro.records import Records
-from schemas.cql.table import TableSchema
 from schemas.errors import OutputError
-from schemas.log.change_records import LogChange, LogRecords
-from schemas.options import OutputOptions
-from schemas.shapes import debezium, delta, flat, full
+from schemas.shapes.debezium import DEBEZIUM
+from schemas.shapes.delta import DELTA
+from schemas.shapes.flat import FLAT
+from schemas.shapes.full import FULL
+from schemas.shapes.shape import Shape
+
+__all__ = ["SHAPES", "Shape", "shape_of"]
+
+SHAPES: Final[dict[str, Shape]] = {shape.name: shape for shape in (DELTA, FULL, DEBEZIUM, FLAT)}
+"""Name -> shape, in the order in which documents list them."""
 
 
-class Shape(Protocol):
-    """What a shape's module has."""
-
-    @property
-    def NAME(self) -> str:  # noqa: N802 - a constant of the module
-        """Of the value's record."""
-
-    def fields(self, records: Records) -> list[object]:
-        """Return the fields of the value's schema, in order."""
-
-    def value(self, log: LogRecords, change: LogChange) -> dict[str, object]:
-        """Return the values of the fields."""
-
-
-_SHAPES: Final[dict[str, Shape]] = {"delta": delta, "full": full, "debezium": debezium, "flat": flat}
-
-
-def shape_of(output: OutputOptions) -> Shape:
-    """Return the wanted shape.
+def shape_of(name: str) -> Shape:
+    """Return the shape of a name.
 
     Raises:
         OutputError: there is no such shape.
     """
-    shape = _SHAPES.get(output.shape)
+    shape = SHAPES.get(name)
     if shape is None:
-        raise OutputError(f"there is no output shape {output.shape!r}; known are {', '.join(_SHAPES)}")
+        raise OutputError(f"there is no output shape {name!r}; known are {', '.join(SHAPES)}")
     return shape
-
-
-def shape_fields(table: TableSchema, output: OutputOptions) -> list[object]:
-    """Return the fields of a table's value schema.
-
-    Raises:
-        OutputError: as `shape_of`.
-        UnsupportedTypeError: names the table, the column and the type.
-    """
-    return shape_of(output).fields(Records(table, output))

@@ -24,15 +24,14 @@ the same bytes.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import ClassVar, Final
 from uuid import UUID
 
 from schemas.avro.records import ENVELOPE_VERSION, UNKNOWN_OPERATION, Records
 from schemas.log.change_records import LogChange, LogRecords
 from schemas.log.operations import RANGE_DELETE
-
-NAME: Final = "Envelope"
-"""Of the value's record."""
+from schemas.shapes.shape import Effect, LogOptions, Shape, absent_postimages, partial_preimages
 
 _OPS: Final = {
     "insert": "c",
@@ -48,54 +47,93 @@ _OPS: Final = {
 _CONNECTOR: Final = "scylla"
 _END_OF_NS_US: Final = 2**63 // 1000
 """So far from 1970 and further a long does not hold nanoseconds."""
+_UNTOUCHED: Final = "without post-images source.unavailable lists the columns that a change does not touch"
 
 
-def fields(records: Records) -> list[object]:
-    """Return the fields of the value's schema, in order."""
-    value = records.whole_row("Value")
-    return [
-        {"name": "before", "type": ["null", value], "default": None},
-        {"name": "after", "type": ["null", "Value"], "default": None},
-        {"name": "source", "type": _source()},
-        {"name": "transaction", "type": ["null", _transaction()], "default": None},
-        {"name": "op", "type": "string"},
-        {"name": "ts_ms", "type": ["null", "long"], "default": None},
-        {"name": "ts_us", "type": ["null", "long"], "default": None},
-        {"name": "ts_ns", "type": ["null", "long"], "default": None},
-        *records.range(),
-    ]
+class DebeziumShape(Shape):
+    """The shape ``debezium``."""
 
-
-def value(log: LogRecords, change: LogChange) -> dict[str, object]:
-    """Return the values of the fields."""
-    symbol = log.symbol(change)
-    op = _OPS[symbol] if symbol != UNKNOWN_OPERATION or change.after is None else "u"
-    empty: list[str] = []
-    key = log.primary_key(change, symbol, empty)
-    before, earlier, after = log.before(change, symbol), None, None
-    unavailable: list[str] = []
-    before_unavailable: list[str] = []
-    if op == "d" or (before.row is not None and op != "m"):
-        earlier = log.whole_row("Value", key, before)
-        before_unavailable = [*empty, *log.unavailable(before, symbol)]
-    if op in ("c", "u"):
-        outcome = log.outcome(change, symbol)
-        after = log.whole_row("Value", key, outcome)
-        unavailable = [*empty, *log.unavailable(outcome, symbol)]
-    if op == "m":
-        log.check(change)
-    source = _source_values(log, change)
-    return {
-        "before": earlier,
-        "after": after,
-        "source": {**source, "unavailable": unavailable, "before_unavailable": before_unavailable},
-        "transaction": None,
-        "op": op,
-        "ts_ms": ("long", source["ts_ms"]),
-        "ts_us": source["ts_us"],
-        "ts_ns": source["ts_ns"],
-        **log.range(change),
+    name = "debezium"
+    summary = "is before, after, op and source as Debezium's connectors give them"
+    by_row = True
+    default_key = "primary_key"
+    default_tombstones = True
+    keys_only = "after has the row only if there is a post-image"
+    preimages: ClassVar = {
+        "false": Effect(
+            f"before is null, and for a delete only the key; {_UNTOUCHED}",
+            is_loss=True,
+        ),
+        "true": Effect(
+            "before has the columns that the change touches, and in a batch over several rows a null "
+            f"there is unreliable; {_UNTOUCHED}",
+            is_loss=True,
+        ),
+        "full": Effect("before has the whole row", is_loss=False),
     }
+    postimages: ClassVar = {
+        False: Effect(
+            "after combines the pre-image and the change, and source.unavailable lists the columns that "
+            "neither of them gives",
+            is_loss=True,
+        ),
+        True: Effect("after has the whole row", is_loss=False),
+    }
+
+    def fields(self, records: Records) -> list[object]:
+        """Return the fields of the value's schema, in order."""
+        value = records.whole_row("Value")
+        return [
+            {"name": "before", "type": ["null", value], "default": None},
+            {"name": "after", "type": ["null", "Value"], "default": None},
+            {"name": "source", "type": _source()},
+            {"name": "transaction", "type": ["null", _transaction()], "default": None},
+            {"name": "op", "type": "string"},
+            {"name": "ts_ms", "type": ["null", "long"], "default": None},
+            {"name": "ts_us", "type": ["null", "long"], "default": None},
+            {"name": "ts_ns", "type": ["null", "long"], "default": None},
+            *records.range(),
+        ]
+
+    def value(self, log: LogRecords, change: LogChange) -> dict[str, object]:
+        """Return the values of the fields."""
+        symbol = log.symbol(change)
+        op = _OPS[symbol] if symbol != UNKNOWN_OPERATION or change.after is None else "u"
+        empty: list[str] = []
+        key = log.primary_key(change, symbol, empty)
+        before, earlier, after = log.before(change, symbol), None, None
+        unavailable: list[str] = []
+        before_unavailable: list[str] = []
+        if op == "d" or (before.row is not None and op != "m"):
+            earlier = log.whole_row("Value", key, before)
+            before_unavailable = [*empty, *log.unavailable(before, symbol)]
+        if op in ("c", "u"):
+            outcome = log.outcome(change, symbol)
+            after = log.whole_row("Value", key, outcome)
+            unavailable = [*empty, *log.unavailable(outcome, symbol)]
+        if op == "m":
+            log.check(change)
+        source = _source_values(log, change)
+        return {
+            "before": earlier,
+            "after": after,
+            "source": {**source, "unavailable": unavailable, "before_unavailable": before_unavailable},
+            "transaction": None,
+            "op": op,
+            "ts_ms": ("long", source["ts_ms"]),
+            "ts_us": source["ts_us"],
+            "ts_ns": source["ts_ns"],
+            **log.range(change),
+        }
+
+    def advice(self, options: LogOptions) -> Iterator[str]:
+        """Yield which images are missing or unreliable."""
+        yield from super().advice(options)
+        yield from partial_preimages(options)
+        yield from absent_postimages(self.name, options)
+
+
+DEBEZIUM = DebeziumShape()
 
 
 def _source_values(log: LogRecords, change: LogChange) -> dict[str, object]:

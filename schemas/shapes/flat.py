@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Final
+from collections.abc import Iterator
+from typing import ClassVar, Final
 
 from schemas.avro.records import Records
 from schemas.log.change_records import LogChange, LogRecords
 from schemas.log.column_readers import Branch
 from schemas.log.operations import WITH_COLUMNS
-
-NAME: Final = "Value"
-"""Of the value's record."""
+from schemas.shapes.shape import Effect, LogOptions, Shape, absent_postimages
 
 _FIELDS: Final[tuple[tuple[str, object, str], ...]] = (
     ("__op", "string", "What happened: insert, update, static_update, row_delete, ..."),
@@ -35,42 +34,77 @@ _NULLABLE_FIELDS: Final[tuple[tuple[str, object, str], ...]] = (
 RESERVED: Final = frozenset(name for name, _, _ in (*_FIELDS, *_NULLABLE_FIELDS))
 """Names that no column may have."""
 
-
-def fields(records: Records) -> list[object]:
-    """Return the fields of the value's schema, in order.
-
-    Raises:
-        OutputError: a column has the name of one of ours.
-    """
-    return [
-        *records.whole_row_fields(RESERVED),
-        *({"name": name, "type": kind, "doc": doc} for name, kind, doc in _FIELDS),
-        *({"name": name, "type": ["null", kind], "default": None, "doc": doc} for name, kind, doc in _NULLABLE_FIELDS),
-    ]
+_UNTOUCHED: Final = "without post-images __unavailable lists the columns that a change does not touch"
 
 
-def value(log: LogRecords, change: LogChange) -> dict[str, object]:
-    """Return the values of the fields."""
-    symbol = log.symbol(change)
-    upsert = symbol in WITH_COLUMNS
-    empty: list[str] = []
-    key = log.primary_key(change, symbol, empty)
-    row = log.outcome(change, symbol) if upsert else log.before(change, symbol)
-    unavailable = [*empty, *log.unavailable(row, symbol)]
-    source = log.source(change)
-    ttl, ttl_mixed = log.ttl_of(change)
-    return {
-        **key,
-        **log.columns_of(row),
-        "__op": symbol,
-        "__deleted": not upsert,
-        "__timestamp_us": source["timestamp_us"],
-        "__batch_seq_no": source["batch_seq_no"],
-        "__ttl_mixed": ttl_mixed,
-        "__ttl": ttl,
-        "__range": _range(log.range(change).get("range")),
-        "__unavailable": ("string", json.dumps(unavailable, ensure_ascii=False)) if unavailable else None,
+class FlatShape(Shape):
+    """The shape ``flat``."""
+
+    name = "flat"
+    summary = "is the row's columns with a few `__` fields"
+    record_name = "Value"
+    by_row = True
+    default_key = "primary_key"
+    keys_only = "a record has the row only if there is a post-image"
+    preimages: ClassVar = {
+        "false": Effect(f"a delete has only the key, and {_UNTOUCHED}", is_loss=True),
+        "true": Effect(_UNTOUCHED, is_loss=True),
+        "full": Effect("the log has the whole row before each change", is_loss=False),
     }
+    postimages: ClassVar = {
+        False: Effect(
+            "a record combines the pre-image and the change, and __unavailable lists the columns that "
+            "neither of them gives",
+            is_loss=True,
+        ),
+        True: Effect("a record has the whole row", is_loss=False),
+    }
+
+    def fields(self, records: Records) -> list[object]:
+        """Return the fields of the value's schema, in order.
+
+        Raises:
+            OutputError: a column has the name of one of ours.
+        """
+        return [
+            *records.whole_row_fields(RESERVED),
+            *({"name": name, "type": kind, "doc": doc} for name, kind, doc in _FIELDS),
+            *(
+                {"name": name, "type": ["null", kind], "default": None, "doc": doc}
+                for name, kind, doc in _NULLABLE_FIELDS
+            ),
+        ]
+
+    def value(self, log: LogRecords, change: LogChange) -> dict[str, object]:
+        """Return the values of the fields."""
+        symbol = log.symbol(change)
+        upsert = symbol in WITH_COLUMNS
+        empty: list[str] = []
+        key = log.primary_key(change, symbol, empty)
+        row = log.outcome(change, symbol) if upsert else log.before(change, symbol)
+        unavailable = [*empty, *log.unavailable(row, symbol)]
+        source = log.source(change)
+        ttl, ttl_mixed = log.ttl_of(change)
+        return {
+            **key,
+            **log.columns_of(row),
+            "__op": symbol,
+            "__deleted": not upsert,
+            "__timestamp_us": source["timestamp_us"],
+            "__batch_seq_no": source["batch_seq_no"],
+            "__ttl_mixed": ttl_mixed,
+            "__ttl": ttl,
+            "__range": _range(log.range(change).get("range")),
+            "__unavailable": ("string", json.dumps(unavailable, ensure_ascii=False)) if unavailable else None,
+        }
+
+    def advice(self, options: LogOptions) -> Iterator[str]:
+        """Yield which images are missing."""
+        yield from super().advice(options)
+        yield from absent_postimages(self.name, options)
+
+
+FLAT = FlatShape()
 
 
 def _range(found: object) -> Branch | None:

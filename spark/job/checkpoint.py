@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from bridge.errors import BridgeError, RetriableError
 from bridge.planning.retention import LogTtl
-from bridge.publishing.topic_identity import TopicBefore
+from bridge.publishing.topic_identity import KnownTopic
 
 _COMMITS: Final = "commits"
 _LOG_ID: Final = "scylla-cdc-log-id"
@@ -72,11 +72,11 @@ class Checkpoint:
         """Note it for the next start."""
         self._keep(_TTL, ttl.to_text())
 
-    def change_topic(self) -> TopicBefore | None:
+    def change_topic(self) -> KnownTopic | None:
         """The topic that the job published to; None when that is not known."""
-        return TopicBefore.from_text(self._kept(_CHANGE_TOPIC))
+        return KnownTopic.from_text(self._kept(_CHANGE_TOPIC))
 
-    def keep_change_topic(self, topic: TopicBefore) -> None:
+    def keep_change_topic(self, topic: KnownTopic) -> None:
         """Note it for the next start."""
         self._keep(_CHANGE_TOPIC, topic.to_text())
 

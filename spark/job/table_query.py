@@ -31,9 +31,10 @@ from bridge.monitoring.state import Board
 from bridge.planning.retention import LogTtl, find_gap
 from bridge.planning.table_watch import TableState, made_anew_in_words
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.ownership import Lanes
-from bridge.publishing.protocol import TableStart, decide_start
-from bridge.publishing.topic_identity import ChangeTopicWords, TopicNow
+from bridge.publishing.ownership import LaneOwnership
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
+from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
 from bridge.reading.table_capture import missing_in_words
 from bridge.runtime.retry import in_background
 from schemas.cql.table import TableSchema
@@ -96,7 +97,7 @@ class TableQuery:
         for advice in crowded(config.spark, self.lanes):
             _log.warning("%s: %s", self.name, advice)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
-        words = ChangeTopicWords(
+        words = ChangeTopicMessages(
             table=self.name,
             topic=config.topic_of(table),
             partitions=config.kafka.partitions,
@@ -152,8 +153,8 @@ class TableQuery:
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
         state = self._state()
         made_anew, topic = self._make_topics()
-        lanes = Lanes(self._lane, self._owner)
-        progress = lanes.take_over(self._progress_partitions)
+        lanes = LaneOwnership(self._lane, self._owner)
+        progress = lanes.acquire(self._progress_partitions)
         self.change_topic.begin(topic, made=made_anew, carried=bool(progress))
         start = self._decide(progress)
         if progress:
@@ -162,7 +163,7 @@ class TableQuery:
         else:
             say_what_has_expired(self._source, state)
         self._board.laid(self.name, start.layout, progress)
-        if start.settle:
+        if start.recover:
             if settled:
                 raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
             _log.info(
@@ -174,7 +175,7 @@ class TableQuery:
             return Begun(self._query(start, once=True), settles=True)
         self._know_log(state)
         self._first_schema = self._first_schema or state.schema
-        if start.initialise:
+        if start.assign:
             # Also in lanes that the layout drops: their records say that they are retired.
             laid = {
                 lane: LaneProgress(
@@ -187,7 +188,7 @@ class TableQuery:
                 )
                 for lane in range(self._progress_partitions)
             }
-            lanes.lay(laid, progress)
+            lanes.assign(laid, progress)
             self._had_progress = True
         _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
         return Begun(self._query(start, once=once), settles=False)
@@ -239,7 +240,7 @@ class TableQuery:
         """Leave nothing behind; the query has ended."""
         self._activity.close()
 
-    def _make_topics(self) -> tuple[bool, TopicNow | None]:
+    def _make_topics(self) -> tuple[bool, CurrentTopic | None]:
         """Have topics and their partitions; gives whether there was no change topic, and which one there is now."""
         admin = KafkaAdmin(self._config.kafka)
         change_topic = self._config.topic_of(self._table)
@@ -395,7 +396,7 @@ class TableQuery:
             .writeStream.format("noop")
             .option("checkpointLocation", self._checkpoint.folder)
             .outputMode("append")
-            .queryName(f"{self.name} (settling)" if start.settle else self.name)
+            .queryName(f"{self.name} (recovering)" if start.recover else self.name)
         )
         if once:
             writer = writer.trigger(availableNow=True)

@@ -14,7 +14,7 @@ from bridge.adapters.kafka.clients import KafkaAdmin
 from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError
 from bridge.model.times import UnixMicros
-from bridge.publishing.topic_identity import ChangeTopicWords, TopicBefore, TopicNow
+from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic, KnownTopic
 from bridge.runtime.retry import in_background
 from spark.job.checkpoint import Checkpoint
 
@@ -32,19 +32,19 @@ class ChangeTopic:
     Nothing here fails the table: what can't be found out, or kept, is not known.
     """
 
-    def __init__(self, words: ChangeTopicWords, checkpoint: Checkpoint) -> None:
+    def __init__(self, words: ChangeTopicMessages, checkpoint: Checkpoint) -> None:
         """Look at nothing yet."""
         self.name = words.topic
         self._words = words
         self._checkpoint = checkpoint
         self._lock = threading.Lock()
         self._is_read = False
-        self._before: TopicBefore | None = None
+        self._before: KnownTopic | None = None
         self._kept: str | None = None
         self._seen: set[str] = set()
         self._looks_without = 0
 
-    def begin(self, now: TopicNow | None, *, made: bool, carried: bool) -> None:
+    def begin(self, now: CurrentTopic | None, *, made: bool, carried: bool) -> None:
         """Look at it before the table's query starts.
 
         Args:
@@ -61,14 +61,14 @@ class ChangeTopic:
             self._compare(now, carried=carried)
             self._keep(anyhow=True)
 
-    def look(self, now: TopicNow | None) -> None:
+    def look(self, now: CurrentTopic | None) -> None:
         """Look at it while the table runs; `now` as above."""
         with self._lock:
             self._compare(now, carried=True)
             self._miss(now)
             self._keep()
 
-    def _compare(self, now: TopicNow | None, *, carried: bool) -> None:
+    def _compare(self, now: CurrentTopic | None, *, carried: bool) -> None:
         if not self._is_read:
             try:
                 self._before = self._checkpoint.change_topic()
@@ -84,9 +84,9 @@ class ChangeTopic:
         if carried and is_new and before is not None and before.name == self.name and before.id != now.id:
             _log.warning("%s", self._words.is_another(before, now))
         self._seen.add(now.id)
-        self._before = TopicBefore(self.name, now.id, UnixMicros(time.time_ns() // 1000))
+        self._before = KnownTopic(self.name, now.id, UnixMicros(time.time_ns() // 1000))
 
-    def _miss(self, now: TopicNow | None) -> None:
+    def _miss(self, now: CurrentTopic | None) -> None:
         # Of a table to which nothing is written no publisher notices. Who makes it anew leaves it away for a moment.
         self._looks_without = self._looks_without + 1 if now is None and self._seen else 0
         if self._looks_without == _AWAY_AFTER_LOOKS:

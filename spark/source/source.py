@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from bridge.config.document import BridgeConfig, SourceConfig
 from bridge.config.file.loader import from_options
 from bridge.engine.lane_task import Publishing
-from bridge.publishing.protocol import TableStart
+from bridge.publishing.table_start import TableStart
 from spark.source.rows import REPORT_TYPE, ROW_TYPE
 from spark.source.stream_reader import ScyllaCdcStreamReader
 from spark.workers.disconnect import let_go_quietly

@@ -35,8 +35,11 @@ from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
 from bridge.planning.retention import Gap, LogTtl, ahead_us, find_gap, overtaken
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import LOOK_EVERY_S, TableState, TableWatch
-from bridge.publishing.protocol import LaneTask, Plans, TableStart
+from bridge.publishing.offset_reconciler import OffsetReconciler
+from bridge.publishing.protocol import LaneTask
+from bridge.publishing.table_start import TableStart
 from bridge.runtime import log_setup
+from schemas.shapes import shape_of
 from spark.source import rows
 
 _log = logging.getLogger(__name__)
@@ -90,13 +93,13 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     ) -> None:
         self._config = config
         self._start = start
-        self._plans = Plans(start)
+        self._plans = OffsetReconciler(start)
         self._publishing = publishing
         self._frozen_now_us: UnixMicros | None = None
         self._windows = WindowLength(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)
         self._generations: list[GenerationStart] = []
         self._generations_read_s = float("-inf")
-        self._watch = TableWatch(config.table.keyspace, config.table.table)
+        self._watch = TableWatch(config.table.keyspace, config.table.table, shape_of(config.table_output.shape))
         self._state = TableState(None, None, None)
         self._looked_s = float("-inf")
         self._known_ttl = None if activity is None else KnownTtl(activity)
@@ -235,7 +238,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._streams[1]
 
     def _plan(self, cursor: Cursor) -> PlannedBatch | None:
-        if self._start is not None and self._start.settle:
+        if self._start is not None and self._start.recover:
             return None
         generations = self._known_generations()
         self._look_for_gap(cursor, generations)

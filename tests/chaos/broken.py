@@ -90,7 +90,7 @@ def laid_at_once(lanes: type[Any]) -> None:
     """Nothing is taken over, and a layout goes into every lane that still stands where it stood when that was read."""
     write = lanes._write
 
-    def take_over(self: Any, count: int) -> Any:
+    def acquire(self: Any, count: int) -> Any:
         return self._open(range(count))
 
     def _write(self: Any, numbers: Sequence[int], new: Any, instead_of: Any) -> None:
@@ -103,33 +103,33 @@ def laid_at_once(lanes: type[Any]) -> None:
         if refused is not None:
             raise refused
 
-    def lay(self: Any, laid: Any, taken: Any) -> None:
+    def assign(self: Any, laid: Any, taken: Any) -> None:
         self._write(sorted(laid), laid, taken)
 
-    lanes.take_over, lanes._write, lanes.lay = take_over, _write, lay
+    lanes.acquire, lanes._write, lanes.assign = acquire, _write, assign
 
 
 def too_few_lanes(lanes: type[Any]) -> None:
     """Lanes that came to be since they were counted are nobody's."""
 
-    def take_over(self: Any, count: int) -> Any:
+    def acquire(self: Any, count: int) -> Any:
         found = self._open(range(count))
         self._write(sorted(found), found, found)
         if found and self._open([lane for lane in range(count) if lane not in found]):
             raise RetriableError("laid meanwhile")
         return {lane: replace(at, owner=self._owner) for lane, at in found.items()}
 
-    lanes.take_over = take_over
+    lanes.acquire = acquire
 
 
 def unseen_loss(lanes: type[Any]) -> None:
     """Who has laid lanes that are new does not look whether the table was lost meanwhile."""
 
-    def lay(self: Any, laid: Any, taken: Any) -> None:
+    def assign(self: Any, laid: Any, taken: Any) -> None:
         self._write(sorted(taken), laid, taken)
         self._write(sorted(laid.keys() - taken.keys()), laid, taken)
 
-    lanes.lay = lay
+    lanes.assign = assign
 
 
 def random_id(transactional_id: Callable[..., str]) -> Callable[..., str]:
@@ -176,9 +176,9 @@ IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "marker outside": ("bridge.publishing.lane_publisher", _in_class(marker_outside)),
     "mid group": ("bridge.publishing.lane_publisher", _in_class(mid_group)),
     "ownerless": ("bridge.publishing.lane_publisher", _in_class(ownerless)),
-    "laid at once": ("bridge.publishing.ownership", _in_class(laid_at_once, "Lanes")),
-    "too few lanes": ("bridge.publishing.ownership", _in_class(too_few_lanes, "Lanes")),
-    "unseen loss": ("bridge.publishing.ownership", _in_class(unseen_loss, "Lanes")),
+    "laid at once": ("bridge.publishing.ownership", _in_class(laid_at_once, "LaneOwnership")),
+    "too few lanes": ("bridge.publishing.ownership", _in_class(too_few_lanes, "LaneOwnership")),
+    "unseen loss": ("bridge.publishing.ownership", _in_class(unseen_loss, "LaneOwnership")),
     "random id": ("bridge.publishing.protocol", _in_function("transactional_id", random_id)),
     "own clock": ("bridge.planning.server_clock", _in_class(own_clock, "ServerTime")),
     "crossing": ("bridge.planning.micro_batches", _in_function("plan", crossing)),

@@ -39,7 +39,7 @@ from bridge.adapters.kafka.properties import client_properties, producer_propert
 from bridge.adapters.kafka.records import Record
 from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError, PoisonError, RetriableError, StartupError, TooLargeError
-from bridge.publishing.topic_identity import TopicNow
+from bridge.publishing.topic_identity import CurrentTopic
 from schemas.compiled.page_encoder import PlainChange
 
 _log = logging.getLogger(__name__)
@@ -396,7 +396,7 @@ class KafkaAdmin(_Client):
                     found[resource.name] = {entry.name: entry.value for entry in entries if entry.value is not None}
         return found
 
-    def topics_now(self, topics: Sequence[str]) -> dict[str, TopicNow]:
+    def topics_now(self, topics: Sequence[str]) -> dict[str, CurrentTopic]:
         """Which topics these are; without those that do not exist, that we may not know of, or that have no id.
 
         Brokers older than Kafka 2.8 give topics no ids, as do some that only speak its protocol.
@@ -417,7 +417,7 @@ class KafkaAdmin(_Client):
                     # As Kafka's own tools print it.
                     topic_id = str(topic.topic_id).translate(_IN_URLS)
                     if topic_id != _NO_TOPIC_ID:
-                        found[name] = TopicNow(topic_id, len(topic.partitions))
+                        found[name] = CurrentTopic(topic_id, len(topic.partitions))
         return found
 
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str], *, grow: bool = False) -> bool:

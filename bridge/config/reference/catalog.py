@@ -1,4 +1,4 @@
-"""The settings as data, and what is generated from them: the example file and the table for the documentation.
+"""The settings as data, and the example file that is generated from them.
 
 Everything said about a setting comes from its field in `bridge.config`; what is added here are the example values of
 settings that have no default. Knows nothing of files and servers.
@@ -149,16 +149,6 @@ def example_yaml() -> str:
         begins = listed and setting.required
         lines += _comment(_meaning(setting), "  " if begins else indent)
         lines.append(("  - " if begins else indent) + ("" if setting.required else "# ") + f"{name}: {_shown(setting)}")
-    return "\n".join(lines) + "\n"
-
-
-def markdown_table(model: type[BaseModel] = BridgeConfig) -> str:
-    """The settings of a model as one Markdown table."""
-    lines = ["| Setting | Default | Value | Meaning |", "|---|---|---|---|"]
-    for setting in catalog_of(model).settings.values():
-        default = "required" if setting.required else "unset" if setting.default is None else f"`{_shown(setting)}`"
-        cells = (f"`{setting.path}`", default, setting.expected, setting.description)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 

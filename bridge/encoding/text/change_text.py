@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from bridge.encoding.group_encoder import POSITION_BYTES
 from bridge.encoding.text.value_text import AvroValues, Delta, Ranges, cql_name, json_value, plain, shown_name
+from bridge.model.position import Position
 from bridge.model.times import iso_of_micros, iso_of_millis
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a change stands in the log, as the record header `cdc.position` has it."""
-
-    stream_id: bytes
-    timeuuid: bytes
-    batch_seq_no: int
-
-    @classmethod
-    def from_header(cls, header: bytes) -> Position | None:
-        """16 bytes stream id, 16 bytes timeuuid, 4 bytes batch_seq_no (big-endian); None for anything else."""
-        if len(header) != POSITION_BYTES:
-            return None
-        return cls(header[:16], header[16:32], int.from_bytes(header[32:], "big", signed=True))
-
-    @classmethod
-    def from_source(cls, source: Mapping[str, Any]) -> Position:
-        """The same from an envelope's source block."""
-        return cls(source["stream_id"], source["time"], source["batch_seq_no"])
-
-    def __str__(self) -> str:
-        return f"0x{self.stream_id.hex()}/{uuid.UUID(bytes=self.timeuuid)}/{self.batch_seq_no}"
 
 
 class EnvelopeText:
@@ -81,7 +55,7 @@ class EnvelopeText:
             "ttl": change.get("ttl"),
             "generation": iso_of_millis(source["generation_ms"]),
             "last_in_group": source["last_in_group"],
-            "position": str(position or Position.from_source(source)),
+            "position": str(position or _position_in(source)),
         }
 
     def line(self, change: Mapping[str, Any], position: Position | None) -> str:
@@ -103,7 +77,7 @@ class EnvelopeText:
         for name in self._images:
             if change.get(name) is not None:
                 parts += ["|", f"{name}:", *(self._image(change, name) or ["nothing but nulls"])]
-        return " ".join([*parts, "@", str(position or Position.from_source(source))])
+        return " ".join([*parts, "@", str(position or _position_in(source))])
 
     def _key_values(self, change: Mapping[str, Any]) -> list[tuple[str, object]]:
         return [
@@ -144,3 +118,7 @@ class EnvelopeText:
             if cell["fields"][field["name"]] is not None
         }
         return Delta(cleared=cell["cleared"], fields=fields)
+
+
+def _position_in(source: Mapping[str, Any]) -> Position:
+    return Position(source["stream_id"], source["time"], source["batch_seq_no"])

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from bridge.encoding.text.change_text import Position
 from bridge.encoding.text.value_text import AvroValues, Ranges, cql_name, json_value, plain, shown_name
+from bridge.model.position import Position
 from bridge.model.times import iso_of_micros, iso_of_millis
 from schemas.shapes import flat
 

@@ -17,8 +17,9 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import ownership
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.ownership import Lanes
-from bridge.publishing.protocol import LaneTask, decide_start
+from bridge.publishing.ownership import LaneOwnership
+from bridge.publishing.protocol import LaneTask
+from bridge.publishing.start_decision import decide_start
 from tests.chaos import broken
 from tests.chaos.fault_points import FaultError, Point, watched
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
@@ -89,7 +90,7 @@ class World:
     def __init__(self, seed: int, variant: str | None) -> None:
         self.broker, self.random, self.dies, self.partitions = Broker(), Random(seed), DIES, 0
         self.publisher: type[LanePublisher] = type("Publisher", (LanePublisher,), {})
-        self.lanes: type[Lanes] = type("OwnLanes", (Lanes,), {})
+        self.lanes: type[LaneOwnership] = type("OwnLanes", (LaneOwnership,), {})
         if variant in IN_LANES:
             IN_LANES[variant](self.lanes)
         elif variant in IN_PUBLISHER:
@@ -164,7 +165,7 @@ class Job(threading.Thread):
         self.ended = True
         self._turn.release()
 
-    def _take_over(self, wanted: int) -> tuple[Lanes, int, dict[int, LaneProgress]]:
+    def _take_over(self, wanted: int) -> tuple[LaneOwnership, int, dict[int, LaneProgress]]:
         """What each start of a query begins with, also of one that settles lanes and of the one behind it.
 
         Another job's turn may come between the look at how many partitions there are and what is done with it.
@@ -174,22 +175,22 @@ class Job(threading.Thread):
         self._step("before init")
         self._owner = f"{self.name}/{next(self._owners)}"
         lanes = world.lanes(self._lane, self._owner, at_once=1)
-        return lanes, partitions, lanes.take_over(partitions)
+        return lanes, partitions, lanes.acquire(partitions)
 
     def _query(self, wanted: int, batches: int) -> None:
         lanes, partitions, taken = self._take_over(wanted)
         start = decide_start(taken, wanted, at(0))
-        if start.settle:
+        if start.recover:
             assert start.interrupted is not None
             self._work(start.interrupted)
             lanes, partitions, taken = self._take_over(wanted)
             start = decide_start(taken, wanted, at(0))
-            if start.settle:
+            if start.recover:
                 raise RetriableError("not level yet")
-        if start.initialise:
+        if start.assign:
             layout, first = start.layout, start.first
             laid = {lane: LaneProgress(lane, layout, layout.since, first=first) for lane in range(partitions)}
-            lanes.lay(laid, taken)
+            lanes.assign(laid, taken)
         cursor, interrupted = start.cursor, start.interrupted
         for _ in range(batches):
             end = at(cursor.time_us + self._world.random.randint(1, 3))

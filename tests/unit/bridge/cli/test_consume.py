@@ -10,7 +10,6 @@ import pytest
 
 from bridge.adapters.kafka.records import Record
 from bridge.cli.consume import ChangePrinter, Wanted, records
-from bridge.encoding.text.change_text import Position
 from bridge.errors import RetriableError
 from bridge.model.record_form import RecordForm
 from schemas.cql.table import TableSchema
@@ -404,13 +403,6 @@ class TestWhatIsNoChange:
         schema, value = _encoded(ORDERS, KEY, 1)
         text = ChangePrinter(lambda _: schema, as_json=False).line(_record(value, position=b"short"))
         assert text.endswith(POSITION_TEXT.replace("/3", "/0"))
-
-
-def test_position() -> None:
-    """A position is stream id, timeuuid and batch_seq_no, which is signed."""
-    position = Position.from_header(STREAM + TIME + b"\xff\xff\xff\xff")
-    assert position == Position(STREAM, TIME, -1)
-    assert Position.from_header(b"") is None
 
 
 class _Topic:

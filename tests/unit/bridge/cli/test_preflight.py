@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from bridge.cli.preflight import _master, _open_network, _readable_secrets, check_ttl, shortcomings
+from bridge.cli.preflight import _master, _open_network, _readable_secrets, check_ttl
 from bridge.config.document import BridgeConfig, validate
 from bridge.errors import StartupError
 from bridge.planning.table_watch import CdcOptions
-from schemas.options import OutputOptions, ShapeName
 
 PLACE = {"env": "PLACE"}
 LOGIN = {"username": "u", "password": PLACE}
@@ -92,24 +91,6 @@ def test_open_network_of_sparks_is_told(master: str, properties: dict[str, Any],
     for words in told:
         assert all(name in words for name in CLOSED)
         assert ("spark.authenticate.secret in the spark-defaults.conf" in words) == secret
-
-
-@pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])
-@pytest.mark.parametrize("preimage", ["true", "full"])
-@pytest.mark.parametrize("postimage", [False, True])
-def test_preimages_of_touched_columns_are_not_reliable(shape: ShapeName, preimage: str, postimage: bool) -> None:
-    """Those of 'true' are so, for the shapes that have them in `before`; with a post-image all columns are read."""
-    options = CdcOptions(enabled=True, preimage=preimage, postimage=postimage, delta="full", ttl_s=86_400)
-    said = [one for one in shortcomings(options, OutputOptions(shape=shape)) if "unreliable in batches" in one]
-    assert bool(said) == (preimage == "true" and not postimage and shape in ("full", "debezium"))
-    assert all("'preimage': 'full' avoids it" in one for one in said)
-
-
-def test_nothing_is_said_of_a_log_that_holds_what_is_wanted() -> None:
-    """Nor of one whose options were never set."""
-    full = CdcOptions(enabled=True, preimage="full", postimage=True, delta="full", ttl_s=0)
-    assert not list(shortcomings(full, OutputOptions(shape="debezium")))
-    assert not list(shortcomings(None, OutputOptions(shape="full")))
 
 
 @pytest.mark.parametrize(("ttl_s", "is_refused"), [(0, False), (11, False), (10, True), (9, True)])

@@ -17,6 +17,7 @@ from sandbox.cql.server import Logged, StatementServer
 from schemas.cql.table import TableSchema
 from schemas.cql.types import resolve
 from schemas.options import OutputOptions
+from schemas.shapes import shape_of
 from schemas.table_codec import TableCodec
 from tests.unit.sandbox.scylla.log_records import records_of
 from tests.unit.schemas.example_tables import log_columns
@@ -65,7 +66,7 @@ class Capture:
             [one.name for one in self.schema.clustering],
         )
         form = replace(form, primary_key=output.key == "primary_key")
-        self.by_row = output.by_row
+        self.by_row = shape_of(output.shape).by_row
         self.codec = _codec(self.schema, tuple(self.columns), output)
         self._encoder = GroupEncoder(self.codec, self.layout, (self.schema.keyspace, self.schema.name), form)
 

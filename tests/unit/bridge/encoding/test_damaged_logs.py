@@ -36,6 +36,7 @@ from schemas.errors import SchemaError
 from schemas.log.change_records import LogChange
 from schemas.log.columns import log_positions
 from schemas.options import OutputOptions
+from schemas.shapes import shape_of
 from schemas.table_codec import TableCodec
 from tests.replica import frozen
 from tests.unit.any_tables import examples, raw_rows
@@ -266,7 +267,9 @@ def test_damaged_groups(seed: int, number: int, data: st.DataObject) -> None:
     form = replace(form, primary_key=form.primary_key and output.shape != "full")
     encoder = GroupEncoder(codec, log.layout, (log.table.keyspace, log.table.name), form)
     incomplete = random.choice(("stop", "deliver"))
-    found = list(groups(written[0], log.layout, incomplete=incomplete, by_row=output.by_row, keep_poison=True))
+    found = list(
+        groups(written[0], log.layout, incomplete=incomplete, by_row=shape_of(output.shape).by_row, keep_poison=True)
+    )
     assert [row for group in found for row in group.rows] == written[0]
     for group in found:
         check_group(log, group, list(encoder.encode(group, GENERATION_MS)), codec, reference, read, output)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.adapters.scylla.session import token_of
 from bridge.encoding.grouping import groups
-from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, Misplaced
+from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
 from bridge.model.key_ranges import KeyRange, ranges_of_tablets, ranges_of_vnodes
 from bridge.model.log_rows import Cells, Change, Group, LogLayout
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
@@ -96,7 +96,7 @@ def test_every_recorded_change_is_where_it_belongs(scenario: str) -> None:
     for table in recording.tables:
         key = [column.name for column in table.table_schema(recording.keyspace).partition_key]
         layout = LogLayout.of(table.log_names, [name for name in key if name in table.log_names])
-        wrong: list[Misplaced] = []
+        wrong: list[MisplacedKey] = []
         check = KeyCheck(layout, lambda: ranges, token_of, wrong.append, every=1)
         changes = sum(
             len(group.changes)
@@ -128,11 +128,13 @@ def test_a_mismatch_is_told_with_its_position_and_without_its_key() -> None:
     wrong = next(stream for stream in RANGES if stream.token != right.token)
     beyond = StreamId.build(Token(5), 0, 5)
     given = [group(right, key), group(wrong, (None, b"x"), key), group(beyond, key), group(right, key)]
-    told: list[Misplaced] = []
+    told: list[MisplacedKey] = []
     check = KeyCheck(LAYOUT, lambda: RANGES, token_of, told.append, every=1)
     assert list(check.passing(given)) == given
     assert (check.checked, check.misplaced) == (3, 1)
-    assert told == [Misplaced(wrong, 1_700_000_000_000_123, 1, token)]
+    [position] = [one.position for one in told]
+    assert (position.stream_id, position.time_us, position.batch_seq_no) == (wrong.raw, 1_700_000_000_000_123, 1)
+    assert [one.token for one in told] == [token]
     assert str(told[0]).startswith(f"stream {wrong}, 1700000000000123 us, batch_seq_no 1: ")
     assert "secret" not in str(told[0])
 

@@ -20,7 +20,7 @@ from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.counters import LaneFigures, Store
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.partition_counts import TopicSizes
+from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import LaneTask
 from bridge.reading.schema_change import Changes
 from bridge.reading.table_capture import Schemas
@@ -193,7 +193,7 @@ def test_topic_that_is_gone_is_not_waited_for_again(broker: Broker, monkeypatch:
         return 0
 
     monkeypatch.setattr(process_cache, "is_retry", lambda: True)
-    monkeypatch.setattr(process_cache, "topic_sizes", lambda _config: TopicSizes(partitions))
+    monkeypatch.setattr(process_cache, "topic_sizes", lambda _config: PartitionCounts(partitions))
     lane = Lane()
     with pytest.raises(RetriableError, match=r"^topic ks\.t does not exist; was it deleted\?$"):
         publish(lane)

@@ -20,7 +20,10 @@ from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
 from bridge.planning.micro_batches import GenerationStart, Limits, first_cursor, plan
-from bridge.publishing.protocol import LaneTask, Plans, TableStart, decide_start, remainder
+from bridge.publishing.offset_reconciler import OffsetReconciler
+from bridge.publishing.protocol import LaneTask, remainder
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
 from tests.unit.any_tables import examples
 
 SECOND = 1_000_000
@@ -115,7 +118,7 @@ class Job:
         self.progress: dict[int, bytes] = {}
         self.published: list[tuple[Token, GroupPosition]] = []
         self.log: list[tuple[str, bool]] = []
-        self.plans = Plans(None)
+        self.plans = OffsetReconciler(None)
         self.start: TableStart | None = None
         self.limits = LIMITS
         self.clock_us = 0
@@ -126,17 +129,17 @@ class Job:
         found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
         start = decide_start(found, lanes, first_cursor(self.world.known(), self.begin_us, LEEWAY_S * SECOND))
         assert TableStart.from_json(json.loads(json.dumps(start.to_json()))) == start
-        if start.settle:
+        if start.recover:
             assert start.interrupted is not None
             self.work(start.interrupted, None)
             found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
             start = decide_start(found, lanes, None)
-            assert not start.settle
-        if start.initialise:
+            assert not start.recover
+        if start.assign:
             for lane in range(max(lanes, len(found))):
                 self.progress[lane] = LaneProgress(lane, start.layout, start.cursor).to_bytes()
         self.start = start
-        self.plans = Plans(start)
+        self.plans = OffsetReconciler(start)
         if not self.log:
             self.log.append((canonical_json(StreamOffset(start.cursor, None).to_json()), True))
 

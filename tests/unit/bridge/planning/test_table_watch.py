@@ -12,6 +12,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning.table_watch import CdcOptions, Notice, TableState, TableWatch
 from schemas.cql.table import TableSchema
+from schemas.shapes import shape_of
 from tests.unit.schemas.example_tables import table
 
 MINUTE = 60_000_000
@@ -36,7 +37,7 @@ def state(schema: TableSchema = SCHEMA, options: CdcOptions | None = ON, log_id:
 
 
 def said(*states: TableState) -> list[list[Notice]]:
-    watch = TableWatch("ks", "t")
+    watch = TableWatch("ks", "t", shape_of("full"))
     return [watch.see(one, UnixMicros(NOW + minute * MINUTE), REACHED) for minute, one in enumerate(states)]
 
 
@@ -63,7 +64,8 @@ def test_keys_only_is_said_when_it_begins_and_ends() -> None:
     _, keys, still, full = said(state(), state(options=KEYS), state(options=KEYS), state())
     assert [one.level for one in keys + full] == [logging.WARNING, logging.INFO]
     assert (
-        "ks.t: the cdc option 'delta' is 'keys' since about 2027-01-15T08:01:00.000000Z: from then on" in keys[0].text
+        "ks.t: the cdc option 'delta' is 'keys' since about 2027-01-15T08:01:00.000000Z: the log does not record what"
+        in keys[0].text
     )
     assert "'delta' is 'full' since about 2027-01-15T08:03:00" in full[0].text
     assert still == []
@@ -71,7 +73,7 @@ def test_keys_only_is_said_when_it_begins_and_ends() -> None:
 
 
 def test_other_images_are_said() -> None:
-    """One notice for each option that changed, which says what the shapes have from then on."""
+    """One notice for each option that changed, which names the effect on the table's shape."""
     both = replace(ON, preimage="full", postimage=True)
     _, off, part, full = said(
         *(state(options=one) for one in (both, ON, replace(ON, preimage="true"), replace(ON, preimage="full")))

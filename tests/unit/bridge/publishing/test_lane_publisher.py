@@ -20,7 +20,8 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.counters import LaneFigures
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.protocol import LaneTask, decide_start
+from bridge.publishing.protocol import LaneTask
+from bridge.publishing.start_decision import decide_start
 from tests.chaos.fault_points import IN_PRODUCER, FaultError, Point, Watched
 from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client

@@ -13,8 +13,9 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.ownership import Lanes
-from bridge.publishing.protocol import TableStart, decide_start
+from bridge.publishing.ownership import LaneOwnership
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
 BEGIN = Cursor(UnixMillis(1000), UnixMicros(0))
@@ -26,7 +27,7 @@ class Job:
     def __init__(self, broker: Broker, owner: str, lanes: int) -> None:
         self._broker, self._owner, self._wanted = broker, owner, lanes
         self.before: Callable[[int], None] = lambda _lane: None
-        self.lanes = Lanes(self._lane, owner, at_once=1)
+        self.lanes = LaneOwnership(self._lane, owner, at_once=1)
         self.taken: dict[int, LaneProgress] = {}
 
     @contextmanager
@@ -47,18 +48,18 @@ class Job:
 
     def decide(self, counted: int) -> TableStart:
         """Take the lanes over, as many as were counted."""
-        self.taken = self.lanes.take_over(counted)
+        self.taken = self.lanes.acquire(counted)
         return decide_start(self.taken, self._wanted, BEGIN)
 
-    def lay(self, start: TableStart, counted: int) -> None:
+    def assign(self, start: TableStart, counted: int) -> None:
         """Lay its layout."""
         since = start.layout.since
-        self.lanes.lay({lane: LaneProgress(lane, start.layout, since) for lane in range(counted)}, self.taken)
+        self.lanes.assign({lane: LaneProgress(lane, start.layout, since) for lane in range(counted)}, self.taken)
 
 
 def start_with(broker: Broker, owner: str, lanes: int, counted: int) -> None:
     job = Job(broker, owner, lanes)
-    job.lay(job.decide(counted), counted)
+    job.assign(job.decide(counted), counted)
 
 
 def test_job_that_counted_fewer_lanes_than_there_are_takes_none() -> None:
@@ -89,10 +90,10 @@ def test_job_that_loses_the_table_while_it_lays_new_lanes_is_refused(there: int)
 
     slow.before = overtake
     with pytest.raises(RetriableError, match="lane 0: another job named alike has taken it over while the lanes were"):
-        slow.lay(start, 4)
+        slow.assign(start, 4)
     with pytest.raises(RetriableError):
-        fast.lay(decided[0], 4)
+        fast.assign(decided[0], 4)
     again = Job(broker, "again", 3)
-    again.lay(again.decide(4), 4)
+    again.assign(again.decide(4), 4)
     layouts = {LaneProgress.from_bytes(raw).layout for raw in broker.markers.values()}
     assert layouts == {Layout(3, BEGIN)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import RetriableError
-from bridge.publishing.partition_counts import KEPT_FOR_S, TopicSizes
+from bridge.publishing.partition_counts import KEPT_FOR_S, PartitionCounts
 
 
 class Kafka:
@@ -27,7 +27,7 @@ class Kafka:
 def test_a_topic_is_asked_for_once_a_minute() -> None:
     """Each by itself; one that grew meanwhile is seen then, and not before."""
     kafka = Kafka()
-    sizes = TopicSizes(kafka.ask, clock=kafka.clock)
+    sizes = PartitionCounts(kafka.ask, clock=kafka.clock)
     assert [sizes.of(topic) for topic in ("a", "b", "a", "b")] == [3, 5, 3, 5]
     assert kafka.asked == ["a", "b"]
     kafka.partitions["a"] = 6
@@ -40,7 +40,7 @@ def test_a_topic_is_asked_for_once_a_minute() -> None:
 def test_a_missing_topic_is_named_and_asked_for_again() -> None:
     """Nothing is remembered of a topic that is not there, also when it was there."""
     kafka = Kafka()
-    sizes = TopicSizes(kafka.ask, clock=kafka.clock)
+    sizes = PartitionCounts(kafka.ask, clock=kafka.clock)
     assert sizes.of("a") == 3
     del kafka.partitions["a"]
     kafka.now_s += KEPT_FOR_S

@@ -14,7 +14,10 @@ from bridge.model.kept_formats import LaneProgress, StreamOffset
 from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
 from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
-from bridge.publishing.protocol import LaneTask, Plans, TableStart, decide_start, remainder, transactional_id
+from bridge.publishing.offset_reconciler import OffsetReconciler
+from bridge.publishing.protocol import LaneTask, remainder, transactional_id
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
 
 G = UnixMillis(1000)
 TOPIC = "job.progress.ks.t"
@@ -175,7 +178,7 @@ def test_transactional_ids_are_stable() -> None:
 
 def test_first_start_lays_the_configured_lanes() -> None:
     """A table without progress gets its lanes at the first cursor."""
-    begun = TableStart(Layout(3, at(5)), at(5), initialise=True, first=True, at_edge=True)
+    begun = TableStart(Layout(3, at(5)), at(5), assign=True, first=True, at_edge=True)
     assert decide_start({}, 3, at(5)) == begun
     assert TableStart.from_json(begun.to_json()) == begun
 
@@ -205,14 +208,14 @@ def test_interrupted_batch_is_finished_as_it_was_planned(found: dict[int, LanePr
 @pytest.mark.parametrize("found", UNEVEN)
 def test_lanes_are_settled_before_they_change(found: dict[int, LaneProgress]) -> None:
     """A changed number waits until the interrupted micro-batch is done under the old lanes."""
-    assert decide_start(found, 4, None) == TableStart(LAYOUT, at(2_000_000), BATCH, settle=True)
+    assert decide_start(found, 4, None) == TableStart(LAYOUT, at(2_000_000), BATCH, recover=True)
 
 
 def test_level_lanes_are_laid_anew_at_once() -> None:
     """Whatever Spark still holds of the old lanes does not count any more."""
     found = {0: done(BATCH, lane=0), 1: done(BATCH)}
     new = Layout(5, at(3_000_000))
-    assert decide_start(found, 5, None) == TableStart(new, at(3_000_000), initialise=True)
+    assert decide_start(found, 5, None) == TableStart(new, at(3_000_000), assign=True)
 
 
 @pytest.mark.parametrize("lanes", [2, 3])
@@ -266,7 +269,7 @@ def test_interrupted_layout_change_is_finished() -> None:
     """A crash while the new layout was being written leaves lanes of both; all stand level, so it is written again."""
     new = Layout(3, at(2_000_000))
     found = {0: standing(2_000_000, layout=new, lane=0), 1: done(EARLIER)}
-    assert decide_start(found, 3, None) == TableStart(new, at(2_000_000), initialise=True)
+    assert decide_start(found, 3, None) == TableStart(new, at(2_000_000), assign=True)
 
 
 def test_retired_lanes_do_not_hold_the_others_back() -> None:
@@ -317,10 +320,8 @@ def test_start_behind_a_gap() -> None:
     level, uneven = TableStart(LAYOUT, at(2_000_000)), TableStart(LAYOUT, at(2_000_000), BATCH)
     assert level.moved_to(at(2_000_000), 2) is level
     beyond = at(9_000_000)
-    assert uneven.moved_to(beyond, 3) == TableStart(Layout(3, beyond), beyond, initialise=True, at_edge=True)
-    assert uneven.moved_to(at(2_500_000), 3) == TableStart(
-        Layout(3, BATCH.next), BATCH.next, initialise=True, at_edge=True
-    )
+    assert uneven.moved_to(beyond, 3) == TableStart(Layout(3, beyond), beyond, assign=True, at_edge=True)
+    assert uneven.moved_to(at(2_500_000), 3) == TableStart(Layout(3, BATCH.next), BATCH.next, assign=True, at_edge=True)
 
 
 def test_table_start_travels_as_json() -> None:
@@ -338,27 +339,27 @@ OFFSET = StreamOffset(BATCH.next, BATCH, 3)
 def test_replay_counts_only_where_kafka_agrees() -> None:
     """A checkpoint's micro-batch is worked if it is the interrupted one, or begins where all lanes stand."""
     other = StreamOffset(at(2_700_000), PlannedBatch(at(2_000_000), at(2_700_000), LAYOUT), 3)
-    assert Plans(None).counts(other)
-    assert Plans(TableStart(LAYOUT, BATCH.start, BATCH)).counts(OFFSET)
-    assert not Plans(TableStart(LAYOUT, BATCH.start, BATCH)).counts(other)
-    assert Plans(TableStart(LAYOUT, BATCH.start)).counts(other)
-    assert not Plans(TableStart(LAYOUT, at(2_700_000))).counts(other)
-    assert not Plans(TableStart(Layout(3, BATCH.start), BATCH.start)).counts(other)
+    assert OffsetReconciler(None).counts(other)
+    assert OffsetReconciler(TableStart(LAYOUT, BATCH.start, BATCH)).counts(OFFSET)
+    assert not OffsetReconciler(TableStart(LAYOUT, BATCH.start, BATCH)).counts(other)
+    assert OffsetReconciler(TableStart(LAYOUT, BATCH.start)).counts(other)
+    assert not OffsetReconciler(TableStart(LAYOUT, at(2_700_000))).counts(other)
+    assert not OffsetReconciler(TableStart(Layout(3, BATCH.start), BATCH.start)).counts(other)
 
 
 def test_planning_goes_on_from_what_kafka_says() -> None:
     """A stale checkpoint's end is no place to plan from; the interrupted micro-batch comes first."""
     stale = StreamOffset(at(1_500_000), None)
-    assert Plans(None).go_on_from(stale) == at(1_500_000)
-    assert Plans(TableStart(LAYOUT, at(3_000_000))).go_on_from(stale) == at(3_000_000)
-    plans = Plans(TableStart(LAYOUT, BATCH.start, BATCH))
+    assert OffsetReconciler(None).go_on_from(stale) == at(1_500_000)
+    assert OffsetReconciler(TableStart(LAYOUT, at(3_000_000))).go_on_from(stale) == at(3_000_000)
+    plans = OffsetReconciler(TableStart(LAYOUT, BATCH.start, BATCH))
     assert plans.go_on_from(stale) == BATCH
     assert plans.go_on_from(plans.planned(BATCH, stale)) == at(3_000_000)
-    replayed = Plans(TableStart(LAYOUT, BATCH.start, BATCH))
+    replayed = OffsetReconciler(TableStart(LAYOUT, BATCH.start, BATCH))
     assert replayed.counts(OFFSET)
     assert replayed.go_on_from(OFFSET) == at(3_000_000)
 
 
 def test_offset_of_a_batch_that_is_worked_again_is_a_new_one() -> None:
     """Spark would see nothing new if it stood at the same text already."""
-    assert Plans(TableStart(LAYOUT, BATCH.start)).planned(BATCH, OFFSET) != OFFSET
+    assert OffsetReconciler(TableStart(LAYOUT, BATCH.start)).planned(BATCH, OFFSET) != OFFSET

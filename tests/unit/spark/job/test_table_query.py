@@ -23,8 +23,8 @@ from bridge.monitoring.state import Board
 from bridge.planning import retention
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.retention import LogTtl
-from bridge.publishing.protocol import TableStart
-from bridge.publishing.topic_identity import TopicBefore, TopicNow
+from bridge.publishing.table_start import TableStart
+from bridge.publishing.topic_identity import CurrentTopic, KnownTopic
 from spark.job import table_query
 from spark.job.table_query import TableQuery
 
@@ -63,10 +63,10 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
         def __init__(self, _publisher: object, owner: str) -> None:
             done.append(owner)
 
-        def take_over(self, _count: int) -> dict[int, LaneProgress]:
+        def acquire(self, _count: int) -> dict[int, LaneProgress]:
             return dict(progress)
 
-        def lay(self, laid: dict[int, LaneProgress], _taken: object) -> None:
+        def assign(self, laid: dict[int, LaneProgress], _taken: object) -> None:
             done.append({one.layout for one in laid.values()})
             progress.update(laid)
 
@@ -85,7 +85,7 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
         folder="c",
         begin_anew=lambda: done.append("checkpoint begun anew"),
     )
-    monkeypatch.setattr(table_query, "Lanes", Lanes)
+    monkeypatch.setattr(table_query, "LaneOwnership", Lanes)
     monkeypatch.setattr(TableQuery, "_query", query)
     monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
     monkeypatch.setattr(table_query, "Checkpoint", lambda *_: checkpoint)
@@ -172,19 +172,19 @@ def test_change_topic_that_is_another_one_is_told(
 ) -> None:
     """What the checkpoint knows of it is held against what Kafka says, before the table starts; Kafka may refuse."""
     table, progress, _ = begins
-    kept: list[TopicBefore] = []
+    kept: list[KnownTopic] = []
 
     def refuse(_topics: object) -> Any:
         raise StartupError("no right Describe")
 
     admin = SimpleNamespace(ensure_topic=lambda *_, **__: False, partitions=lambda _topic: 3, topics_now=refuse)
     monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
-    table._checkpoint.change_topic = lambda: TopicBefore("ks.t", "old", UnixMicros(0))  # type: ignore[method-assign]
+    table._checkpoint.change_topic = lambda: KnownTopic("ks.t", "old", UnixMicros(0))  # type: ignore[method-assign]
     table._checkpoint.keep_change_topic = kept.append  # type: ignore[method-assign]
     progress.update(LEVEL)
     table.start(once=False, settled=False)
     assert warnings_of(caplog) == []
-    admin.topics_now = lambda topics: {topic: TopicNow("new", 12) for topic in topics}
+    admin.topics_now = lambda topics: {topic: CurrentTopic("new", 12) for topic in topics}
     table.start(once=False, settled=False)
     table.start(once=False, settled=False)
     assert [message.partition(" (")[0] for message in warnings_of(caplog)] == [

@@ -11,11 +11,11 @@ import pytest
 from bridge.config.document import KafkaSettings
 from bridge.errors import RetriableError
 from bridge.model.times import UnixMicros
-from bridge.publishing.topic_identity import ChangeTopicWords, TopicBefore, TopicNow
+from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic, KnownTopic
 from spark.job import topic_watch
 from spark.job.topic_watch import ChangeTopic, TopicWatch
 
-WORDS = ChangeTopicWords("ks.t", "changes", 12, "job.progress.ks.t", "c")
+WORDS = ChangeTopicMessages("ks.t", "changes", 12, "job.progress.ks.t", "c")
 ADVICE = (
     "To publish all that the log still holds, stop the job, delete the change topic, the progress topic "
     "job.progress.ks.t and the checkpoint c, and start it again"
@@ -26,17 +26,17 @@ NOON_US = 43_200_000_000
 class Kept:
     """In a checkpoint's place: the topic that is known, and what is wrong with the file system."""
 
-    def __init__(self, topic: TopicBefore | None = None) -> None:
+    def __init__(self, topic: KnownTopic | None = None) -> None:
         self.topic = topic
         self.writes = 0
         self.away = False
 
-    def change_topic(self) -> TopicBefore | None:
+    def change_topic(self) -> KnownTopic | None:
         if self.away:
             raise RetriableError("no such bucket")
         return self.topic
 
-    def keep_change_topic(self, topic: TopicBefore) -> None:
+    def keep_change_topic(self, topic: KnownTopic) -> None:
         if self.away:
             raise RetriableError("no such bucket")
         self.topic, self.writes = topic, self.writes + 1
@@ -55,10 +55,10 @@ def test_topic_that_is_made_anew_under_a_running_table_is_told_once(caplog: pyte
     """With both ids, since when, what is gone, and what to do; then it is the topic that is known."""
     kept = Kept()
     topic = topic_of(kept)
-    topic.begin(TopicNow("a", 12), made=False, carried=True)
-    topic.look(TopicNow("a", 12))
+    topic.begin(CurrentTopic("a", 12), made=False, carried=True)
+    topic.look(CurrentTopic("a", 12))
     assert kept.writes == 1
-    for now in (TopicNow("b", 1), None, TopicNow("b", 1), TopicNow("a", 12), TopicNow("b", 1)):
+    for now in (CurrentTopic("b", 1), None, CurrentTopic("b", 1), CurrentTopic("a", 12), CurrentTopic("b", 1)):
         topic.look(now)
     assert caplog.messages == [
         "ks.t: the change topic changes is another one than when it was noted last, at 1970-01-01T12:00:00.000000Z "
@@ -66,17 +66,17 @@ def test_topic_that_is_made_anew_under_a_running_table_is_told_once(caplog: pyte
         "partitions (kafka.partitions), and the table goes on in it: what "
         f"the deleted one held does not come again. {ADVICE}"
     ]
-    assert kept.topic == TopicBefore("changes", "b", UnixMicros(NOON_US))
+    assert kept.topic == KnownTopic("changes", "b", UnixMicros(NOON_US))
 
 
 def test_topic_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """Nobody else notices while nothing is written; but not one that is made anew, or of which brokers tell no id."""
-    topic = topic_of(Kept(TopicBefore("changes", "a", UnixMicros(0))))
+    topic = topic_of(Kept(KnownTopic("changes", "a", UnixMicros(0))))
     for _ in range(3):
         topic.look(None)
-    topic.begin(TopicNow("a", 12), made=False, carried=True)
+    topic.begin(CurrentTopic("a", 12), made=False, carried=True)
     topic.look(None)
-    topic.look(TopicNow("a", 12))
+    topic.look(CurrentTopic("a", 12))
     topic.look(None)
     assert caplog.messages == []
     for _ in range(3):
@@ -86,7 +86,7 @@ def test_topic_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture) -> No
         "away. With the table's next change, or at its next start, it is made anew; what a deleted one held does not "
         f"come again. {ADVICE}"
     ]
-    topic.look(TopicNow("a", 12))
+    topic.look(CurrentTopic("a", 12))
     for _ in range(2):
         topic.look(None)
     assert len(caplog.messages) == 2
@@ -94,11 +94,11 @@ def test_topic_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture) -> No
 
 def test_topic_that_was_made_anew_while_the_job_stood_still_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """By what the checkpoint knows; each job says it once."""
-    kept = Kept(TopicBefore("changes", "a", UnixMicros(0)))
+    kept = Kept(KnownTopic("changes", "a", UnixMicros(0)))
     for _ in range(2):
         topic = topic_of(kept)
         for _ in range(2):
-            topic.begin(TopicNow("b", 12), made=False, carried=True)
+            topic.begin(CurrentTopic("b", 12), made=False, carried=True)
     assert [one.partition(", and the table")[0] for one in caplog.messages] == [
         "ks.t: the change topic changes is another one than when it was noted last, at 1970-01-01T00:00:00.000000Z "
         "(its id was a, and is b). Unless this is another Kafka cluster, it was deleted since, made anew"
@@ -107,10 +107,10 @@ def test_topic_that_was_made_anew_while_the_job_stood_still_is_told(caplog: pyte
 
 def test_topic_that_the_bridge_has_made_anew_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """Not a second time, because it is another one than that which is known."""
-    topic = topic_of(Kept(TopicBefore("changes", "a", UnixMicros(0))))
-    topic.begin(TopicNow("b", 2), made=True, carried=True)
-    topic.begin(TopicNow("b", 2), made=False, carried=True)
-    topic.look(TopicNow("b", 2))
+    topic = topic_of(Kept(KnownTopic("changes", "a", UnixMicros(0))))
+    topic.begin(CurrentTopic("b", 2), made=True, carried=True)
+    topic.begin(CurrentTopic("b", 2), made=False, carried=True)
+    topic.look(CurrentTopic("b", 2))
     assert caplog.messages == [
         "ks.t: there was no change topic changes although the progress topic job.progress.ks.t says that the table was "
         "carried before. It was made anew with 2 of 12 partitions (kafka.partitions) and goes on from there: what a "
@@ -118,36 +118,36 @@ def test_topic_that_the_bridge_has_made_anew_is_told_once(caplog: pytest.LogCapt
     ]
 
 
-@pytest.mark.parametrize("before", [None, TopicBefore("other", "a", UnixMicros(0))])
+@pytest.mark.parametrize("before", [None, KnownTopic("other", "a", UnixMicros(0))])
 def test_topic_of_which_nothing_is_known_is_not_told(
-    caplog: pytest.LogCaptureFixture, before: TopicBefore | None
+    caplog: pytest.LogCaptureFixture, before: KnownTopic | None
 ) -> None:
     """Neither a first one, nor one of another name; nor where nothing was carried, or brokers tell no ids."""
     kept = Kept(before)
-    topic_of(kept).begin(TopicNow("b", 1), made=False, carried=True)
+    topic_of(kept).begin(CurrentTopic("b", 1), made=False, carried=True)
     assert kept.topic is not None
     assert kept.topic.id == "b"
-    kept.topic = TopicBefore("changes", "a", UnixMicros(0))
+    kept.topic = KnownTopic("changes", "a", UnixMicros(0))
     topic_of(kept).begin(None, made=False, carried=True)
-    topic_of(kept).begin(TopicNow("c", 12), made=True, carried=False)
-    topic_of(kept).begin(TopicNow("d", 12), made=False, carried=False)
+    topic_of(kept).begin(CurrentTopic("c", 12), made=True, carried=False)
+    topic_of(kept).begin(CurrentTopic("d", 12), made=False, carried=False)
     assert caplog.messages == []
 
 
 def test_checkpoint_that_is_away_costs_the_table_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """As soon as it is back, what it knows counts, and it learns what is new."""
-    kept = Kept(TopicBefore("changes", "a", UnixMicros(0)))
+    kept = Kept(KnownTopic("changes", "a", UnixMicros(0)))
     kept.away = True
     topic = topic_of(kept)
-    topic.begin(TopicNow("b", 12), made=False, carried=True)
+    topic.begin(CurrentTopic("b", 12), made=False, carried=True)
     assert caplog.messages == []
     kept.away = False
-    topic.look(TopicNow("b", 12))
+    topic.look(CurrentTopic("b", 12))
     assert len(caplog.messages) == 1
     kept.away = True
-    topic.look(TopicNow("c", 12))
+    topic.look(CurrentTopic("c", 12))
     kept.away = False
-    topic.look(TopicNow("c", 12))
+    topic.look(CurrentTopic("c", 12))
     assert len(caplog.messages) == 2
     assert kept.topic is not None
     assert kept.topic.id == "c"
@@ -156,9 +156,9 @@ def test_checkpoint_that_is_away_costs_the_table_nothing(caplog: pytest.LogCaptu
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"topic": "t", "id": "a"}'])
 def test_torn_note_is_as_good_as_none(text: str) -> None:
     """What a killed job had half written."""
-    assert TopicBefore.from_text(text) is None
-    before = TopicBefore("t", "a", UnixMicros(5))
-    assert TopicBefore.from_text(before.to_text()) == before
+    assert KnownTopic.from_text(text) is None
+    before = KnownTopic("t", "a", UnixMicros(5))
+    assert KnownTopic.from_text(before.to_text()) == before
 
 
 def test_watch_asks_for_all_topics_at_once_and_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,12 +168,12 @@ def test_watch_asks_for_all_topics_at_once_and_never_waits(monkeypatch: pytest.M
     def admin(_settings: object, *, quiet: bool) -> Any:
         assert quiet
 
-        def topics_now(topics: list[str]) -> dict[str, TopicNow]:
+        def topics_now(topics: list[str]) -> dict[str, CurrentTopic]:
             asked.append(topics)
             hold.wait(60)
             if len(asked) == 1:
                 raise RetriableError("no broker answers")
-            return {"changes": TopicNow("a", 12)}
+            return {"changes": CurrentTopic("a", 12)}
 
         return SimpleNamespace(topics_now=topics_now)
 
@@ -208,18 +208,18 @@ def test_watch_asks_for_all_topics_at_once_and_never_waits(monkeypatch: pytest.M
 def test_watch_goes_on_for_the_others_when_one_table_fails_or_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint's file system may do both; one that hangs is not asked a second time."""
     now_s, hold, asked = [0.0], threading.Event(), list[str]()
-    found = {"changes": TopicNow("a", 12)}
+    found = {"changes": CurrentTopic("a", 12)}
     monkeypatch.setattr(topic_watch, "KafkaAdmin", lambda *_, **__: SimpleNamespace(topics_now=lambda _topics: found))
     monkeypatch.setattr(topic_watch, "_TOLD_WITHIN_S", 0.2)
 
     class Hangs(Kept):
-        def change_topic(self) -> TopicBefore | None:
+        def change_topic(self) -> KnownTopic | None:
             asked.append("hangs")
             hold.wait(60)
             return None
 
     class Fails(Kept):
-        def change_topic(self) -> TopicBefore | None:
+        def change_topic(self) -> KnownTopic | None:
             asked.append("fails")
             raise OSError("no JVM")
 
@@ -233,7 +233,7 @@ def test_watch_goes_on_for_the_others_when_one_table_fails_or_hangs(monkeypatch:
         assert watch._looking.exception(60) is None
         watch.look(lambda: topics)
         assert well.topic is not None
-        found["changes"] = TopicNow("b", 12)
+        found["changes"] = CurrentTopic("b", 12)
     assert well.topic.id == "b"
     assert sorted(asked) == ["fails", "fails", "hangs"]
     hold.set()

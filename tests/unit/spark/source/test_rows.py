@@ -15,7 +15,7 @@ from bridge.model.kept_formats import StreamOffset, canonical_json
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.reports import LaneReport
-from bridge.publishing.protocol import TableStart
+from bridge.publishing.table_start import TableStart
 from spark.source import rows
 from spark.source.source import ScyllaCdcSource, SourceOptions
 from spark.source.stream_reader import LanePartition

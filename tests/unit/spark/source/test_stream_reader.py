@@ -26,7 +26,9 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import CdcOptions, TableState
-from bridge.publishing.protocol import LaneTask, TableStart, decide_start, remainder
+from bridge.publishing.protocol import LaneTask, remainder
+from bridge.publishing.start_decision import decide_start
+from bridge.publishing.table_start import TableStart
 from spark.source import stream_reader
 from spark.source.stream_reader import ScyllaCdcStreamReader
 
@@ -125,7 +127,7 @@ def test_checkpoint_that_kafka_does_not_bear_out_is_passed_over(cluster: Cluster
     """Its micro-batch has no partitions; the interrupted one comes next, and when settling nothing more."""
     interrupted = PlannedBatch(at(G1, 10), at(G1, 15), LAYOUT)
     other = offset(PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT))
-    planner = reader(TableStart(LAYOUT, at(G1, 10), interrupted, settle=True))
+    planner = reader(TableStart(LAYOUT, at(G1, 10), interrupted, recover=True))
     assert planner.partitions({}, other) == []
     planned = planner.latestOffset(other, LIMIT)
     assert StreamOffset.from_json(planned).batch == interrupted

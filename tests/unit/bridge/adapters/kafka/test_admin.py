@@ -14,7 +14,7 @@ from bridge.adapters.kafka import client_events, clients
 from bridge.adapters.kafka.clients import KafkaAdmin
 from bridge.config.document import KafkaSettings
 from bridge.errors import AccessError, RetriableError
-from bridge.publishing.topic_identity import TopicNow
+from bridge.publishing.topic_identity import CurrentTopic
 
 
 def test_topic_that_another_job_makes_just_now_grows_all_the_same() -> None:
@@ -72,7 +72,7 @@ def test_topics_are_told_by_their_ids() -> None:
         return {name: given(answers[name]) for name in asked.topic_names}
 
     found = admin_of(describe_topics=describe_topics).topics_now(list(answers))
-    assert found == {"ours": TopicNow("__________sAAAAAAAAABw", 2)}
+    assert found == {"ours": CurrentTopic("__________sAAAAAAAAABw", 2)}
 
 
 def test_answer_is_not_awaited_once_the_login_is_refused() -> None:

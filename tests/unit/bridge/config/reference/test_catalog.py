@@ -10,7 +10,7 @@ import pytest
 
 from bridge.config.document import BridgeConfig, SourceConfig, validate
 from bridge.config.file.loader import load
-from bridge.config.reference.catalog import catalog_of, example_yaml, markdown_table
+from bridge.config.reference.catalog import catalog_of, example_yaml
 
 
 def test_example_is_current() -> None:
@@ -62,13 +62,3 @@ def test_every_setting_is_described(model: type[BridgeConfig] | type[SourceConfi
     catalog = catalog_of(model)
     assert [path for path, setting in catalog.settings.items() if not setting.description] == []
     assert [path for path, meaning in catalog.sections.items() if not meaning] == []
-
-
-def test_table() -> None:
-    """The table has a row for each setting, with its default and what it may be."""
-    lines = markdown_table().splitlines()
-    assert len(lines) == 2 + len(catalog_of().settings)
-    assert all(line.count("|") - line.count("\\|") == 5 for line in lines)
-    assert "| `scylla.page_rows` | `2000` | a whole number from 10 to 100000 |" in markdown_table()
-    assert "| `scylla.contact_points` | required | a list of host:port |" in markdown_table()
-    assert "| `scylla.username` | unset | text |" in markdown_table()

@@ -1,4 +1,4 @@
-"""The worked examples of docs/output.md are what the code makes of their statements."""
+"""The worked examples of docs/change-events.md are what the encoder gives for their statements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemas.options import OutputOptions, ShapeName
 from tests.unit.bridge.encoding.carried import Capture, Carried
 
 README = Path(__file__).parents[4] / "README.md"
-DOCUMENT = README.parent / "docs" / "output.md"
+DOCUMENT = README.parent / "docs" / "change-events.md"
 TABLE = """\
 CREATE TABLE shop.orders (
     customer int, line int, note text, total decimal, tags set<text>,
@@ -69,7 +69,7 @@ def test_examples() -> None:
     ]
     for shape, name, shown in found:
         expected = example(shape, name)
-        assert shown == expected, f"docs/output.md, {shape}, {name}: should be\n{expected}"
+        assert shown == expected, f"docs/change-events.md, {shape}, {name}: should be\n{expected}"
 
 
 @pytest.mark.parametrize("text", [TABLE, *STATEMENTS.values()])
@@ -91,7 +91,7 @@ def test_dead_letter() -> None:
     rows = ",\n   ".join(f"{json.dumps(name)}: {json.dumps(cell)}" for name, cell in letter["rows"][0].items())
     shown = "{" + ",\n ".join([*parts, '"rows": [{\n   ' + rows + "}]}"])
     expected = f"<!-- example: dead letter -->\n```json\n{shown}\n```"
-    assert expected in DOCUMENT.read_text(encoding="utf-8"), f"docs/output.md, dead letter: should be\n{expected}"
+    assert expected in DOCUMENT.read_text(encoding="utf-8"), f"dead letter: should be\n{expected}"
     assert letter["v"] == FORMAT_VERSION
 
 
