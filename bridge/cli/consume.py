@@ -1,189 +1,123 @@
-"""Reads a change topic for people: what was committed, decoded, a line a change."""
+"""The command `consume`: prints the committed records of a topic as JSON documents."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+import argparse
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+from bridge.adapters.connect import asking_registry, open_kafka, open_registry
+from bridge.adapters.kafka.clients import CommittedReader
 from bridge.adapters.kafka.records import Record
-from bridge.encoding.group_encoder import POSITION_HEADER
-from bridge.encoding.text.change_text import EnvelopeText
-from bridge.encoding.text.row_text import DebeziumText, FlatText, KeyText
-from bridge.model.position import Position
-from bridge.model.times import iso_of_millis
-from schemas.avro.codec import Reader, compile_reader
-from schemas.errors import DecodeError, FramingError, RegistryError
-from schemas.wire.framing import unframe
+from bridge.cli.output import json_text, print_line, print_notice
+from bridge.cli.record_documents import RecordDocuments
+from bridge.cli.table_argument import find_table
+from bridge.config.document import BridgeConfig
+from bridge.config.file import loader
+from bridge.errors import StartupError
 
-_RECORDS_AT_ONCE: Final = 500
+_INDENT: Final = 2
+_RECORDS_PER_POLL: Final = 500
 _POLL_S: Final = 0.5
-_WHOLE_TOPIC_S: Final = 24 * 3600.0
+_READ_TO_END_TIMEOUT_S: Final = 24 * 3600.0
 """Long enough for any topic that a person wants to see whole."""
 
 
-class Records(Protocol):
-    """A reader of committed records; see `bridge.adapters.kafka.clients.CommittedReader`."""
+def run(arguments: argparse.Namespace) -> int:
+    """Print the records of a topic until Ctrl-C, or until the wanted number or the topic's end is reached.
+
+    Raises:
+        ConfigError: the file has problems.
+        StartupError: there is no such table or topic, or a server refuses.
+        RetriableError: a server does not answer.
+    """
+    config = loader.load(arguments.config)
+    topic = _choose_topic(config, arguments)
+    admin = open_kafka(config, report=print_notice, patience_s=0)
+    registry = open_registry(config, report=print_notice, patience_s=0)
+    partitions = admin.partitions(topic)
+    if partitions == 0:
+        raise StartupError(
+            f"topic {topic} does not exist at {', '.join(config.kafka.bootstrap_servers)}; has the job run yet?"
+        )
+    documents = RecordDocuments(registry.get)
+    indent = None if arguments.json else _INDENT
+    wanted = Wanted(
+        topic, partitions, from_beginning=arguments.from_beginning, until_end=arguments.until_end, limit=arguments.max
+    )
+    if not (wanted.from_beginning or wanted.until_end):
+        print_notice(f"waiting for new records in {topic} (--from-beginning prints all of it); Ctrl-C ends")
+    try:
+        with CommittedReader(config.kafka, client_id="scylla-cdc-bridge-consume") as reader:
+            for record in read_records(reader, wanted):
+                print_line(json_text(asking_registry(partial(documents.document, record)), indent=indent))
+    except KeyboardInterrupt:
+        pass  # the usual end
+    finally:
+        registry.close()
+    return 0
+
+
+class Reader(Protocol):
+    """Reads committed records; `bridge.adapters.kafka.clients.CommittedReader` is one."""
 
     def follow(self, topic: str, partitions: list[int], *, from_end: bool = False) -> None:
-        """Read from the beginning, or from the end."""
+        """Let `poll` read these partitions from their beginning, or from their end."""
 
     def poll(self, most: int, timeout_s: float) -> list[Record]:
-        """The next records; none after the timeout."""
+        """Return the next records; none after the timeout."""
 
     def read_to_end(self, topic: str, partitions: list[int], timeout_s: float) -> Iterator[Record]:
-        """Everything from the beginning to the end that the partitions have now."""
+        """Yield every record from the beginning to the end that the partitions have at the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be read.
+    """Which records to read.
 
     Attributes:
-        partitions: of the topic.
-        from_beginning: else only what comes from now on.
-        until_end: stop at the end that the topic had at the start.
-        most: stop after so many records; None for never.
+        partitions: how many partitions the topic has.
+        from_beginning: whether to read what the topic holds already; otherwise only new records.
+        until_end: whether to stop at the end that the topic has at the start.
+        limit: stop after so many records; None for no limit.
     """
 
     topic: str
     partitions: int
     from_beginning: bool = False
     until_end: bool = False
-    most: int | None = None
+    limit: int | None = None
 
 
-def records(reader: Records, wanted: Wanted) -> Iterator[Record]:
-    """The wanted records as they come; within a partition in order.
+def read_records(reader: Reader, wanted: Wanted) -> Iterator[Record]:
+    """Yield the wanted records as they come; in order within a partition.
 
     Raises:
-        RetriableError, StartupError: Kafka does not answer, or does not let us read.
+        RetriableError: Kafka does not answer.
+        StartupError: Kafka refuses to let us read.
     """
-    found = _endless(reader, wanted)
     if wanted.until_end:
-        # From the end to the end there is nothing.
+        # Without from_beginning reading begins at the end, and ends there.
         partitions = list(range(wanted.partitions)) if wanted.from_beginning else []
-        found = reader.read_to_end(wanted.topic, partitions, _WHOLE_TOPIC_S)
-    return islice(found, wanted.most)
+        found = reader.read_to_end(wanted.topic, partitions, _READ_TO_END_TIMEOUT_S)
+    else:
+        found = _poll_forever(reader, wanted)
+    return islice(found, wanted.limit)
 
 
-def _endless(reader: Records, wanted: Wanted) -> Iterator[Record]:
+def _poll_forever(reader: Reader, wanted: Wanted) -> Iterator[Record]:
     reader.follow(wanted.topic, list(range(wanted.partitions)), from_end=not wanted.from_beginning)
     while True:
-        yield from reader.poll(_RECORDS_AT_ONCE, _POLL_S)
+        yield from reader.poll(_RECORDS_PER_POLL, _POLL_S)
 
 
-class ChangeText(Protocol):
-    """Renders the changes of one schema; `position` is the record header's, if it has one."""
-
-    def json(self, change: Mapping[str, Any], position: Position | None) -> dict[str, Any]:
-        """As values that JSON has."""
-
-    def line(self, change: Mapping[str, Any], position: Position | None) -> str:
-        """As one line."""
-
-
-_SHAPES: Final[tuple[Callable[[Mapping[str, Any]], ChangeText], ...]] = (EnvelopeText, DebeziumText, FlatText)
-
-
-class ChangePrinter:
-    """Turns records into lines; fetches each schema once.
-
-    Args:
-        schema_text: gives the text of a registered schema, as `bridge.adapters.registry.client.Registry.get`.
-        as_json: JSON documents instead of lines for people.
-    """
-
-    def __init__(self, schema_text: Callable[[int], str], *, as_json: bool) -> None:
-        self._schema_text = schema_text
-        self._as_json = as_json
-        self._known: dict[int, tuple[Reader, ChangeText | None]] = {}
-        self._keys: dict[int, tuple[Reader, KeyText]] = {}
-
-    def line(self, record: Record) -> str:
-        """A record as one line. A record that is no change of ours is shown as what it is.
-
-        Raises:
-            RegistryError: the registry does not answer; one that does not know the schema is no error.
-        """
-        if record.value is None:
-            return self._tombstone(record)
-        try:
-            schema_id, body = unframe(record.value)
-            reader, envelope = self._decoder(schema_id)
-            change = reader(body)
-        except (FramingError, DecodeError) as error:
-            return self._dead_letter(record) or self._other(record, f"not readable: {error}")
-        except RegistryError as error:
-            if error.retriable:
-                raise
-            return self._other(record, f"not readable: {error}")
-        if envelope is None:
-            return self._other(record, "a record of another schema", {"schema_id": schema_id})
-        position = Position.from_header(record.headers.get(POSITION_HEADER, b""))
-        if not self._as_json:
-            return envelope.line(change, position)
-        place = {"partition": record.partition, "offset": record.kafka_offset, "schema_id": schema_id}
-        return json.dumps({**envelope.json(change, position), **place}, ensure_ascii=False)
-
-    def _decoder(self, schema_id: int) -> tuple[Reader, ChangeText | None]:
-        known = self._known.get(schema_id)
-        if known is None:
-            schema = json.loads(self._schema_text(schema_id))
-            known = self._known[schema_id] = compile_reader(schema), _text_of(schema)
-        return known
-
-    def _tombstone(self, record: Record) -> str:
-        """A tombstone with its key; where that can't be read, with its bytes."""
-        try:
-            schema_id, body = unframe(record.key or b"")
-            if schema_id not in self._keys:
-                schema = json.loads(self._schema_text(schema_id))
-                self._keys[schema_id] = compile_reader(schema), KeyText(schema)
-            reader, text = self._keys[schema_id]
-            key = reader(body)
-        except (FramingError, DecodeError, ValueError):
-            return self._other(record, "a tombstone")
-        except RegistryError as error:
-            if error.retriable:
-                raise
-            return self._other(record, "a tombstone")
-        if self._as_json:
-            place = {"partition": record.partition, "offset": record.kafka_offset, "key_schema_id": schema_id}
-            return json.dumps({"op": "tombstone", "key": text.json(key), **place}, ensure_ascii=False)
-        return f"{iso_of_millis(record.timestamp_ms)} {_place(record)} tombstone {text.line(key)}"
-
-    def _dead_letter(self, record: Record) -> str | None:
-        """A dead letter (`bridge.encoding.dead_letter`); None for anything else."""
-        try:
-            letter = json.loads(record.value or b"")
-        except ValueError:
-            return None
-        if not isinstance(letter, dict) or "error" not in letter or "stream_id" not in letter:
-            return None
-        if self._as_json:
-            place = {"topic": record.topic, "partition": record.partition, "offset": record.kafka_offset}
-            return json.dumps({**letter, **place}, ensure_ascii=False)
-        return f"{iso_of_millis(record.timestamp_ms)} {_place(record)} dead letter {letter['error']!r}"
-
-    def _other(self, record: Record, what: str, more: Mapping[str, Any] | None = None) -> str:
-        if self._as_json:
-            place = {"topic": record.topic, "partition": record.partition, "offset": record.kafka_offset}
-            return json.dumps({"problem": what, **place, **(more or {})}, ensure_ascii=False)
-        key = "no key" if record.key is None else f"key 0x{record.key.hex()}"
-        return f"{iso_of_millis(record.timestamp_ms)} {_place(record)} {what} ({key})"
-
-
-def _text_of(schema: Mapping[str, Any]) -> ChangeText | None:
-    for shape in _SHAPES:
-        try:
-            return shape(schema)
-        except (ValueError, AttributeError):
-            continue
-    return None
-
-
-def _place(record: Record) -> str:
-    return f"{record.topic}[{record.partition}]@{record.kafka_offset}"
+def _choose_topic(config: BridgeConfig, arguments: argparse.Namespace) -> str:
+    if (arguments.table is None) == (arguments.topic is None):
+        raise StartupError("name either a TABLE or a --topic")
+    if arguments.topic is not None:
+        topic: str = arguments.topic
+        return topic
+    return config.topic_of(find_table(config, arguments))

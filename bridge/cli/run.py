@@ -1,4 +1,4 @@
-"""`scylla-cdc-bridge run`: the command line becomes the job."""
+"""The command `run`: replaces this process by the job."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from bridge.runtime import signals
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Become the job. A file that is wrong is refused here already, without starting Spark.
+    """Check the file, then replace this process by the job, so that signals reach the job itself.
 
-    The process is replaced, not a child started, so that the Python job itself gets the signals.
+    Raises:
+        ConfigError: the file has problems; Spark is not started.
     """
     loader.load(arguments.config)
     command = [sys.executable, "-m", "spark.job", "-c", arguments.config, "--log-level", arguments.log_level]

@@ -1,120 +1,66 @@
-"""How far each lane of each table has got, as Kafka knows it: the committed cursors in the progress topics.
-
-Only Kafka is asked, so the answer is the same whether the job runs, where it runs, or not at all.
-"""
+"""The command `status`: shows how far each lane of each table has got, once or every 2 s."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
-from bridge.config.document import BridgeConfig, KafkaSettings, TableSettings
-from bridge.errors import BridgeError
-from bridge.model.cql_names import shown_table
-from bridge.model.kept_formats import LaneProgress
-from bridge.model.micro_batch import Layout
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from bridge.adapters.connect import open_kafka
+from bridge.cli.lane_status import LaneStatus, ProgressSource, TableStatus, read_tables
+from bridge.cli.output import print_line, print_notice
+from bridge.config.document import BridgeConfig
+from bridge.config.file import loader
 from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, iso_of_millis
-from bridge.publishing.protocol import transactional_id
-from bridge.publishing.start_decision import current_layout
 
-READ_TIMEOUT_S: Final = 10.0
-_LANES_AT_ONCE: Final = 8
-
-LaneState = Literal["laid", "retired", "none", "unreadable"]
-"""`laid`: of the newest lane layout, whether or not a job works it now; `retired` by that; `none` has no committed
-cursor; `unreadable` says why."""
+COLUMNS: Final = ("table", "lane", "state", "generation", "reached", "lag (s)", "committed", "transactional id")
+_WATCH_INTERVAL_S: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class LaneStatus:
-    """One lane, which is one partition of the progress topic.
-
-    Attributes:
-        progress: what is committed; None unless the lane is laid or retired.
-        committed_ms: when that was committed, ms since 1970.
-        reason: why it is unreadable.
-    """
-
-    lane: int
-    transactional_id: str
-    state: LaneState
-    progress: LaneProgress | None = None
-    committed_ms: int | None = None
-    reason: str | None = None
-
-    @property
-    def reached_us(self) -> UnixMicros | None:
-        """The write time up to which the lane's changes are published (inside a window: the last group's).
-
-        The slowest streams count, when those that a generation opened catch up.
-        """
-        if self.progress is None:
-            return None
-        cursor, done, batch = self.progress.cursor, self.progress.done, self.progress.batch
-        if done is None or batch is None or len(batch.parts) > 1:
-            return cursor.reached_us
-        return max(cursor.reached_us, done.group.time_us)
-
-
-@dataclass(frozen=True, slots=True)
-class TableStatus:
-    """One table; `lanes` is empty while its progress topic does not exist or holds nothing.
-
-    Attributes:
-        name: `keyspace.table` as it is.
-        shown: the same as CQL takes it.
-    """
-
-    name: str
-    shown: str
-    topic: str
-    progress_topic: str
-    layout: Layout | None
-    lanes: tuple[LaneStatus, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressSource:
-    """Where the progress records come from.
-
-    Attributes:
-        partitions: how many partitions a topic has; 0 when there is no such topic.
-        last_value: the last committed value of a topic's partition, and when it was written in ms; RetriableError
-            when it can't be seen.
-    """
-
-    partitions: Callable[[str], int]
-    last_value: Callable[[str, int], tuple[bytes, int] | None]
-
-    @classmethod
-    def of_kafka(cls, settings: KafkaSettings, admin: KafkaAdmin) -> ProgressSource:
-        """The real one."""
-
-        def last_value(topic: str, partition: int) -> tuple[bytes, int] | None:
-            # A reader for each: they are read at the same time, and a consumer is one thread's.
-            with CommittedReader(settings, client_id="scylla-cdc-bridge-status") as reader:
-                found = reader.last_record(topic, partition, READ_TIMEOUT_S)
-                return None if found is None or found.value is None else (found.value, found.timestamp_ms)
-
-        return cls(admin.partitions, last_value)
-
-
-def read(config: BridgeConfig, source: ProgressSource) -> list[TableStatus]:
-    """Every table's status, in the order of the configuration.
+def run(arguments: argparse.Namespace) -> int:
+    """Show the lanes: as a table on a terminal, else as aligned lines, or as JSON with `--json`.
 
     Raises:
-        RetriableError, StartupError: Kafka does not answer, or refuses us.
+        ConfigError: the file has problems.
+        StartupError: Kafka refuses to let us read.
+        RetriableError: Kafka does not answer.
     """
-    return [_read_table(config, table, source) for table in config.tables]
+    config = loader.load(arguments.config)
+    source = ProgressSource.of_kafka(config.kafka, open_kafka(config, report=print_notice, patience_s=0))
+    console = Console()
+
+    def read_now() -> tuple[list[TableStatus], UnixMicros]:
+        return read_tables(config, source), UnixMicros(time.time_ns() // 1000)
+
+    def print_json() -> None:
+        print_line(json.dumps(status_document(config, *read_now())))
+
+    def print_aligned() -> None:
+        sys.stdout.write(align_columns(status_rows(*read_now())))
+        sys.stdout.flush()
+
+    if arguments.json:
+        return _show(print_json, repeat=arguments.watch)
+    if not console.is_terminal:
+        return _show(print_aligned, repeat=arguments.watch)
+    if not arguments.watch:
+        console.print(_terminal_table(*read_now()))
+        return 0
+    with Live(_terminal_table(*read_now()), console=console, auto_refresh=False) as live:
+        return _show(lambda: live.update(_terminal_table(*read_now()), refresh=True), repeat=True)
 
 
-def document(config: BridgeConfig, tables: list[TableStatus], now_us: UnixMicros) -> dict[str, Any]:
-    """The status as a JSON document.
+def status_document(config: BridgeConfig, tables: list[TableStatus], now_us: UnixMicros) -> dict[str, Any]:
+    """Return the status as JSON values.
 
-    Lag is `now_us` minus the time reached, in s; it includes the confidence window.
+    A lane's `lag_s` is `now_us` minus the time that it has reached; it includes the confidence window.
     """
     return {
         "v": 1,
@@ -133,68 +79,49 @@ def document(config: BridgeConfig, tables: list[TableStatus], now_us: UnixMicros
     }
 
 
-COLUMNS: Final = ("table", "lane", "state", "generation", "reached", "lag (s)", "committed", "transactional id")
-
-
-def rows(tables: list[TableStatus], now_us: UnixMicros) -> list[tuple[str, ...]]:
-    """The status as rows under `COLUMNS`; retired lanes are left out."""
-    found: list[tuple[str, ...]] = []
+def status_rows(tables: list[TableStatus], now_us: UnixMicros) -> list[tuple[str, ...]]:
+    """Return the status as rows of `COLUMNS`, without retired lanes."""
+    rows: list[tuple[str, ...]] = []
     for table in tables:
         lanes = [lane for lane in table.lanes if lane.state != "retired"]
-        if not lanes or all(lane.state == "none" for lane in lanes):
-            found.append((table.shown, "-", "no progress yet", "-", "-", "-", "-", "-"))
+        if all(lane.state == "none" for lane in lanes):
+            rows.append((table.cql_name, "-", "no progress yet", "-", "-", "-", "-", "-"))
             continue
+        lane_count = "?" if table.layout is None else str(table.layout.lanes)
         for lane in lanes:
-            value = _lane_document(lane, now_us)
-            of = "?" if table.layout is None else str(table.layout.lanes)
+            document = _lane_document(lane, now_us)
             state = f"unreadable: {lane.reason}" if lane.reason else lane.state
-            texts = (value["generation"], value["reached"], value["lag_s"], value["committed"])
-            shown = ("-" if text is None else str(text) for text in texts)
-            found.append((table.shown, f"{lane.lane} of {of}", state, *shown, lane.transactional_id))
-    return found
+            values = (document[name] for name in ("generation", "reached", "lag_s", "committed"))
+            texts = ("-" if value is None else str(value) for value in values)
+            rows.append((table.cql_name, f"{lane.lane} of {lane_count}", state, *texts, lane.transactional_id))
+    return rows
 
 
-def plain(cells: list[tuple[str, ...]]) -> str:
-    """Rows as aligned lines, their header first."""
-    lines = [COLUMNS, *cells]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(COLUMNS))]
+def align_columns(rows: list[tuple[str, ...]]) -> str:
+    """Return rows of `COLUMNS` as aligned lines below a header."""
+    lines = [COLUMNS, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
     padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
     return "\n".join(line.rstrip() for line in padded) + "\n"
 
 
-def _read_table(config: BridgeConfig, table: TableSettings, source: ProgressSource) -> TableStatus:
-    topic = config.progress_topic_of(table)
-    name = f"{table.keyspace}.{table.table}"
-    partitions = source.partitions(topic)
-
-    def read_lane(lane: int) -> tuple[LaneProgress, int] | BridgeError | None:
-        try:
-            last = source.last_value(topic, lane)
-            return None if last is None else (LaneProgress.from_bytes(last[0]), last[1])
-        except BridgeError as error:  # of this lane alone: the others are still worth knowing
-            return error
-
-    with ThreadPoolExecutor(_LANES_AT_ONCE) as threads:
-        found = dict(enumerate(threads.map(read_lane, range(partitions))))
-    progress = [at[0] for at in found.values() if isinstance(at, tuple)]
-    layout = current_layout(progress) if progress else None
-    lanes = tuple(
-        _lane_status(lane, at, layout, transactional_id(config.name, table.keyspace, table.table, lane))
-        for lane, at in found.items()
-    )
-    shown = shown_table(table.keyspace, table.table)
-    return TableStatus(name, shown, config.topic_of(table), topic, layout, lanes)
+def _show(show: Callable[[], object], *, repeat: bool) -> int:
+    try:
+        show()
+        while repeat:
+            time.sleep(_WATCH_INTERVAL_S)
+            show()
+    except KeyboardInterrupt:
+        if not repeat:
+            raise
+    return 0
 
 
-def _lane_status(
-    lane: int, found: tuple[LaneProgress, int] | BridgeError | None, layout: Layout | None, name: str
-) -> LaneStatus:
-    if isinstance(found, BridgeError):
-        return LaneStatus(lane, name, "unreadable", reason=str(found))
-    retired = layout is not None and lane >= layout.lanes
-    if found is None:
-        return LaneStatus(lane, name, "retired" if retired else "none")
-    return LaneStatus(lane, name, "retired" if retired else "laid", *found)
+def _terminal_table(tables: list[TableStatus], now_us: UnixMicros) -> Table:
+    table = Table(*COLUMNS)
+    for row in status_rows(tables, now_us):
+        table.add_row(*row)
+    return table
 
 
 def _lane_document(lane: LaneStatus, now_us: UnixMicros) -> dict[str, Any]:

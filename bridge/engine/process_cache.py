@@ -31,6 +31,7 @@ from bridge.model.streams import StreamId, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.counters import LaneFigures, tally
 from bridge.planning.server_clock import ServerTime
+from bridge.planning.table_watch import CdcOptions, TableState
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import LaneTask, transactional_id
@@ -190,6 +191,52 @@ def lane_key_ranges(settings: ScyllaSettings, task: LaneTask, selection: Selecti
 def drop_metadata(settings: ScyllaSettings, keyspace: str, table: str) -> None:
     """Forget which streams a table has, and of which kind they are."""
     _metadata.pop((settings.model_dump_json(), keyspace, table), None)
+
+
+class CachedTable:
+    """A `bridge.engine.ports.TableAccess` over this process's connection."""
+
+    def __init__(self, settings: ScyllaSettings, keyspace: str, table: str) -> None:
+        """Prepare; this asks the cluster nothing.
+
+        Args:
+            settings: of the cluster.
+            keyspace: the table's.
+            table: name of the base table.
+        """
+        self._settings = settings
+        self._keyspace = keyspace
+        self._table = table
+
+    @property
+    def address(self) -> str:
+        """The cluster's contact points."""
+        return change_log(self._settings).session.address
+
+    @property
+    def server_time(self) -> ServerTime:
+        """The clocks of the cluster's nodes."""
+        return server_time(self._settings)
+
+    def state(self) -> TableState:
+        """Return the table as it is now."""
+        return change_log(self._settings).table_state(self._keyspace, self._table)
+
+    def cdc_options(self) -> CdcOptions | None:
+        """Return the table's CDC options as they are now."""
+        return change_log(self._settings).cdc_options(self._keyspace, self._table)
+
+    def generations(self) -> StreamMetadata:
+        """Return the source of the log's generations."""
+        return stream_metadata(self._settings, self._keyspace, self._table)
+
+    def forget_streams(self) -> None:
+        """Forget which streams the table has."""
+        drop_metadata(self._settings, self._keyspace, self._table)
+
+    def disconnect(self) -> None:
+        """Forget the cluster's connection."""
+        drop_cluster(self._settings)
 
 
 def drop_cluster(settings: ScyllaSettings) -> None:

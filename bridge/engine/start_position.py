@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from typing import Final
 
 from bridge.config.document import SourceConfig
-from bridge.engine import process_cache
+from bridge.engine.ports import Clocks, TableAccess
 from bridge.errors import NoGenerationError, StartupError
 from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMicros, iso_of_micros
@@ -24,52 +23,49 @@ _AT_EDGE_US: Final = 60_000_000
 """So near to where changes expire the first micro-batch of `earliest` may be overtaken as soon as it has begun."""
 
 
-def first_cursor(config: SourceConfig) -> Cursor:
+def first_cursor(config: SourceConfig, table: TableAccess) -> Cursor:
     """Where a table without progress begins, by `reading.start`.
 
     Raises:
         NoGenerationError: there are no streams yet.
         RetriableError, BridgeError: the cluster fails, or refuses.
     """
-    log = process_cache.change_log(config.scylla)
-    metadata = process_cache.stream_metadata(config.scylla, config.table.keyspace, config.table.table)
-    cursor = micro_batches.first_cursor(metadata.generations(), _start_us(config), config.reading.leeway_ms * 1000)
+    generations = table.generations().generations()
+    cursor = micro_batches.first_cursor(generations, _start_us(config, table), config.reading.leeway_ms * 1000)
     if cursor is None:
         raise NoGenerationError(
-            f"{log.session.address} has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
+            f"{table.address} has no CDC generation yet; ScyllaDB refuses writes to CDC tables until it has one "
             '("could not find any CDC stream")'
         )
     return cursor
 
 
-def wait_for_first_cursor(config: SourceConfig) -> Cursor:
+def wait_for_first_cursor(config: SourceConfig, table: TableAccess, clocks: Clocks) -> Cursor:
     """The same, when there are streams; says once that it waits for them."""
     said = False
     while True:
         try:
-            cursor = first_cursor(config)
+            cursor = first_cursor(config, table)
         except NoGenerationError as error:
             if not said:
                 _log.warning("%s: %s. Waiting for it", config.table.name, error)
             said = True
         else:
-            table = config.table
-            say_what_has_expired(
-                config, process_cache.change_log(config.scylla).table_state(table.keyspace, table.table)
-            )
+            say_what_has_expired(config, table, table.state())
             return cursor
-        time.sleep(_FIRST_GENERATION_EVERY_S)
+        clocks.sleep(_FIRST_GENERATION_EVERY_S)
 
 
-def say_what_has_expired(config: SourceConfig, state: TableState) -> None:
+def say_what_has_expired(config: SourceConfig, table: TableAccess, state: TableState) -> None:
     """Warn of what is asked for and gone: where a table begins, nobody looks for a gap.
 
     Args:
         config: of the source.
+        table: the table's cluster.
         state: of the table, which has no progress.
     """
     start_us = _instant_us(config)
-    expired_us = None if start_us is None else oldest_us(config)
+    expired_us = None if start_us is None else oldest_us(config, table)
     if start_us is None or expired_us is None:
         return
     # Of an older log there is nothing.
@@ -120,19 +116,18 @@ def is_earliest(config: SourceConfig) -> bool:
     return (config.table.start or config.reading.start) == "earliest"
 
 
-def oldest_us(config: SourceConfig) -> UnixMicros | None:
+def oldest_us(config: SourceConfig, table: TableAccess) -> UnixMicros | None:
     """Now minus the log's TTL: nothing older is sure to be there; None when changes do not expire."""
-    log = process_cache.change_log(config.scylla)
-    options = log.cdc_options(config.table.keyspace, config.table.table)
+    options = table.cdc_options()
     if options is None or options.ttl_s == 0:
         return None
-    return UnixMicros(process_cache.server_time(config.scylla).servers_us() - options.ttl_s * 1_000_000)
+    return UnixMicros(table.server_time.servers_us() - options.ttl_s * 1_000_000)
 
 
-def _start_us(config: SourceConfig) -> UnixMicros | None:
+def _start_us(config: SourceConfig, table: TableAccess) -> UnixMicros | None:
     start_us = _instant_us(config)
     if start_us is not None:
-        servers_us = process_cache.server_time(config.scylla).servers_us()
+        servers_us = table.server_time.servers_us()
         if start_us > servers_us:
             raise StartupError(
                 f"{config.table.name}: its start (its own or reading.start), {iso_of_micros(start_us)}, has not come "
@@ -141,9 +136,9 @@ def _start_us(config: SourceConfig) -> UnixMicros | None:
             )
         return start_us
     if (config.table.start or config.reading.start) == "latest":
-        return UnixMicros(process_cache.server_time(config.scylla).earlier_us() - config.reading.confidence_ms * 1000)
+        return UnixMicros(table.server_time.earlier_us() - config.reading.confidence_ms * 1000)
     # Generations are kept for ever, changes are not: nothing older than this is left.
-    return oldest_us(config)
+    return oldest_us(config, table)
 
 
 def _instant_us(config: SourceConfig) -> UnixMicros | None:

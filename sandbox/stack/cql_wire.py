@@ -61,7 +61,9 @@ class CqlConnection:
     def run(self, cql: str) -> bytes:
         """Run a statement without values; return the undecoded body of the result frame."""
         text = cql.encode()
-        return self._send_request(_QUERY, struct.pack(">i", len(text)) + text + struct.pack(">HB", _CONSISTENCY_ONE, 0))[1]
+        return self._send_request(
+            _QUERY, struct.pack(">i", len(text)) + text + struct.pack(">HB", _CONSISTENCY_ONE, 0)
+        )[1]
 
     def _log_in(self, credentials: Credentials | None) -> None:
         version = struct.pack(">H", 1) + _short_text("CQL_VERSION") + _short_text("3.0.0")

@@ -121,6 +121,7 @@ class TableQuery:
             lanes=self.lanes,
             sharing=len(config.tables),
         )
+        self._cluster = process_cache.CachedTable(config.scylla, table.keyspace, table.table)
         self._activity = ActivityFile()
         self._known_ttl = KnownTtl(self._activity.path)
         self._kept_ttl: LogTtl | None = None
@@ -147,7 +148,7 @@ class TableQuery:
         # The table may have been made anew with tablets, or without.
         process_cache.drop_metadata(self._config.scylla, self._table.keyspace, self._table.table)
         if self._is_new:
-            first_cursor(self._source)
+            first_cursor(self._source, self._cluster)
             self._is_new = False
         # Another one each time: tasks of the query before may still be on their way.
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
@@ -161,7 +162,7 @@ class TableQuery:
             self._mend_checkpoint()
             start = self._beyond_gap(state, start)
         else:
-            say_what_has_expired(self._source, state)
+            say_what_has_expired(self._source, self._cluster, state)
         self._board.laid(self.name, start.layout, progress)
         if start.recover:
             if settled:
@@ -274,8 +275,8 @@ class TableQuery:
                 "table then begins anew, as reading.start says"
             )
         self._is_new = True
-        first = first_cursor(self._source)
-        return decide_start({}, self.lanes, first, edge_us(self._source, first, oldest_us(self._source)))
+        first = first_cursor(self._source, self._cluster)
+        return decide_start({}, self.lanes, first, edge_us(self._source, first, oldest_us(self._source, self._cluster)))
 
     def _mend_checkpoint(self) -> None:
         """Begin it anew when nothing comes of it: Spark refuses one with files that are missing or wrong."""

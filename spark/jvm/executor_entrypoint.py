@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.cli import main as command_line
+from bridge.cli.parser import PROGRAM
 from bridge.errors import StartupError
 from spark.jvm.launcher import find_java, spark_folder
 
@@ -70,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command = executor_command(os.environ, java=find_java(), jars=spark_folder() / "jars")
     except StartupError as error:
-        sys.stderr.write(f"{command_line.PROGRAM}: error: {error}\n")
+        sys.stderr.write(f"{PROGRAM}: error: {error}\n")
         return command_line.EXIT_REFUSED
     os.environ["SPARK_HOME"] = str(spark_folder())
     sys.stdout.flush()

@@ -21,14 +21,13 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Final, Literal, Protocol
+from typing import Final
 
 import psutil
 
@@ -36,240 +35,42 @@ from bridge.adapters.kafka.records import Record
 from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.kept_formats import LaneProgress
-from bridge.model.streams import Token
-from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros
+from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.demo.arrivals import Arrivals
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
-from sandbox.scylla.cluster.simulated_cluster import Placement, SimulatedCluster
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, TabletSet, mark_tablets, merge, split
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.pacing import paced, spread, system_clock_us
-from sandbox.scylla.tables import SimulatedTable
-from sandbox.scylla.workload import Workload
-from sandbox.scylla.writer import Simulator
+from sandbox.scylla.pacing import system_clock_us
 from sandbox.stack.stack import LocalStack
 from sandbox.verify.checker import Verdict
-from schemas.cql.table import Column, ColumnKind, TableSchema
-from schemas.cql.types import parse
 from tests.integration.running import BridgeJob, wait_for
-
-_SECOND: Final = 1_000_000
-CONFIDENCE_S: Final = 2.0
-LEEWAY_S: Final = 5.0
-WINDOW_S: Final = 3.0
-"""What a micro-batch may take: `reading.target_batch_ms`."""
-BOUND_S: Final = CONFIDENCE_S + LEEWAY_S + WINDOW_S
+from tests.integration.switch_records import (
+    BOUND_S,
+    CONFIDENCE_S,
+    KILLS,
+    LANES,
+    LEAD_S,
+    LEEWAY_S,
+    SECOND_US,
+    VNODES,
+    WINDOW_S,
+    Kill,
+    Outage,
+    Plain,
+    Stall,
+    Switch,
+    Written,
+)
 
 _EVERY_S: Final = 10.0
 _AFTER_KILL_S: Final = 30.0
-_LEAD_S: Final = 4.0
-_STRAY_S: Final = 4.0
-_STRAY_SHARE: Final = 0.1
-_RATE_PER_S: Final = 60.0
-_BACKLOG: Final = 300
-_KEYS: Final = 200
-_LANES: Final = 2
-_VNODES: Final = 4
 _LATE_S: Final = (-3.0, 3.0, -3.0, _EVERY_S + 1.0, -3.0)
 """How much later than its start a change is published, in turn: ahead, late, together with the next."""
 _SETTLED_S: Final = 0.1
 _OVERTIME_S: Final = 180
 _START_S: Final = 240
-
-Victim = Literal["group", "workers", "jvm"]
-Moment = Literal["closing", "waiting"]
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """A `kill -9`.
-
-    Attributes:
-        victim: all processes of the job, its Python workers, or its JVM.
-        moment: as soon as the first lane has committed the closing micro-batch, or while that is waited for.
-    """
-
-    victim: Victim
-    moment: Moment
-
-    def __str__(self) -> str:
-        return f"{self.victim}, {self.moment}"
-
-
-_KILLS: Final = {
-    "vnodes": (2, (Kill("group", "closing"), Kill("workers", "waiting"), Kill("jvm", "closing"))),
-    "tablets": (5, (Kill("workers", "closing"), Kill("group", "waiting"), Kill("jvm", "waiting"))),
-}
-"""Of each table the first switch that is met by a kill (every sixth from there on is), and the kills in turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """One change of a table's streams.
-
-    Attributes:
-        kept: ids of the streams that go on through it.
-        publish: shows it to readers.
-    """
-
-    table: str
-    number: int
-    kind: str
-    start_us: UnixMicros
-    publish_us: UnixMicros
-    kept: frozenset[bytes]
-    kill: Kill | None
-    publish: Callable[[], object]
-
-    @property
-    def due_us(self) -> int:
-        """From when it can be followed."""
-        return max(self.start_us, self.publish_us)
-
-
-@dataclass(slots=True)
-class Outage:
-    """A kill that was carried out: of which switch, since when, and since when each table's progress moves on."""
-
-    switch: Switch
-
-    since_us: int
-    settled_us: int
-    back_us: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A change that waited for nothing but its turn: of which table, when it was written, and when it was there."""
-
-    table: str
-    written_us: UnixMicros
-    seen_us: int
-
-    @property
-    def took_us(self) -> int:
-        """From the one to the other."""
-        return self.seen_us - self.written_us
-
-    @property
-    def slowness_s(self) -> float:
-        """By how much the machine was too slow for it."""
-        return max(0.0, self.took_us / _SECOND - CONFIDENCE_S - WINDOW_S)
-
-    def __str__(self) -> str:
-        return f"{self.table}, written {iso_of_micros(self.written_us)}, there {self.took_us / _SECOND:.1f} s later"
-
-
-@dataclass(frozen=True, slots=True)
-class Stall:
-    """What came of a switch.
-
-    Attributes:
-        waited: changes in streams that closed or opened, written while it was going on.
-        stall_s: the longest of theirs.
-        bound_s: what that one was allowed.
-        kept_s: the longest time from writing to consumer in streams that went on meanwhile; None without any.
-        late: changes that came later than allowed.
-        back_s: how long after the kill the table's progress moved on; None without a kill.
-    """
-
-    switch: Switch
-    waited: int
-    stall_s: float
-    bound_s: float
-    kept_s: float | None
-    late: int
-    back_s: float | None
-
-    def __str__(self) -> str:
-        switch = self.switch
-        published_s = (switch.publish_us - switch.start_us) / _SECOND
-        kept = "" if self.kept_s is None else f"{self.kept_s:.1f}"
-        back = "" if self.back_s is None else f"{self.back_s:.1f}"
-        return (
-            f"{switch.number:>6} {switch.table:<8} {switch.kind:<12} {published_s:>+9.1f} {self.waited:>7} "
-            f"{self.stall_s:>7.1f} {self.bound_s:>7.1f} {kept:>7} {back:>7}  {switch.kill or ''!s:<18}"
-            f"{f' LATE: {self.late}' if self.late else ''}"
-        )
-
-
-HEADER: Final = (
-    f"{'switch':>6} {'table':<8} {'kind':<12} {'published':>9} {'changes':>7} {'stall s':>7} {'bound s':>7} "
-    f"{'kept s':>7} {'back s':>7}  kill -9"
-)
-
-
-class Streams(Protocol):
-    """Which stream takes a write: `SimulatedCluster` or `SimulatedTablets`."""
-
-    def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:
-        """The stream."""
-        ...
-
-
-class Coordinators:
-    """Nodes that take writes; some hear of a change of streams only seconds after it."""
-
-    def __init__(self, streams: Streams, seed: int) -> None:
-        self._streams = streams
-        self._random = Random(seed)  # simulated data, wanted to be repeatable
-
-    def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:
-        """The stream that one of them picks."""
-        back_us = int(_STRAY_S * _SECOND) if self._random.random() < _STRAY_SHARE else 0
-        return self._streams.stream_for(token, UnixMicros(write_us - back_us), UnixMicros(now_us - back_us))
-
-
-class Written:
-    """One table with its streams and its writer."""
-
-    def __init__(self, session: CqlSession, name: str, streams: Streams, seed: int) -> None:
-        columns = (
-            Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
-            Column("ck", parse("int"), ColumnKind.CLUSTERING, 0),
-            Column("v", parse("text"), ColumnKind.REGULAR),
-        )
-        self.schema = TableSchema(f"switch_{name}", "t", columns)
-        self._session = session
-        self._table = SimulatedTable(self.schema)
-        self._workload = Workload(self.schema, seed=seed, keys=_KEYS)
-        self._coordinators = Coordinators(streams, seed)
-        self._seed = seed
-        self._simulators: list[Simulator] = []
-        self.drop()
-        self.create()
-
-    def drop(self) -> None:
-        """Drop the table with its log."""
-        self._table.drop(self._session)
-
-    def create(self) -> None:
-        """Make it, a first time or anew."""
-        self._table.create(self._session)
-        # It asks the cluster for streams alone.
-        simulator = Simulator(self._session, self._coordinators, [self._table], seed=self._seed)  # type: ignore[arg-type]
-        self._simulators.append(simulator)
-
-    @property
-    def changes(self) -> list[ExpectedChange]:
-        """What is acknowledged, of all logs that the table has had."""
-        return [change for simulator in self._simulators for change in simulator.oracle]
-
-    @property
-    def written(self) -> int:
-        """How many that are."""
-        return sum(len(simulator.oracle) for simulator in self._simulators)
-
-    def backlog(self, since_us: UnixMicros, until_us: UnixMicros) -> None:
-        """Write what the job is to find when it starts."""
-        timed = spread(self._workload, count=_BACKLOG, start_us=since_us, until_us=until_us)
-        self._simulators[-1].load(self._table, timed)
-
-    def write(self, until_us: int) -> None:
-        """Write steadily until then."""
-        mutations = paced(self._workload, count=10**9, rate_per_s=_RATE_PER_S)
-        self._simulators[-1].write_many(self._table, takewhile(lambda timed: timed[0] < until_us, mutations))
 
 
 class Scenario:
@@ -290,7 +91,7 @@ class Scenario:
         self._count = switches
         now_us = system_clock_us()
         first_ms = UnixMillis(now_us // 1000 - 60_000)
-        self._cluster = SimulatedCluster(session, seed=seed, vnodes=_VNODES)
+        self._cluster = SimulatedCluster(session, seed=seed, vnodes=VNODES)
         self._cluster.reset()
         forget_upgrade(session)
         self._first = self._cluster.add_generation(first_ms, publish=False)
@@ -303,14 +104,14 @@ class Scenario:
             "tablets": Written(session, "tablets", self._tablets, seed + 1),
         }
         for table in self._tables.values():
-            table.backlog(UnixMicros(now_us - 50 * _SECOND), UnixMicros(now_us - 5 * _SECOND))
+            table.backlog(UnixMicros(now_us - 50 * SECOND_US), UnixMicros(now_us - 5 * SECOND_US))
         settings = {
             "reading": {
                 "confidence_ms": int(CONFIDENCE_S * 1000),
                 "leeway_ms": int(LEEWAY_S * 1000),
                 "target_batch_ms": int(WINDOW_S * 1000),
             },
-            "spark": {"lanes": _LANES, "trigger_interval_ms": 250},
+            "spark": {"lanes": LANES, "trigger_interval_ms": 250},
         }
         self.job = BridgeJob(stack, folder, "switches", [f"switch_{name}.t" for name in self._tables], settings)
         self._seen: dict[bytes, int] = {}
@@ -335,9 +136,9 @@ class Scenario:
         ):
             self._arrivals = arrivals
             self._begin()
-            begin_us = system_clock_us() + int(_LEAD_S * _SECOND)
+            begin_us = system_clock_us() + int(LEAD_S * SECOND_US)
             self._switches = sorted([*self._vnode_switches(begin_us), *self._tablet_switches(begin_us)], key=_start)
-            end_us = int(max(one.due_us for one in self._switches) + (CONFIDENCE_S + LEEWAY_S) * _SECOND)
+            end_us = int(max(one.due_us for one in self._switches) + (CONFIDENCE_S + LEEWAY_S) * SECOND_US)
             self._end_us = end_us
             writing = [threads.submit(table.write, end_us) for table in self._tables.values()]
             publishing = threads.submit(self._publish)
@@ -387,7 +188,7 @@ class Scenario:
 
     def _tablet_switches(self, begin_us: int) -> Iterator[Switch]:
         victims = self._victims("tablets")
-        for number, start_us, publish_us in self._instants(begin_us + int(_EVERY_S / 2 * _SECOND), phase=1):
+        for number, start_us, publish_us in self._instants(begin_us + int(_EVERY_S / 2 * SECOND_US), phase=1):
             before = self._tablets.sets[-1].streams
             tokens = [stream.token for stream in before]
             # In turn: some split, some merge, all replaced as tablets split, all replaced as they merge.
@@ -412,30 +213,30 @@ class Scenario:
         published_us, at_s = 0, 0.0
         killed = {number for name in self._tables for number in self._victims(name)}
         for number in range(1, self._count + 1):
-            start_us = UnixMicros((begin_us + int(at_s * _SECOND)) // 1000 * 1000)
+            start_us = UnixMicros((begin_us + int(at_s * SECOND_US)) // 1000 * 1000)
             at_s += _AFTER_KILL_S if number in killed else _EVERY_S
             late_s = _LATE_S[(number - 1 + phase) % len(_LATE_S)]
             if number == self._count:
                 late_s = min(late_s, 3.0)
-            published_us = max(published_us, start_us + int(late_s * _SECOND))
+            published_us = max(published_us, start_us + int(late_s * SECOND_US))
             yield number, start_us, UnixMicros(published_us)
 
     def _victims(self, table: str) -> dict[int, Kill]:
         """Which of a table's switches are met by which kill; never those of the same number of both tables."""
-        first, kills = _KILLS[table]
+        first, kills = KILLS[table]
         return {number: kills[place % len(kills)] for place, number in enumerate(range(first, self._count + 1, 6))}
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
     def _publish(self) -> None:
         for switch in sorted(self._switches, key=lambda one: one.publish_us):
-            time.sleep(max(0, switch.publish_us - system_clock_us()) / _SECOND)
+            time.sleep(max(0, switch.publish_us - system_clock_us()) / SECOND_US)
             switch.publish()
 
     def _kill_and_look_on(self, end_us: int) -> None:
         to_kill = [(self._kill_at(switch), switch) for switch in self._switches if switch.kill is not None]
         while (now_us := system_clock_us()) < end_us or to_kill:
-            assert now_us < end_us + _OVERTIME_S * _SECOND, f"never came about: the kill of {to_kill[0][1]}"
+            assert now_us < end_us + _OVERTIME_S * SECOND_US, f"never came about: the kill of {to_kill[0][1]}"
             self._look()
             assert self.job.process is not None
             assert self.job.process.poll() is None, self.job.log_tail()
@@ -443,7 +244,7 @@ class Scenario:
                 self._kill(to_kill.pop(0)[1])
 
     def _kill_at(self, switch: Switch) -> int:
-        return switch.due_us + int(self._random.random() * (CONFIDENCE_S + LEEWAY_S) * _SECOND)
+        return switch.due_us + int(self._random.random() * (CONFIDENCE_S + LEEWAY_S) * SECOND_US)
 
     def _is_moment(self, kill_us: int, switch: Switch) -> bool:
         assert switch.kill is not None
@@ -472,7 +273,7 @@ class Scenario:
                         worker.kill()
                 psutil.wait_procs(doomed, timeout=10)
         # What was committed before may still be on its way to the consumer.
-        self._outages.append(Outage(switch, since_us, system_clock_us() + int(_SETTLED_S * _SECOND)))
+        self._outages.append(Outage(switch, since_us, system_clock_us() + int(_SETTLED_S * SECOND_US)))
 
     def _begin(self) -> None:
         self.job.start()
@@ -493,7 +294,7 @@ class Scenario:
         dropped.create()
         now_us = system_clock_us()
         self._tablets.create(UnixMillis(now_us // 1000 - int(LEEWAY_S * 1000)), 2)
-        dropped.backlog(UnixMicros(now_us - _SECOND // 2), UnixMicros(now_us))
+        dropped.backlog(UnixMicros(now_us - SECOND_US // 2), UnixMicros(now_us))
         wait_for(
             "the error that says what is lost",
             lambda: self._says(f"{name} stops", "made anew", "changes written between", "reading.accept_data_loss"),
@@ -538,9 +339,9 @@ class Scenario:
         """Whether a change waited for no switch, for no job that was dead, and for nothing that was to be caught up."""
         time_us = change.timestamp_us
         switch = self._switch_of(table, time_us)
-        if switch is None or time_us < switch.due_us + (CONFIDENCE_S + LEEWAY_S) * _SECOND:
+        if switch is None or time_us < switch.due_us + (CONFIDENCE_S + LEEWAY_S) * SECOND_US:
             return False
-        seen_us, after_us = self._seen_us(change), BOUND_S * _SECOND
+        seen_us, after_us = self._seen_us(change), BOUND_S * SECOND_US
         return not any(one.since_us < seen_us and time_us < one.back_us[table] + after_us for one in self._outages)
 
     def _seen_us(self, change: ExpectedChange) -> int:
@@ -550,7 +351,7 @@ class Scenario:
         waits: list[tuple[float, float]] = []
         kept: list[tuple[float, float]] = []
         for change in self._tables[switch.table].changes:
-            after_s = (change.timestamp_us - switch.start_us) / _SECOND
+            after_s = (change.timestamp_us - switch.start_us) / SECOND_US
             if self._switch_of(switch.table, change.timestamp_us) is not switch or after_s >= CONFIDENCE_S + LEEWAY_S:
                 continue
             seen_us = self._seen_us(change)
@@ -558,19 +359,19 @@ class Scenario:
             from_us = change.timestamp_us if goes_on else max(change.timestamp_us, switch.publish_us)
             plain_s = slack_s + (CONFIDENCE_S + WINDOW_S if goes_on else BOUND_S)
             allowed_s = self._allowed_s(switch.table, from_us, plain_s, WINDOW_S + slack_s)
-            (kept if goes_on else waits).append(((seen_us - from_us) / _SECOND, allowed_s))
+            (kept if goes_on else waits).append(((seen_us - from_us) / SECOND_US, allowed_s))
         stall_s, bound_s = max(waits)
         late = sum(took_s > allowed_s for took_s, allowed_s in (*waits, *kept))
         met = [one for one in self._outages if one.switch is switch]
-        back_s = (met[0].back_us[switch.table] - met[0].since_us) / _SECOND if met else None
+        back_s = (met[0].back_us[switch.table] - met[0].since_us) / SECOND_US if met else None
         return Stall(switch, len(waits), stall_s, bound_s, max(kept)[0] if kept else None, late, back_s)
 
     def _allowed_s(self, table: str, from_us: int, allowed_s: float, window_s: float) -> float:
         """A change's bound, or more if the job was dead while it waited."""
         for outage in self._outages:
             back_us = outage.back_us[table]
-            if outage.since_us < from_us + allowed_s * _SECOND and back_us > from_us:
-                allowed_s = max(allowed_s, (back_us - from_us) / _SECOND + window_s)
+            if outage.since_us < from_us + allowed_s * SECOND_US and back_us > from_us:
+                allowed_s = max(allowed_s, (back_us - from_us) / SECOND_US + window_s)
         return allowed_s
 
     def _switch_of(self, table: str, time_us: int) -> Switch | None:
@@ -581,18 +382,3 @@ class Scenario:
 
 def _start(switch: Switch) -> UnixMicros:
     return switch.start_us
-
-
-def in_words(stalls: Sequence[Stall], slowest: Plain) -> str:
-    """The table that is printed."""
-    free = [one.stall_s for one in stalls if one.bound_s <= BOUND_S]
-    return "\n".join(
-        [
-            "",
-            HEADER,
-            *map(str, stalls),
-            f"{len(free)} switches without a kill near: longest stall {max(free, default=0.0):.1f} s; bound, in s: "
-            f"confidence {CONFIDENCE_S:.0f} + leeway {LEEWAY_S:.0f} + one window {WINDOW_S:.0f} = {BOUND_S:.0f}",
-            f"where nothing changed, the machine was too slow by {slowest.slowness_s:.1f} s ({slowest})",
-        ]
-    )

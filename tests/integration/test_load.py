@@ -12,7 +12,6 @@ from bridge.adapters.planner_signals import ActivityFile
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import SourceConfig
-from bridge.engine import process_cache
 from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
@@ -21,6 +20,7 @@ from bridge.reading.stream_probe import TOGETHER
 from sandbox.scylla.pacing import system_clock_us
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
+from spark.source.source import SourceOptions, open_reader
 from spark.source.stream_reader import ScyllaCdcStreamReader
 from tests.integration.cql_proxy import CqlProxy
 from tests.integration.histories import LAST_MINUTE, history
@@ -57,7 +57,7 @@ def source(
     config = SourceConfig.model_validate(
         {"scylla": settings, "table": "load.t", "lanes": LANES, "reading": reading, "sharing": 2}
     )
-    return ScyllaCdcStreamReader(config, None, activity=activity)
+    return open_reader(SourceOptions(config, None, activity=activity))
 
 
 def work(reader: ScyllaCdcStreamReader, start: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -101,9 +101,8 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
     took_s = time.monotonic() - begun_s
     asked = reads_of_the_log(session) - before
     file.close()
-    streams = process_cache.stream_metadata(reader._config.scylla, "load", "t").count(
-        reader._known_generations()[-1].start_ms
-    )
+    observer = reader._planner._observer
+    streams = observer.stream_count(observer.known_generations()[-1].start_ms)
     assert asked == looks * streams
     # One may have been due just when this began.
     assert asked <= REQUESTS_PER_S / 2 * took_s + streams

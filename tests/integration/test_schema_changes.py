@@ -15,25 +15,19 @@ import pytest
 
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
-from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.group_encoder import POSITION_HEADER
-from bridge.model.log_rows import Page
-from bridge.model.micro_batch import Window
-from bridge.model.streams import StreamId
-from bridge.model.times import UnixMicros, UnixMillis
-from bridge.reading.table_capture import CapturedTable, UnsettledSchemaError, capture
+from bridge.model.times import UnixMillis
 from sandbox.scylla.base.mutations import Insert, Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
-from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
+from sandbox.scylla.log.log_table import CdcOptions
 from sandbox.scylla.oracle import ExpectedChange
 from sandbox.scylla.pacing import system_clock_us
 from sandbox.scylla.tables import SimulatedTable, create_keyspace
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
 from sandbox.verify.checker import Checker
-from schemas.cql.table import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
-from schemas.cql.table_changes import changes_between
+from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import CqlType, parse, resolve
 from schemas.record_schemas import schema_text, value_schema
 from schemas.wire.framing import unframe
@@ -206,7 +200,7 @@ PHASE_SCHEMAS = [0, 0, 1, 2, 3, 4, 5, 5, 5, 5, 5]
 def test_a_table_changes_while_the_job_runs(
     local_stack: LocalStack, session: CqlSession, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
-    """ADD, DROP, ADD anew, ALTER TYPE, RENAME, keys only and back, CDC off and on, a new table: one run of the job.
+    """ADD, DROP, ADD again, ALTER TYPE, RENAME, keys only and back, CDC off and on, a new table: one run of the job.
 
     A second table whose change the registry refuses stops with an error that names it, and the first goes on.
     """
@@ -223,78 +217,10 @@ def test_a_table_changes_while_the_job_runs(
         job.start()
         wait("the first changes", lambda: arrived(job, written) and arrived(job, refused))
         no_compatibility(local_stack, f"{topic}-value")
-
-        # ADD, while a writer that does not know of it goes on.
-        simulator = written.simulator()
-        writer = threading.Thread(target=lambda: written.write_with(*simulator, rows=600, note=b"meanwhile"))
-        writer.start()
-        written.alter(
-            table("t", note="text", n="int", extra="text", p="frozen<spot>"),
-            ["ADD extra text"],
-            ['ADD (extra text, "cdc$deleted_extra" boolean)'],
-        )
-        written.write(note=b"second", extra=b"new")
-        writer.join(60)
-        wait("what was written around ADD", lambda: arrived(job, written))
-
-        written.alter(
-            table("t", n="int", extra="text", p="frozen<spot>"), ["DROP note"], ['DROP (note, "cdc$deleted_note")']
-        )
-        written.write(extra=b"third", n=bytes(4))
-        wait("what was written after DROP", lambda: arrived(job, written))
-
-        written.alter(
-            table("t", n="int", extra="text", note="blob", p="frozen<spot>"),
-            ["ADD note blob"],
-            ['ADD (note blob, "cdc$deleted_note" boolean)'],
-        )
-        written.write(note=b"\xff\xfe", extra=b"fourth", p=spot(b"\x00\x00\x00\x01"))
-        wait("what was written after the column came back as a blob", lambda: arrived(job, written))
-
-        session.execute(f"ALTER TYPE {KEYSPACE}.spot ADD y text")
-        written.schemas.append(table("t", types=WIDER_SPOT, n="int", extra="text", note="blob", p="frozen<spot>"))
-        written.write(extra=b"fifth", p=spot(b"\x00\x00\x00\x02", b"north"))
-        wait("what was written after ALTER TYPE", lambda: arrived(job, written))
-
-        written.alter(
-            table("t", types=WIDER_SPOT, ck="line", n="int", extra="text", note="blob", p="frozen<spot>"),
-            ["RENAME ck TO line"],
-            ["DROP ck", "ADD line bigint"],
-        )
-        refused.alter(table("refused", pk="id", v="text"), ["RENAME pk TO id"], ["DROP pk", "ADD id int"])
-        written.write(note=b"\x00", n=bytes(4))
-        refused.write(v=b"second")
-        refused.changes.pop()
-        wait("what was written after RENAME", lambda: arrived(job, written))
-        wait("the warning about RENAME", lambda: says(job, f"{KEYSPACE}.t: key column ck was renamed to line"))
-        wait(
-            "the registry's refusal",
-            lambda: says(job, f"{KEYSPACE}.refused", "partition key column pk is now named id", "refused-key", "stop"),
-        )
-
-        written.options(delta="keys")
-        wait("the warning about keys only", lambda: says(job, f"{KEYSPACE}.t: the cdc option 'delta' is 'keys' since"))
-        written.write_with(*written.simulator("keys"), rows=KEYS, note=b"untold")
-        # What is unread when the option goes back is still read as rows that name no column.
-        written.options(delta="full")
-        written.write(note=b"told again")
-        wait("what was written with the log's option at keys and back", lambda: arrived(job, written))
-        wait("that the log says all again", lambda: says(job, f"{KEYSPACE}.t: the cdc option 'delta' is 'full' since"))
-
-        written.options(enabled=False)
-        wait("the warning that CDC is off", lambda: says(job, f"{KEYSPACE}.t: CDC is off since about"))
-        written.options(enabled=True)
-        written.write(note=b"on again")
-        wait("that CDC is on again", lambda: says(job, f"{KEYSPACE}.t: CDC is on again"))
-        wait("what was written with CDC on again", lambda: arrived(job, written))
-
-        SimulatedTable(written.schema).drop(session)
-        wait("the warning that the table is gone", lambda: says(job, f"{KEYSPACE}.t", "does not exist"))
-        written.create()
-        written.write(note=b"anew")
-        wait("what was written to the new table", lambda: arrived(job, written))
-        # Said at the planner's next look at the table, which the new table's first changes may be ahead of.
-        wait("the warning that the table was made anew", lambda: says(job, f"{KEYSPACE}.t", "made anew"))
+        _change_columns(session, job, written)
+        _rename_keys(job, written, refused)
+        _change_cdc_options(job, written)
+        _recreate(session, job, written)
 
         used = check(local_stack, written, records(job, topic))
         assert set(used) == set(range(len(written.schemas)))
@@ -302,15 +228,98 @@ def test_a_table_changes_while_the_job_runs(
         assert versions == sorted(versions), "registered in another order than they came in"
         assert len(records(job, f"alter.{KEYSPACE}.refused")) == refused.count
         assert job.stop() == 1  # for the table that was given up
+        _recreate_between_two_runs(session, job, written)
 
-        # While nobody looks: the next run knows from the checkpoint that the log is another one.
-        log_before = job.log.stat().st_size
-        SimulatedTable(written.schema).drop(session)
-        written.create()
-        job.tables = [f"{KEYSPACE}.t"]
-        job.run_once()
-        said = job.log.read_bytes()[log_before:].decode()
-        assert f"{KEYSPACE}.t: the table was dropped and made anew: what was written to the former one between" in said
+
+def _change_columns(session: CqlSession, job: BridgeJob, written: Written) -> None:
+    # ADD, while a writer that does not know of it goes on.
+    simulator = written.simulator()
+    writer = threading.Thread(target=lambda: written.write_with(*simulator, rows=600, note=b"meanwhile"))
+    writer.start()
+    written.alter(
+        table("t", note="text", n="int", extra="text", p="frozen<spot>"),
+        ["ADD extra text"],
+        ['ADD (extra text, "cdc$deleted_extra" boolean)'],
+    )
+    written.write(note=b"second", extra=b"new")
+    writer.join(60)
+    wait("what was written around ADD", lambda: arrived(job, written))
+
+    written.alter(
+        table("t", n="int", extra="text", p="frozen<spot>"), ["DROP note"], ['DROP (note, "cdc$deleted_note")']
+    )
+    written.write(extra=b"third", n=bytes(4))
+    wait("what was written after DROP", lambda: arrived(job, written))
+
+    written.alter(
+        table("t", n="int", extra="text", note="blob", p="frozen<spot>"),
+        ["ADD note blob"],
+        ['ADD (note blob, "cdc$deleted_note" boolean)'],
+    )
+    written.write(note=b"\xff\xfe", extra=b"fourth", p=spot(b"\x00\x00\x00\x01"))
+    wait("what was written after the column came back as a blob", lambda: arrived(job, written))
+
+    session.execute(f"ALTER TYPE {KEYSPACE}.spot ADD y text")
+    written.schemas.append(table("t", types=WIDER_SPOT, n="int", extra="text", note="blob", p="frozen<spot>"))
+    written.write(extra=b"fifth", p=spot(b"\x00\x00\x00\x02", b"north"))
+    wait("what was written after ALTER TYPE", lambda: arrived(job, written))
+
+
+def _rename_keys(job: BridgeJob, written: Written, refused: Written) -> None:
+    written.alter(
+        table("t", types=WIDER_SPOT, ck="line", n="int", extra="text", note="blob", p="frozen<spot>"),
+        ["RENAME ck TO line"],
+        ["DROP ck", "ADD line bigint"],
+    )
+    refused.alter(table("refused", pk="id", v="text"), ["RENAME pk TO id"], ["DROP pk", "ADD id int"])
+    written.write(note=b"\x00", n=bytes(4))
+    refused.write(v=b"second")
+    refused.changes.pop()
+    wait("what was written after RENAME", lambda: arrived(job, written))
+    wait("the warning about RENAME", lambda: says(job, f"{KEYSPACE}.t: key column ck was renamed to line"))
+    wait(
+        "the registry's refusal",
+        lambda: says(job, f"{KEYSPACE}.refused", "partition key column pk is now named id", "refused-key", "stop"),
+    )
+
+
+def _change_cdc_options(job: BridgeJob, written: Written) -> None:
+    written.options(delta="keys")
+    wait("the warning about keys only", lambda: says(job, f"{KEYSPACE}.t: the cdc option 'delta' is 'keys' since"))
+    written.write_with(*written.simulator("keys"), rows=KEYS, note=b"untold")
+    # What is unread when the option goes back is still read as rows that name no column.
+    written.options(delta="full")
+    written.write(note=b"told again")
+    wait("what was written with the log's option at keys and back", lambda: arrived(job, written))
+    wait("that the log says all again", lambda: says(job, f"{KEYSPACE}.t: the cdc option 'delta' is 'full' since"))
+
+    written.options(enabled=False)
+    wait("the warning that CDC is off", lambda: says(job, f"{KEYSPACE}.t: CDC is off since about"))
+    written.options(enabled=True)
+    written.write(note=b"on again")
+    wait("that CDC is on again", lambda: says(job, f"{KEYSPACE}.t: CDC is on again"))
+    wait("what was written with CDC on again", lambda: arrived(job, written))
+
+
+def _recreate(session: CqlSession, job: BridgeJob, written: Written) -> None:
+    SimulatedTable(written.schema).drop(session)
+    wait("the warning that the table is gone", lambda: says(job, f"{KEYSPACE}.t", "does not exist"))
+    written.create()
+    written.write(note=b"anew")
+    wait("what was written to the new table", lambda: arrived(job, written))
+    # Said at the planner's next look at the table, which the new table's first changes may be ahead of.
+    wait("the warning that the table was made anew", lambda: says(job, f"{KEYSPACE}.t", "made anew"))
+
+
+def _recreate_between_two_runs(session: CqlSession, job: BridgeJob, written: Written) -> None:
+    # While nobody looks: the next run knows from the checkpoint that the log is another one.
+    log_before = job.log.stat().st_size
+    SimulatedTable(written.schema).drop(session)
+    written.create()
+    job.tables = [f"{KEYSPACE}.t"]
+    job.run_once()
+    said = job.log.read_bytes()[log_before:].decode()
+    assert f"{KEYSPACE}.t: the table was dropped and made anew: what was written to the former one between" in said
 
 
 def test_what_expired_under_a_ttl_that_was_raised_again_is_told(
@@ -337,59 +346,3 @@ def test_what_expired_under_a_ttl_that_was_raised_again_is_told(
         assert told in job.log.read_text(encoding="utf-8", errors="replace"), job.log_tail()
         job.settings["reading"] = {"accept_data_loss": True}
         job.run_once()
-
-
-def test_pages_follow_alter_type_and_their_own_columns(session: CqlSession) -> None:
-    """A reader that was prepared before an ALTER gets pages that say what they are, and a new one fits the table."""
-    name = "typed"
-    SimulatedTable(table(name, v="int")).drop(session)
-    create_keyspace(session, KEYSPACE)
-    session.execute(f"DROP TYPE IF EXISTS {KEYSPACE}.point")
-    session.execute(f"CREATE TYPE {KEYSPACE}.point (x int)")
-    session.execute(
-        f"CREATE TABLE {KEYSPACE}.{name} (pk int PRIMARY KEY, l list<text>, m map<text, frozen<set<int>>>, "
-        "p frozen<point>, t tuple<int, text>, d duration, w vector<float, 3>, v varchar) WITH cdc = {'enabled': true}"
-    )
-    columns = {
-        "pk": "int",
-        "l": "frozen<map<timeuuid, text>>",
-        "m": "frozen<map<text, frozen<set<int>>>>",
-        "p": "frozen<point>",
-        "t": "tuple<int, text>",
-        "d": "duration",
-        "w": "vector<float, 3>",
-        "v": "text",
-        "cdc$operation": "tinyint",
-        "cdc$ttl": "bigint",
-        "cdc$end_of_batch": "boolean",
-        "cdc$deleted_elements_l": "frozen<set<timeuuid>>",
-        "cdc$deleted_elements_m": "frozen<set<text>>",
-        **{f"cdc$deleted_{column}": "boolean" for column in "lmptdwv"},
-    }
-    session.execute(log_ddl_of(KEYSPACE, name, sorted(columns.items()), CdcOptions()))
-    log = ChangeLog(session)
-    stream = StreamId(bytes(16))
-    window = Window(UnixMicros(0), UnixMicros(1))
-
-    def page(captured: CapturedTable) -> Page:
-        return captured.reader.page(stream, window, page_rows=10).result(10)
-
-    first = capture(log, KEYSPACE, name)
-    assert (page(first).columns, page(first).types) == (first.layout.columns, first.layout.types)
-    session.execute(f"ALTER TYPE {KEYSPACE}.point ADD y text")
-    assert page(first).types != first.layout.types
-    second = capture(log, KEYSPACE, name)
-    assert page(second).types == second.layout.types == page(first).types
-    assert changes_between(first.schema, second.schema) == [
-        "column p was frozen<point(x int)> and is frozen<point(x int, y text)>"
-    ]
-    for suffix, clause in (("", "v"), (LOG_TABLE_SUFFIX, 'v, "cdc$deleted_v"')):
-        session.execute(f"ALTER TABLE {KEYSPACE}.{name}{suffix} DROP ({clause})")
-    session.execute(f"ALTER TABLE {KEYSPACE}.{name} ADD v blob")
-    with pytest.raises(UnsettledSchemaError, match="columns missing"):
-        capture(log, KEYSPACE, name, within_s=0)
-    session.execute(f'ALTER TABLE {KEYSPACE}.{name}{LOG_TABLE_SUFFIX} ADD (v blob, "cdc$deleted_v" boolean)')
-    again = page(second)
-    assert again.columns == second.layout.columns
-    assert again.types != second.layout.types, "the same names, but v is a blob now"
-    assert page(capture(log, KEYSPACE, name)).types == again.types

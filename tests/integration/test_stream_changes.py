@@ -16,7 +16,8 @@ from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, u
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, mark_tablets, merge, split
 from sandbox.stack.stack import LocalStack
-from tests.integration.switches import Scenario, in_words
+from tests.integration.switch_records import describe_stalls
+from tests.integration.switches import Scenario
 
 pytestmark = pytest.mark.integration
 
@@ -105,7 +106,7 @@ def test_switches_under_load_with_kills(
         session.execute("TRUNCATE system_distributed.cdc_streams_descriptions")
     stalls, slowest, verdict = scenario.stalls(), scenario.slowest_plain(), scenario.verdict()
     with capsys.disabled():
-        print(f"{in_words(stalls, slowest)}\n{verdict} (seed {SEED})")
+        print(f"{describe_stalls(stalls, slowest)}\n{verdict} (seed {SEED})")
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
     # Elsewhere other tests run beside this one; yet no switch takes minutes, as it may with other readers.
     slack_s = 0.0 if "SCYLLA_CDC_BRIDGE_SWITCHES" in os.environ else 2 * slowest.slowness_s + MINUTE

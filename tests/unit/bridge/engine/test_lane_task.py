@@ -11,6 +11,7 @@ import pytest
 from bridge.encoding.group_encoder import EncodedChange
 from bridge.engine import lane_task, process_cache
 from bridge.engine.lane_task import Publishing, publish_lane
+from bridge.engine.planner import Planner
 from bridge.engine.write_lane import LaneOutput
 from bridge.errors import BridgeError, FencedError, RetriableError
 from bridge.model.cursor import Cursor
@@ -26,10 +27,10 @@ from bridge.reading.schema_change import Changes
 from bridge.reading.table_capture import Schemas
 from spark.source.stream_reader import LanePartition, ScyllaCdcStreamReader
 from tests.unit.bridge.encoded_runs import run_of
+from tests.unit.bridge.engine.planner_fakes import Cluster, offset_of
+from tests.unit.bridge.engine.planner_fakes import config as source_config
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 from tests.unit.spark.job.test_supervisor import config_of
-from tests.unit.spark.source.test_stream_reader import config as source_config
-from tests.unit.spark.source.test_stream_reader import offset
 
 G = UnixMillis(5)
 NEXT = Cursor(G, UnixMicros(9_000))
@@ -160,8 +161,9 @@ def test_lanes_that_were_taken_over_are_counted(broker: Broker) -> None:
 def test_a_task_yields_its_report_alone(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is handed to Spark before everything is committed."""
     monkeypatch.setattr("spark.source.stream_reader.LaneChanges", lambda *_: Lane())
-    reader = ScyllaCdcStreamReader(source_config(), None, Publishing(JOB, "me"))
-    (batch,) = reader.read(LanePartition("ks", "t", 1, canonical_json(offset(BATCH))))
+    planner = Planner(source_config(), None, Cluster())
+    reader = ScyllaCdcStreamReader(source_config(), planner, Publishing(JOB, "me"))
+    (batch,) = reader.read(LanePartition("ks", "t", 1, canonical_json(offset_of(BATCH).to_json())))
     assert broker.transactions == 1
     assert batch.schema.names == ["report"]
     assert batch.num_rows == 1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 from pyspark import TaskContext
 
-from bridge.config.document import validate
+from bridge.config.document import ScyllaSettings, validate
 from bridge.engine import process_cache
+from bridge.model.times import UnixMicros
 from bridge.publishing.lane_publisher import LanePublisher
 
 CONFIG = validate(
@@ -48,3 +50,19 @@ def test_freed_pieces_are_not_kept_in_lists(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(process_cache, "ctypes", SimpleNamespace(CDLL=lambda _name, library=library: library))
         process_cache.settle_memory.__wrapped__()
     assert told == [(1, 0)]
+
+
+def test_servers_are_asked_for_their_time_over_the_planners_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for all that wants to know within some seconds; over the session that there is by then."""
+    asked = []
+
+    def change_log(settings: ScyllaSettings) -> SimpleNamespace:
+        asked.append(settings)
+        return SimpleNamespace(node_time_us=lambda: UnixMicros(time.time_ns() // 1000 - 3600 * 10**6))
+
+    monkeypatch.setattr(process_cache, "change_log", change_log)
+    monkeypatch.setattr(process_cache, "_times", {})
+    settings = ScyllaSettings(contact_points=("a:1",))
+    for _ in range(3):
+        assert process_cache.server_time(settings).ahead_us() == pytest.approx(3600 * 10**6, abs=2 * 10**6)
+    assert asked == [settings]

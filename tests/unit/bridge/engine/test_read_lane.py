@@ -28,11 +28,11 @@ from bridge.reading.lane_merge import ColumnsChangedError
 from bridge.reading.table_capture import CapturedTable, Schemas
 from schemas.options import OutputOptions, ShapeName
 from schemas.table_codec import TableCodec
+from tests.unit.bridge.engine.planner_fakes import G1, G2, LAYOUT, at, config
 from tests.unit.bridge.log_pages import RawLog
 from tests.unit.bridge.reading import test_fast_path as plain_rows
 from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, table
 from tests.unit.schemas.example_tables import row as log_row
-from tests.unit.spark.source.test_stream_reader import G1, G2, LAYOUT, at, config
 
 
 @pytest.mark.parametrize(("streams", "pause_s"), [(10, 0.2), (1000, 10.0)])

@@ -420,7 +420,7 @@ def test_first_start_from_an_instant_before_the_ttl_is_said(
     table, progress, _ = begins
     log_of(table, monkeypatch, edge_us=None)
     begin_with(table, "1970-01-01T00:00:02Z")
-    monkeypatch.setattr(start_position, "oldest_us", lambda _source: UnixMicros(9_000_000))
+    monkeypatch.setattr(start_position, "oldest_us", lambda *_: UnixMicros(9_000_000))
     table.start(once=False, settled=False)
     words = "between 1970-01-01T00:00:02.000000Z and 1970-01-01T00:00:09.000000Z may have expired"
     assert caplog.text.count(words) == 1
