@@ -22,8 +22,8 @@ from sandbox.stack.jars import JARS_VARIABLE
 from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
-    from sandbox.demo.course import Result, Settings
-    from sandbox.demo.screen import Screen
+    from sandbox.demo.console import ProgressConsole
+    from sandbox.demo.demo_run import DemoResult, DemoSettings
 
     # The type of what add_subparsers() returns has no public name.
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
@@ -74,11 +74,11 @@ def run(args: argparse.Namespace) -> int:
     if missing:
         _complain(f"The demo needs {' and '.join(missing)}: pip install 'scylla-cdc-bridge[demo]'")
         return _NOT_STARTED
-    from sandbox.demo.screen import Screen
+    from sandbox.demo.console import ProgressConsole
 
     try:
         with _signals_as_exceptions(), _only_one(args.output):
-            return _run(args, Screen())
+            return _run(args, ProgressConsole())
     except _SignalledError as signalled:
         _complain(f"Ended by {signal.Signals(signalled.number).name}; everything that was started is stopped")
         return _SIGNALLED + signalled.number
@@ -93,14 +93,14 @@ def run(args: argparse.Namespace) -> int:
         return _FAULTY
 
 
-def _run(args: argparse.Namespace, screen: Screen) -> int:
+def _run(args: argparse.Namespace, screen: ProgressConsole) -> int:
     # Not before it is known that the demo's packages are there.
-    from sandbox.demo.course import Settings, carry_out, forget_former
+    from sandbox.demo.demo_run import DemoSettings, delete_former_results, run_demo
     from sandbox.demo.report.summary import faults, summary_lines
-    from sandbox.demo.stage import running_stack
+    from sandbox.demo.scenario import running_stack
 
-    settings = Settings(seconds=args.seconds, rate_per_s=args.rate, seed=args.seed, output=args.output)
-    forget_former(settings.output)
+    settings = DemoSettings(seconds=args.seconds, rate_per_s=args.rate, seed=args.seed, output=args.output)
+    delete_former_results(settings.output)
     named = os.environ.get(JARS_VARIABLE)
     found: list[str] = []
     stack = running_stack(
@@ -112,7 +112,7 @@ def _run(args: argparse.Namespace, screen: Screen) -> int:
         say=screen.say,
     )
     with stack as running:
-        result = carry_out(running, settings, screen)
+        result = run_demo(running, settings, screen)
         found += faults(result.summary)
         _write(result, settings)
     screen.say("")
@@ -124,7 +124,7 @@ def _run(args: argparse.Namespace, screen: Screen) -> int:
     return _FAULTY if found else _OK
 
 
-def _write(result: Result, settings: Settings) -> None:
+def _write(result: DemoResult, settings: DemoSettings) -> None:
     from sandbox.demo.report.page import report
 
     text = json.dumps(result.summary, indent=2, ensure_ascii=False)

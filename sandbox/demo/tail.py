@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-class Tail:
+class LineTail:
     """What another process appends to a file, in portions. The file may come into being later."""
 
     def __init__(self, path: Path) -> None:

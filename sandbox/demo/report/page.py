@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
-from sandbox.demo.report.figures import Observations, Point
+from sandbox.demo.report.observations import Observations, Point
 from sandbox.demo.report.plots import FIRST, MUTED, SECOND, Boundary, Line, plot
 from sandbox.demo.report.summary import faults
 

@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from sandbox.demo.report.figures import Point
+from sandbox.demo.report.observations import Point
 
 INK: Final = "ink"
 MUTED: Final = "muted"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.model.times import UnixMillis
-from sandbox.demo.report.figures import Observations, latency_summary
+from sandbox.demo.report.observations import Observations, latency_summary
 from sandbox.verify.checker import Verdict
 from schemas.cql.table import TableSchema
 

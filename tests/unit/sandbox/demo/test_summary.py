@@ -10,7 +10,7 @@ import pytest
 
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.demo.plan import tables
-from sandbox.demo.report.figures import GenerationMark, Observations
+from sandbox.demo.report.observations import GenerationMark, Observations
 from sandbox.demo.report.summary import Run, faults, generations_crossed, summarize, summary_lines
 from sandbox.verify.checker import Verdict
 

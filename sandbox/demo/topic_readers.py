@@ -20,20 +20,20 @@ _POLL_S: Final = 0.02
 _TOPIC_EVERY_S: Final = 0.2
 
 
-class Arrived(NamedTuple):
+class ReceivedRecords(NamedTuple):
     """Some records of one topic, in the order of each of its partitions, and the moment at which they were there."""
 
     at_us: UnixMicros
     records: list[Record]
 
 
-class Arrivals:
+class TopicReaders:
     """Reads topics from their beginning as soon as they exist; `take` gives what has come."""
 
     def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
         """Prepare; reading begins with the `with` block and ends with it."""
         self._settings = settings
-        self._queue: SimpleQueue[Arrived | BridgeError] = SimpleQueue()
+        self._queue: SimpleQueue[ReceivedRecords | BridgeError] = SimpleQueue()
         self._ended = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(topic,), name=f"consumer of {topic}", daemon=True)
@@ -52,7 +52,7 @@ class Arrivals:
         for thread in self._threads:
             thread.join()
 
-    def take(self, timeout_s: float) -> list[Arrived]:
+    def take(self, timeout_s: float) -> list[ReceivedRecords]:
         """All that has come; waits up to `timeout_s` for the first of it.
 
         Raises:
@@ -82,7 +82,7 @@ class Arrivals:
             while not self._ended.is_set():
                 records = reader.poll(_MOST, _POLL_S)
                 if records:
-                    self._queue.put(Arrived(UnixMicros(time.time_ns() // 1000), records))
+                    self._queue.put(ReceivedRecords(UnixMicros(time.time_ns() // 1000), records))
 
     def _await_topic(self, topic: str) -> int:
         admin = KafkaAdmin(self._settings)

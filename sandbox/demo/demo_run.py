@@ -17,14 +17,14 @@ from bridge.adapters.registry.client import Registry
 from bridge.config.document import BridgeConfig
 from bridge.config.file import loader
 from sandbox.demo import plan
-from sandbox.demo.arrivals import Arrivals
-from sandbox.demo.children import Child, Meter
+from sandbox.demo.child_process import ChildProcess, ProcessMeter
+from sandbox.demo.console import ProgressConsole
 from sandbox.demo.errors import DemoError
-from sandbox.demo.report.figures import Observations, percentile
+from sandbox.demo.live_checker import LiveChecker
+from sandbox.demo.report.observations import Observations, percentile
 from sandbox.demo.report.summary import Run, summarize
-from sandbox.demo.screen import Screen
-from sandbox.demo.stage import Stage, prepare, topic_of, write_configuration
-from sandbox.demo.watch import Watch
+from sandbox.demo.scenario import Scenario, prepare_scenario, topic_of, write_configuration
+from sandbox.demo.topic_readers import TopicReaders
 from sandbox.stack.jars import CASSANDRA_VERSION, KAFKA_VERSION, REGISTRY_VERSION
 from sandbox.stack.processes import log_tail
 from sandbox.stack.stack import LocalStack
@@ -37,7 +37,7 @@ _WRITER_OVERTIME_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DemoSettings:
     """What the user may choose.
 
     Attributes:
@@ -54,14 +54,14 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class DemoResult:
     """What came out: the summary, and what the plots are made from."""
 
     summary: dict[str, Any]
     observations: Observations
 
 
-def forget_former(output: Path) -> None:
+def delete_former_results(output: Path) -> None:
     """Delete what an earlier demo left, but for the stack: results never stem from two runs."""
     output.mkdir(parents=True, exist_ok=True)
     for pattern in ("summary.json", "report.html", "bridge.*", "writer.log", "events.jsonl", "written-*.jsonl"):
@@ -71,7 +71,7 @@ def forget_former(output: Path) -> None:
         shutil.rmtree(output / folder, ignore_errors=True)
 
 
-def carry_out(stack: LocalStack, settings: Settings, screen: Screen) -> Result:
+def run_demo(stack: LocalStack, settings: DemoSettings, screen: ProgressConsole) -> DemoResult:
     """Do everything that needs the servers.
 
     Raises:
@@ -79,7 +79,7 @@ def carry_out(stack: LocalStack, settings: Settings, screen: Screen) -> Result:
     """
     started = datetime.now(UTC)
     output = settings.output
-    stage = prepare(stack, seed=settings.seed, say=screen.say)
+    stage = prepare_scenario(stack, seed=settings.seed, say=screen.say)
     name = f"demo-{started:%Y%m%d-%H%M%S}"
     configuration = output / "bridge.yaml"
     write_configuration(configuration, stack, stage, name=name, folder=output)
@@ -90,15 +90,15 @@ def carry_out(stack: LocalStack, settings: Settings, screen: Screen) -> Result:
         registry = Registry(stack.registry)
         open_things.callback(registry.close)
         bridge = open_things.enter_context(
-            Child("The bridge", "spark.job", ["-c", str(configuration)], log=output / "bridge.log")
+            ChildProcess("The bridge", "spark.job", ["-c", str(configuration)], log=output / "bridge.log")
         )
-        arrivals = open_things.enter_context(Arrivals(config.kafka, list(topics.values())))
+        arrivals = open_things.enter_context(TopicReaders(config.kafka, list(topics.values())))
         live_topics = [topics[table] for table in stage.simulated]
-        watch = Watch(stage, registry, arrivals, live_topics=live_topics, folder=output, events=events)
-        course = _Course(watch, bridge, screen, began_s=time.monotonic())
+        watch = LiveChecker(stage, registry, arrivals, live_topics=live_topics, folder=output, events=events)
+        course = _DemoSteps(watch, bridge, screen, began_s=time.monotonic())
         backlog_s = course.await_backlog()
         writer = open_things.enter_context(
-            Child(
+            ChildProcess(
                 "The writer",
                 "sandbox.demo.writer",
                 _writer_arguments(config, stage, settings),
@@ -125,18 +125,18 @@ def carry_out(stack: LocalStack, settings: Settings, screen: Screen) -> Result:
         started=f"{started:%Y-%m-%d %H:%M:%S} UTC",
     )
     arrived = {table: watch.checker.arrived(table.keyspace, table.name) for table in stage.tables}
-    return Result(summarize(verdict, watch.observations, arrived, stage.simulated, run), watch.observations)
+    return DemoResult(summarize(verdict, watch.observations, arrived, stage.simulated, run), watch.observations)
 
 
-class _Course:
+class _DemoSteps:
     """The steps while the bridge runs."""
 
-    def __init__(self, watch: Watch, bridge: Child, screen: Screen, *, began_s: float) -> None:
+    def __init__(self, watch: LiveChecker, bridge: ChildProcess, screen: ProgressConsole, *, began_s: float) -> None:
         self._watch = watch
         self._bridge = bridge
         self._screen = screen
         self._began_s = began_s
-        self.meter = Meter(bridge)
+        self.meter = ProcessMeter(bridge)
 
     def await_backlog(self) -> float:
         """Wait until what was there before has arrived; says how long that took since the bridge's start."""
@@ -156,7 +156,7 @@ class _Course:
         self._screen.say(f"  all {changes} changes have arrived, {took_s:.0f} s after the bridge's start")
         return took_s
 
-    def watch_writing(self, writer: Child, settings: Settings) -> None:
+    def watch_writing(self, writer: ChildProcess, settings: DemoSettings) -> None:
         """Check while the writer writes."""
         seen, until_s = self._watch.observations, time.monotonic() + settings.seconds + _WRITER_OVERTIME_S
         title = f"Writing {settings.rate_per_s:.0f} times a second for {settings.seconds:.0f} s while nodes join"
@@ -224,7 +224,7 @@ def _recent_latency_s(seen: Observations) -> float:
     return percentile([end - begin for begin, end in zip(written, at, strict=True)], 50) / 1e6
 
 
-def _writer_arguments(config: BridgeConfig, stage: Stage, settings: Settings) -> list[str]:
+def _writer_arguments(config: BridgeConfig, stage: Scenario, settings: DemoSettings) -> list[str]:
     (cql,) = config.scylla.contact_points
     return [
         f"--cql={cql}",

@@ -17,7 +17,7 @@ class Step:
     """A long step's progress: a bar on a terminal, elsewhere a line now and then."""
 
     def __init__(self, console: Console, title: str, progress: Progress | None) -> None:
-        """Made by `Screen.step`."""
+        """Made by `ProgressConsole.step`."""
         self._console = console
         self._title = title
         self._progress = progress
@@ -39,7 +39,7 @@ class Step:
             self._console.print(f"  {words}")
 
 
-class Screen:
+class ProgressConsole:
     """Prints plain lines; nothing in them is taken for markup."""
 
     def __init__(self, file: TextIO | None = None) -> None:

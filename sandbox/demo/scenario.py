@@ -76,7 +76,7 @@ def _already_running(folder: Path) -> LocalStack | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Scenario:
     """What stands in the server when the bridge starts.
 
     Attributes:
@@ -99,7 +99,7 @@ class Stage:
         return (*self.recorded, *self.simulated)
 
 
-def prepare(stack: LocalStack, *, seed: int, say: Say) -> Stage:
+def prepare_scenario(stack: LocalStack, *, seed: int, say: Say) -> Scenario:
     """Put generations, tables and the recorded logs into the server, in place of those of an earlier demo.
 
     Raises:
@@ -136,7 +136,7 @@ def prepare(stack: LocalStack, *, seed: int, say: Say) -> Stage:
         session.close()
     written = tuple(one.table.table_schema for one in simulated)
     say(f"Wrote {len(backlog)} changes to new tables ({_names(written)})")
-    return Stage(written, recorded, changes, backlog, first_ms)
+    return Scenario(written, recorded, changes, backlog, first_ms)
 
 
 def _write_backlog(
@@ -159,7 +159,7 @@ def _names(tables: tuple[TableSchema, ...]) -> str:
     return ", ".join(table.full_name for table in tables)
 
 
-def write_configuration(path: Path, stack: LocalStack, stage: Stage, *, name: str, folder: Path) -> None:
+def write_configuration(path: Path, stack: LocalStack, stage: Scenario, *, name: str, folder: Path) -> None:
     """Write the bridge's configuration file, as a user would.
 
     Args:

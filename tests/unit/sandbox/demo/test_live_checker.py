@@ -11,10 +11,10 @@ from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from sandbox.demo.arrivals import Arrivals, Arrived
-from sandbox.demo.screen import Screen
-from sandbox.demo.stage import Stage
-from sandbox.demo.watch import Watch
+from sandbox.demo.console import ProgressConsole
+from sandbox.demo.live_checker import LiveChecker
+from sandbox.demo.scenario import Scenario
+from sandbox.demo.topic_readers import ReceivedRecords
 from sandbox.demo.writer import written_file
 from sandbox.scylla.oracle import ExpectedChange
 from tests.unit.schemas.example_tables import table
@@ -28,9 +28,9 @@ class ScriptedArrivals:
     """Gives what it was told to, a portion at a time."""
 
     def __init__(self) -> None:
-        self.portions: list[list[Arrived]] = []
+        self.portions: list[list[ReceivedRecords]] = []
 
-    def take(self, _timeout_s: float) -> list[Arrived]:
+    def take(self, _timeout_s: float) -> list[ReceivedRecords]:
         return self.portions.pop(0) if self.portions else []
 
 
@@ -55,15 +55,15 @@ def arrivals() -> ScriptedArrivals:
 
 
 @pytest.fixture
-def watch(tmp_path: Path, arrivals: ScriptedArrivals) -> Watch:
-    stage = Stage(
+def watch(tmp_path: Path, arrivals: ScriptedArrivals) -> LiveChecker:
+    stage = Scenario(
         simulated=(LIVE,),
         recorded=(RECORDED,),
         recorded_changes=(change(BEGIN_US - 9_000_000, name="recorded"),),
         backlog=(change(BEGIN_US - 1_000_000),),
         first_generation_ms=UnixMillis(BEGIN_US // 1000),
     )
-    return Watch(
+    return LiveChecker(
         stage,
         Registry("mock://watch"),
         cast("Arrivals", arrivals),
@@ -73,7 +73,9 @@ def watch(tmp_path: Path, arrivals: ScriptedArrivals) -> Watch:
     )
 
 
-def test_only_what_was_written_meanwhile_is_measured(watch: Watch, arrivals: ScriptedArrivals, tmp_path: Path) -> None:
+def test_only_what_was_written_meanwhile_is_measured(
+    watch: LiveChecker, arrivals: ScriptedArrivals, tmp_path: Path
+) -> None:
     """The recorded log and the backlog are checked, and left out of rates and latencies."""
     watch.step()
     assert watch.checker.verdict.written == 2
@@ -88,7 +90,7 @@ def test_only_what_was_written_meanwhile_is_measured(watch: Watch, arrivals: Scr
             events.write(json.dumps(event) + "\n")
     written_file(tmp_path, LIVE).write_text(live.to_json() + "\n", encoding="utf-8")
     backlog = [record(change(BEGIN_US - 9_000_000, name="recorded")), record(change(BEGIN_US - 1_000_000))]
-    arrivals.portions = [[Arrived(UnixMicros(BEGIN_US + 3_000_000), [*backlog, record(live)])]]
+    arrivals.portions = [[ReceivedRecords(UnixMicros(BEGIN_US + 3_000_000), [*backlog, record(live)])]]
     watch.step()
     seen = watch.observations
     assert (watch.checker.verdict.written, watch.checker.verdict.arrived) == (3, 3)
@@ -98,12 +100,12 @@ def test_only_what_was_written_meanwhile_is_measured(watch: Watch, arrivals: Scr
     assert seen.generations[UnixMillis(5)].late_s == pytest.approx(0.002)
 
 
-def test_silence_ends_with_any_news(watch: Watch, arrivals: ScriptedArrivals) -> None:
+def test_silence_ends_with_any_news(watch: LiveChecker, arrivals: ScriptedArrivals) -> None:
     """A record that comes, known or not, is news."""
     watch.step()
     before_s = watch.silent_s
     assert watch.silent_s >= before_s
-    arrivals.portions = [[Arrived(BEGIN_US, [record(change(BEGIN_US + 77))])]]
+    arrivals.portions = [[ReceivedRecords(BEGIN_US, [record(change(BEGIN_US + 77))])]]
     watch.step()
     assert watch.silent_s < 1.0
     assert watch.checker.close().unexpected == 1
@@ -112,7 +114,7 @@ def test_silence_ends_with_any_news(watch: Watch, arrivals: ScriptedArrivals) ->
 def test_plain_lines_where_there_is_no_terminal() -> None:
     """No control characters, no markup, and a long line stays one."""
     out = io.StringIO()
-    screen = Screen(out)
+    screen = ProgressConsole(out)
     screen.say("a [bold]line[/bold] of " + "words " * 100)
     with screen.step("Something long") as step:
         step.update("half", 0.5)

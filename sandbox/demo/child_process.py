@@ -21,7 +21,7 @@ from sandbox.stack.processes import log_tail
 _KILL_GRACE_S: Final = 5.0
 
 
-class Child:
+class ChildProcess:
     """A Python module that runs as a process, with whatever it starts; nothing of it outlives the `with` block.
 
     In its own session it gets no Ctrl-C of the terminal: who started it ends it, in the right order.
@@ -110,14 +110,14 @@ class Child:
         return found
 
 
-class Meter:
+class ProcessMeter:
     """CPU time and memory of a child with all its processes; `look` must be called now and then.
 
     Attributes:
         peak_memory_bytes: most memory seen at a time; where the system tells, pages that processes share count once.
     """
 
-    def __init__(self, child: Child, *, every_s: float = 2.0) -> None:
+    def __init__(self, child: ChildProcess, *, every_s: float = 2.0) -> None:
         """Measure no more often than `every_s`."""
         self._child = child
         self._every_s = every_s

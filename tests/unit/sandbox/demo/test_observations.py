@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.model.times import UnixMicros, UnixMillis
-from sandbox.demo.report.figures import GenerationMark, Observations, Point, latency_summary, percentile
+from sandbox.demo.report.observations import GenerationMark, Observations, Point, latency_summary, percentile
 
 BEGIN_S = 1_700_000_000
 

@@ -11,10 +11,10 @@ from typing import Final
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
 from bridge.model.times import UnixMicros
-from sandbox.demo.arrivals import Arrivals
-from sandbox.demo.report.figures import GenerationMark, Observations
-from sandbox.demo.stage import Stage
-from sandbox.demo.tail import Tail
+from sandbox.demo.report.observations import GenerationMark, Observations
+from sandbox.demo.scenario import Scenario
+from sandbox.demo.tail import LineTail
+from sandbox.demo.topic_readers import TopicReaders
 from sandbox.demo.writer import written_file
 from sandbox.scylla.oracle import ExpectedChange
 from sandbox.verify.checker import Checker, written_us
@@ -22,7 +22,7 @@ from sandbox.verify.checker import Checker, written_us
 _PORTION_BYTES: Final = 256 * 1024
 
 
-class Watch:
+class LiveChecker:
     """Holds together what the writer says, what the consumers get and what the checker thinks of it. One thread.
 
     Attributes:
@@ -32,9 +32,9 @@ class Watch:
 
     def __init__(
         self,
-        stage: Stage,
+        stage: Scenario,
         registry: Registry,
-        arrivals: Arrivals,
+        arrivals: TopicReaders,
         *,
         live_topics: Iterable[str],
         folder: Path,
@@ -56,8 +56,8 @@ class Watch:
         self.checker.expect(stage.backlog)
         self._arrivals = arrivals
         self._live = frozenset(live_topics)
-        self._written = [Tail(written_file(folder, table)) for table in stage.simulated]
-        self._events = Tail(events)
+        self._written = [LineTail(written_file(folder, table)) for table in stage.simulated]
+        self._events = LineTail(events)
         self._news_s = time.monotonic()
 
     @property
