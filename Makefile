@@ -52,7 +52,7 @@ integration: $(STAMP) ## Run the tests on real servers
 
 cluster: $(STAMP) ## Count on a cluster of two CQL servers which node is asked for which stream
 	@mkdir -p build
-	SCYLLA_CDC_BRIDGE_CLUSTER=1 $(BIN)/python -m pytest --basetemp build/pytest tests/integration/test_routing.py
+	SCYLLA_CDC_BRIDGE_CLUSTER=1 $(BIN)/python -m pytest --basetemp build/pytest tests/integration/reading/test_routing.py
 
 SEED ?= 1
 MINUTES ?= 1.5
@@ -62,15 +62,15 @@ chaos: $(STAMP) ## Random faults on the real stack: make chaos SEED=7 MINUTES=2
 
 chaos-matrix: $(STAMP) ## Kill the job at every named point of the lane protocol
 	@mkdir -p build
-	SCYLLA_CDC_BRIDGE_CHAOS=matrix $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/test_crash_matrix.py
+	SCYLLA_CDC_BRIDGE_CHAOS=matrix $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/job/test_crash_matrix.py
 
 chaos-backlog: $(STAMP) ## Kill the job twice while it drains 500,000 changes of few streams
 	@mkdir -p build
-	SCYLLA_CDC_BRIDGE_CHAOS=backlog $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/test_chaos.py -k backlog
+	SCYLLA_CDC_BRIDGE_CHAOS=backlog $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/job/test_chaos.py -k backlog
 
 chart: $(STAMP) ## Run the tests of the Helm chart and of the image (the first run builds Helm)
 	@mkdir -p build
-	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart tests/integration/test_pod.py
+	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart tests/integration/job/test_pod.py
 
 chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds one: eight minutes of CPU time)
 	@mkdir -p build
@@ -78,7 +78,7 @@ chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds 
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
 
 screenshots: $(STAMP) ## Take the pictures in docs/monitoring.md anew (needs Chromium)
-	$(BIN)/python -m tests.integration.browser docs/status-page
+	$(BIN)/python -m tests.integration.support.browser docs/status-page
 
 chart-files: $(STAMP) ## Make the chart's generated files anew
 	$(BIN)/python -m deploy.chart
@@ -86,7 +86,7 @@ chart-files: $(STAMP) ## Make the chart's generated files anew
 switches: $(STAMP) ## Follow 20 generation changes and 20 splits and merges in real time, with kills (six minutes)
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_SWITCHES=20 $(BIN)/python -m pytest --basetemp build/pytest \
-		tests/integration/test_stream_changes.py -k switches
+		tests/integration/reading/test_stream_changes.py -k switches
 
 bench: $(STAMP) ## Measure speed, cost and latency on this machine
 	$(BIN)/python -m bench

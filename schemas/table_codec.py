@@ -16,7 +16,7 @@ from typing import Final
 
 from schemas.avro.codec import compile_reader
 from schemas.compiled.cell_source import DECLINED
-from schemas.compiled.page_encoder import RunEncoders
+from schemas.compiled.page_encoder import PageEncoder
 from schemas.compiled.reference_encoder import ReferenceEncoder
 from schemas.compiled.row_encoder import compile_encoders
 from schemas.cql.table import TableSchema
@@ -36,14 +36,14 @@ _FINGERPRINT_HEX_DIGITS: Final = 16
 class TableCodec:
     """Encodes the changes of one table whose log is read with one list of columns.
 
-    Immutable once made, but for `runs`: threads may share one; it is made anew in each process.
+    Immutable once made, except `page_encoder`: threads may share one; it is made anew in each process.
 
     Attributes:
         key_avro_schema: canonical text of the record key's schema.
         value_avro_schema: canonical text of the envelope's schema.
         key_fingerprint: first 16 hex digits of the SHA-256 of the key schema's text.
         value_fingerprint: the same of the value schema's text.
-        runs: encodes many rows of one form at once; for one thread.
+        page_encoder: encodes rows page by page; for one thread.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class TableCodec:
         "_reference",
         "key_avro_schema",
         "key_fingerprint",
-        "runs",
+        "page_encoder",
         "value_avro_schema",
         "value_fingerprint",
     )
@@ -90,7 +90,7 @@ class TableCodec:
         positions = log_positions(table, log_columns)
         self._reference = ReferenceEncoder(table, positions, output)
         self._encode_key, self._encode = compile_encoders(table, positions, output)
-        self.runs = RunEncoders(table, positions, output, self._encode)
+        self.page_encoder = PageEncoder(table, positions, output, self._encode)
 
     def encode(
         self,
@@ -153,10 +153,6 @@ class TableCodec:
         except DECLINED:
             pass
         return self._reference.encode_key(row)
-
-    def encode_value(self, row: LogRow, *, operation: int, generation_ms: int, last_in_group: bool) -> bytes:
-        """Return the value of a change of one log row alone, see `encode`."""
-        return self.encode(row, operation=operation, generation_ms=generation_ms, last_in_group=last_in_group)[1]
 
     def decode_key(self, body: bytes) -> dict[str, object]:
         """Return the record in a key body, for people and tests.

@@ -12,7 +12,7 @@ from bench.data import tables
 from bridge.adapters.scylla.session import token_of
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck
 from bridge.model.key_ranges import KeyRange
-from bridge.model.log_rows import Cells, LogLayout, Operation, Page
+from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.micro_batch import Window
 from bridge.model.raw_rows import RawRows
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
@@ -23,7 +23,18 @@ from bridge.reading.page_budget import most_rows
 from sandbox.scylla.values.nested_values import Draw
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import is_multi_cell, parse
-from schemas.log.columns import deleted_elements, deleted_flag, value_type
+from schemas.log.columns import (
+    BATCH_SEQ_NO,
+    END_OF_BATCH,
+    META_COLUMNS,
+    OPERATION,
+    STREAM_ID,
+    TIME,
+    deleted_elements,
+    deleted_flag,
+    value_type,
+)
+from schemas.log.operations import Operation
 from schemas.table_codec import TableCodec
 
 TABLES: Final = ("narrow", "mixed", "wide", "collections", "sparse")
@@ -32,7 +43,6 @@ _TOUCHED: Final = 0.3
 _LIKE: Final = {"sparse": "wide", "mixed": "narrow"}
 """Whose columns they have."""
 _COLLECTIONS: Final = ("list<int>", "set<text>", "map<text, bigint>", "frozen<list<text>>")
-_META: Final = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "cdc$ttl", "cdc$end_of_batch")
 GENERATION_MS: Final = UnixMillis(1_700_000_000_000)
 STREAMS: Final = 16
 _PAGE_ROWS: Final = 2000
@@ -93,11 +103,11 @@ class Lane:
         for at in range(changes):
             stream = random.choice(written)
             cells = random.choice(rows) | {
-                "cdc$stream_id": stream.raw,
-                "cdc$time": timeuuid_of(UnixMicros(GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
-                "cdc$batch_seq_no": bytes(4),
-                "cdc$operation": bytes((Operation.UPDATE if name == "mixed" and len(log[stream]) % 2 else operation,)),
-                "cdc$end_of_batch": b"\x01",
+                STREAM_ID: stream.raw,
+                TIME: timeuuid_of(UnixMicros(GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
+                BATCH_SEQ_NO: bytes(4),
+                OPERATION: bytes((Operation.UPDATE if name == "mixed" and len(log[stream]) % 2 else operation,)),
+                END_OF_BATCH: b"\x01",
                 "pk": random.randrange(10_000).to_bytes(4, "big"),
                 "ck": random.randrange(1000).to_bytes(4, "big"),
             }
@@ -137,7 +147,7 @@ class Lane:
 
     def taking(self, check: KeyCheck | None) -> TakePage:
         """The fast path's way to take a page."""
-        return PlainRows(self.codec.runs, self.layout, self.opened, check).entries
+        return PlainRows(self.codec.page_encoder, self.layout, self.opened, check).entries
 
     def all_pages(self) -> Iterator[tuple[StreamId, Page]]:
         """Every page, fresh."""
@@ -159,7 +169,7 @@ def _table(name: str) -> TableSchema:
 def _log_columns(table: TableSchema) -> list[str]:
     names = [one.name for one in table.columns] + [deleted_flag(one.name) for one in table.values]
     names += [deleted_elements(one.name) for one in table.values if is_multi_cell(one.type)]
-    return [*_META[:3], *sorted([*names, *_META[3:]])]
+    return [*META_COLUMNS[:3], *sorted([*names, *META_COLUMNS[3:]])]
 
 
 def _values(table: TableSchema, draw: Draw, random: Random) -> dict[str, bytes | None]:

@@ -13,9 +13,10 @@ from hashlib import blake2b
 from typing import Final
 
 from bridge.errors import PoisonError
-from bridge.model.log_rows import Cells, Change, Group, LogLayout, Operation
+from bridge.model.log_rows import Cells, Change, Group, LogLayout
 from bridge.model.position import Position
 from bridge.model.times import micros_of
+from schemas.log.operations import Operation
 
 _TRUE: Final = b"\x01"
 _STARTS: Final = frozenset({Operation.RANGE_START_INCLUSIVE, Operation.RANGE_START_EXCLUSIVE})

@@ -133,7 +133,7 @@ class LaneChanges:
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
         # What looks at each change, or at each group, goes by way of them.
         by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
-        plain = PlainRows(captured.codec.runs, layout, opened, check) if by_page else None
+        plain = PlainRows(captured.codec.page_encoder, layout, opened, check) if by_page else None
         name = f"{task.keyspace}.{task.table}"
         log = ObservedLog(captured.reader, tally, name, task.lane)
         counted = CountedStreams(as_rows(layout) if plain is None else plain.entries)

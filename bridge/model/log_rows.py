@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, Self
 
 from bridge.errors import BridgeError, PoisonError
 from schemas.cql.types import CqlType
+from schemas.log.columns import BATCH_SEQ_NO, END_OF_BATCH, OPERATION, STREAM_ID, TIME
 
 Cells = tuple[bytes | None, ...]
 """One row as the wire has it: a cell's bytes, or None for null."""
 
-STREAM_ID: Final = "cdc$stream_id"
-TIME: Final = "cdc$time"
-BATCH_SEQ_NO: Final = "cdc$batch_seq_no"
-OPERATION: Final = "cdc$operation"
-END_OF_BATCH: Final = "cdc$end_of_batch"
 _EVERYWHERE: Final = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)
 
 
@@ -41,23 +36,6 @@ class Page:
     rows: Sequence[Cells]
     paging_state: bytes | None
     types: tuple[CqlType, ...] = ()
-
-
-class Operation(IntEnum):
-    """`cdc$operation` as ScyllaDB numbers it (spec section 2.1); the set is not closed."""
-
-    PREIMAGE = 0
-    UPDATE = 1
-    INSERT = 2
-    ROW_DELETE = 3
-    PARTITION_DELETE = 4
-    RANGE_START_INCLUSIVE = 5
-    RANGE_START_EXCLUSIVE = 6
-    RANGE_END_INCLUSIVE = 7
-    RANGE_END_EXCLUSIVE = 8
-    POSTIMAGE = 9
-    ROW_EXPIRY = -3
-    PARTITION_EXPIRY = -4
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from uuid import UUID
 
 from bridge.errors import BridgeError
 from bridge.model.streams import STREAM_ID_BYTES
-from bridge.model.times import TIMEUUID_BYTES, UnixMicros, micros_of, sort_key
+from bridge.model.times import UnixMicros, micros_of, sort_key
+from schemas.log.timeuuid import TIMEUUID_BYTES
 
 GROUP_BYTES: Final = STREAM_ID_BYTES + TIMEUUID_BYTES
 """A position begins with so many bytes that name its group: stream id and `cdc$time`."""

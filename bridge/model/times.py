@@ -9,21 +9,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final, NewType
 
+from schemas.log.timeuuid import FLIPPED_SIGNS, TICKS_PER_MICRO, UNIX_EPOCH_TICKS, ticks_of
+
 UnixMillis = NewType("UnixMillis", int)
 """An instant in milliseconds since the Unix epoch (generation timestamps have this resolution)."""
 
 UnixMicros = NewType("UnixMicros", int)
 """An instant in microseconds since the Unix epoch (write timestamps and window bounds)."""
 
-TIMEUUID_BYTES: Final = 16
-_GREGORIAN_TICKS: Final = 0x01B21DD213814000
-"""100 ns ticks from 1582-10-15 to the Unix epoch."""
-_TICKS_PER_MICRO: Final = 10
 _LOW_MIN: Final = bytes([0x80]) * 8
 _MAX_TICKS: Final = (1 << 60) - 1
 
-MIN_MICROS: Final = UnixMicros(-(_GREGORIAN_TICKS // _TICKS_PER_MICRO))
-MAX_MICROS: Final = UnixMicros((_MAX_TICKS - _GREGORIAN_TICKS) // _TICKS_PER_MICRO)
+MIN_MICROS: Final = UnixMicros(-(UNIX_EPOCH_TICKS // TICKS_PER_MICRO))
+MAX_MICROS: Final = UnixMicros((_MAX_TICKS - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO)
 
 
 def millis_to_micros(instant_ms: UnixMillis) -> UnixMicros:
@@ -36,7 +34,7 @@ def micros_of(timeuuid: bytes) -> UnixMicros:
 
     The variant bits are not looked at: servers before 2026.1 fill them at random.
     """
-    return UnixMicros((_ticks_of(timeuuid) - _GREGORIAN_TICKS) // _TICKS_PER_MICRO)
+    return UnixMicros((ticks_of(timeuuid) - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO)
 
 
 def timeuuid_of(instant_us: UnixMicros, low: bytes) -> bytes:
@@ -45,7 +43,7 @@ def timeuuid_of(instant_us: UnixMicros, low: bytes) -> bytes:
     Raises:
         ValueError: the instant lies outside what 60 bits of ticks can hold, or `low` is not 8 bytes.
     """
-    ticks = instant_us * _TICKS_PER_MICRO + _GREGORIAN_TICKS
+    ticks = instant_us * TICKS_PER_MICRO + UNIX_EPOCH_TICKS
     if not 0 <= ticks <= _MAX_TICKS:
         raise ValueError(f"{instant_us} us since the epoch can't be held by a timeuuid")
     if len(low) != 8:
@@ -63,26 +61,13 @@ def lower_bound(instant_us: UnixMicros) -> bytes:
     return timeuuid_of(instant_us, _LOW_MIN)
 
 
-_FLIP: Final = bytes(byte ^ 0x80 for byte in range(256))
-
-
 def sort_key(timeuuid: bytes) -> bytes:
     """Bytes whose plain order is the server's order of timeuuids.
 
     The server compares the 60-bit time first and then the low half as signed bytes (spec section 3).
     """
-    return bytes((timeuuid[6] & 0x0F, timeuuid[7])) + timeuuid[4:6] + timeuuid[0:4] + timeuuid[8:16].translate(_FLIP)
-
-
-def _ticks_of(timeuuid: bytes) -> int:
-    if len(timeuuid) != TIMEUUID_BYTES:
-        raise ValueError(f"a timeuuid has 16 bytes, not {len(timeuuid)}: {timeuuid.hex()}")
-    return (
-        ((timeuuid[6] & 0x0F) << 56)
-        | (timeuuid[7] << 48)
-        | int.from_bytes(timeuuid[4:6], "big") << 32
-        | int.from_bytes(timeuuid[0:4], "big")
-    )
+    high = bytes((timeuuid[6] & 0x0F, timeuuid[7]))
+    return high + timeuuid[4:6] + timeuuid[0:4] + timeuuid[8:16].translate(FLIPPED_SIGNS)
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

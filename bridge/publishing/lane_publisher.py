@@ -19,7 +19,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.position import GROUP_BYTES, LanePosition, group_of
 from bridge.monitoring.counters import LaneFigures
 from bridge.publishing.protocol import LaneTask, Remainder, remainder
-from schemas.compiled.page_encoder import PlainChange
+from schemas.compiled.page_loop import PlainChange
 
 _MOST_UNTIMED: Final = 256
 _MOST_UNTIMED_BYTES: Final = 1 << 18

@@ -18,9 +18,10 @@ from bridge.encoding.key_check import KeyCheck
 from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.raw_rows import RawRows, parse_row
 from bridge.model.streams import StreamId
-from bridge.model.times import TIMEUUID_BYTES, UnixMillis, sort_key
+from bridge.model.times import UnixMillis, sort_key
 from bridge.reading.lane_merge import Entry, as_rows
-from schemas.compiled.page_encoder import RunEncoders
+from schemas.compiled.page_encoder import PageEncoder
+from schemas.log.timeuuid import TIMEUUID_BYTES
 
 _INT: Final = Struct(">i")
 _PLAIN: Final = 4
@@ -41,17 +42,17 @@ class PlainRows:
     """Encodes the plain rows of one part of a lane's micro-batch as their pages come in."""
 
     def __init__(
-        self, runs: RunEncoders, layout: LogLayout, opened: Mapping[bytes, UnixMillis], check: KeyCheck | None
+        self, page_encoder: PageEncoder, layout: LogLayout, opened: Mapping[bytes, UnixMillis], check: KeyCheck | None
     ) -> None:
         """Take what does not depend on a page.
 
         Args:
-            runs: the table's loops.
+            page_encoder: the table's loops.
             layout: what the cells are.
             opened: the generation that opened each stream.
             check: holds some of the rows' keys against their stream; None where none is.
         """
-        self._runs = runs
+        self._page_encoder = page_encoder
         self._opened = opened
         self._check = check
         self._most = _MOST_UNCHECKED if check is None else check.every
@@ -68,8 +69,8 @@ class PlainRows:
         stream_id = stream.raw
         start = _INT.pack(len(stream_id)) + stream_id + _INT.pack(TIMEUUID_BYTES)
         generation_ms = self._opened[stream_id]
-        source = self._runs.source(generation_ms, stream_id)
-        loops = self._runs.loops
+        source = self._page_encoder.source_prefix(generation_ms, stream_id)
+        loops = self._page_encoder.loops
         # Rows of the last one's group may follow on the next page.
         alone = left - (page.paging_state is not None)
         found: list[Entry] = []
@@ -82,12 +83,12 @@ class PlainRows:
                     done, end = loop(body, at, most, start, stream_id, source, found.append)
                     if done:
                         if number:
-                            self._runs.use(number)
+                            self._page_encoder.move_to_front(number)
                         known = True
                         break
                 else:
                     cells, behind = parse_row(body, width, at)
-                    if alone and self._runs.knows(cells):
+                    if alone and self._page_encoder.find_loop(cells):
                         done, end = loops[0](body, at, most, start, stream_id, source, found.append)
             if done > 1:
                 self._missed = 0
@@ -99,7 +100,7 @@ class PlainRows:
                 if cells is None:
                     cells, behind = parse_row(body, width, at)
                 key = sort_key(cells[self._time_at] or b"")
-                one = self._runs.one(cells, generation_ms) if alone else None
+                one = self._page_encoder.encode_row(cells, generation_ms) if alone else None
                 if one is None:
                     if found and found[-1][0] == key and len(found[-1]) == _PLAIN:
                         # Its group goes on, against the log's own word.

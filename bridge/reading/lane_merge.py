@@ -23,7 +23,7 @@ from bridge.model.streams import StreamId
 from bridge.model.times import sort_key
 from bridge.reading.page_budget import LaneMemory, size_of
 from bridge.reading.request_limit import BoundedPages, LogPages
-from schemas.compiled.page_encoder import PlainChange
+from schemas.compiled.page_loop import PlainChange
 from schemas.cql.table_changes import describe
 from schemas.cql.types import CqlType
 from schemas.log.columns import META_PREFIX

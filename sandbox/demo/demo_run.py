@@ -95,8 +95,8 @@ def run_demo(stack: LocalStack, settings: DemoSettings, screen: ProgressConsole)
         arrivals = open_things.enter_context(TopicReaders(config.kafka, list(topics.values())))
         live_topics = [topics[table] for table in stage.simulated]
         watch = LiveChecker(stage, registry, arrivals, live_topics=live_topics, folder=output, events=events)
-        course = _DemoSteps(watch, bridge, screen, began_s=time.monotonic())
-        backlog_s = course.await_backlog()
+        steps = _DemoSteps(watch, bridge, screen, began_s=time.monotonic())
+        backlog_s = steps.await_backlog()
         writer = open_things.enter_context(
             ChildProcess(
                 "The writer",
@@ -106,9 +106,9 @@ def run_demo(stack: LocalStack, settings: DemoSettings, screen: ProgressConsole)
                 output=events,
             )
         )
-        course.watch_writing(writer, settings)
-        course.await_rest()
-        course.stop_bridge()
+        steps.watch_writing(writer, settings)
+        steps.await_rest()
+        steps.stop_bridge()
     shutil.rmtree(output / "spark", ignore_errors=True)
     verdict = watch.checker.close()
     run = Run(
@@ -116,8 +116,8 @@ def run_demo(stack: LocalStack, settings: DemoSettings, screen: ProgressConsole)
         confidence_ms=plan.CONFIDENCE_MS,
         leeway_ms=plan.LEEWAY_MS,
         cores=os.cpu_count() or 1,
-        bridge_cpu_s=course.meter.cpu_s,
-        bridge_peak_memory_bytes=course.meter.peak_memory_bytes,
+        bridge_cpu_s=steps.meter.cpu_s,
+        bridge_peak_memory_bytes=steps.meter.peak_memory_bytes,
         recorded_changes=len(stage.recorded_changes),
         backlog_changes=len(stage.recorded_changes) + len(stage.backlog),
         backlog_s=backlog_s,

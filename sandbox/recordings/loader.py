@@ -16,6 +16,7 @@ from sandbox.recordings.replay import Replay
 from sandbox.scylla.cluster.simulated_cluster import clear_generations, publish_streams
 from sandbox.scylla.log.log_table import log_columns
 from sandbox.scylla.tables import SimulatedTable
+from schemas.log.columns import deleted_elements, deleted_flag
 
 _LONG: Final = Struct(">q")
 
@@ -66,7 +67,7 @@ def lasting_rows(recording: Recording, table: RecordedTable, replay: Replay) -> 
     found: list[LogRow] = []
     for step, forgotten in zip(recording.steps, replay.forgotten, strict=True):
         gone = forgotten.get(table.name, frozenset())
-        gone |= {prefix + name for prefix in ("cdc$deleted_", "cdc$deleted_elements_") for name in gone}
+        gone |= {log_name(name) for log_name in (deleted_flag, deleted_elements) for name in gone}
         for number in step.rows.get(table.name, ()):
             row = rows[number]
             if row["cdc$time"] not in odd:

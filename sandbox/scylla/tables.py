@@ -18,6 +18,7 @@ from sandbox.scylla.refusals import check_capture
 from sandbox.scylla.values.nested import UserTypes
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import resolve, user_types
+from schemas.log.columns import END_OF_BATCH, OPERATION, TTL
 
 _LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")
@@ -143,7 +144,7 @@ class LogStatement:
             RetriableError, BridgeError: as `CqlSession.prepare`.
         """
         base = table.table_schema
-        names = ["cdc$operation", "cdc$ttl", "cdc$end_of_batch"]
+        names = [OPERATION, TTL, END_OF_BATCH]
         names += [column.name for column in (*base.partition_key, *base.clustering)]
         values = [name for column in base.values for name, _type in columns_of(column)]
         self.prepared = session.prepare(

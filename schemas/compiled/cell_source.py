@@ -101,7 +101,7 @@ def shared_helpers() -> dict[str, object]:
     }
 
 
-class ScalarCode(TypeVisitor[Lines]):
+class ScalarSource(TypeVisitor[Lines]):
     """The lines for a scalar in one local variable.
 
     Attributes:

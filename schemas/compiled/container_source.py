@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias, cast
 
 from schemas.avro.varints import long_bytes
-from schemas.compiled.cell_source import SOME, CellWriter, Lines, ScalarCode, decline, shared_helpers
+from schemas.compiled.cell_source import SOME, CellWriter, Lines, ScalarSource, decline, shared_helpers
 from schemas.cql.types import (
     FIXED_WIDTH_BYTES,
     CqlType,
@@ -47,7 +47,7 @@ _FLOATS: Final[dict[str, str]] = {"double": "d", "float": "f"}
 _INDENT: Final = "    "
 
 
-class CellCode(ScalarCode):
+class CellSource(ScalarSource):
     """The lines for a cell of any type in one local variable; containers are one call of their writer."""
 
     def list_(self, cql_type: ListType) -> Lines:
@@ -273,7 +273,7 @@ def cell_writer(cql_type: CqlType, output: OutputOptions, *, unions: int = 0) ->
 def _code(
     variable: str, cql_type: CqlType, output: OutputOptions, *, unions: int = 0
 ) -> tuple[Lines, dict[str, object]]:
-    code = CellCode(variable, unions, output)
+    code = CellSource(variable, unions, output)
     return code.of(cql_type), code.helpers
 
 

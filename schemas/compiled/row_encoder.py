@@ -40,11 +40,10 @@ from typing import Final, TypeAlias, cast
 from schemas.avro.records import ENVELOPE_VERSION, OPERATIONS
 from schemas.avro.varints import long_bytes
 from schemas.compiled.cell_source import SOME, Lines, decline, shared_helpers
-from schemas.compiled.container_source import CellCode, array_writer, udt_change_writer
+from schemas.compiled.container_source import CellSource, array_writer, udt_change_writer
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import CqlType, NativeType, UdtType, is_multi_cell
 from schemas.log.cell_readers import LogRow
-from schemas.log.change_records import GREGORIAN_OFFSET_TICKS100NS
 from schemas.log.columns import (
     BATCH_SEQ_NO,
     STREAM_ID,
@@ -59,12 +58,13 @@ from schemas.log.operations import (
     NO_CHANGES,
     RANGE_DELETE,
     STATIC_UPDATE,
-    UPDATE,
     WITH_COLUMNS,
     WITH_ROW,
     WITHOUT_ROW,
+    Operation,
     kind_of,
 )
+from schemas.log.timeuuid import TICKS_PER_MICRO, UNIX_EPOCH_TICKS
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 from schemas.shapes import shape_of
 
@@ -104,14 +104,14 @@ def compile_encoders(
     Raises:
         UnsupportedTypeError: a column's type has no Avro form.
     """
-    code = RowCode(table, positions, output)
+    code = RowSource(table, positions, output)
     source = "\n".join((*code.key_function(), *code.change_function()))
     scope = {**shared_helpers(), **envelope_helpers(table), **code.helpers}
     exec(source, scope)  # noqa: S102 - every word of it is from here, schemas.compiled.cell_source and schemas.compiled.container_source
     return cast("KeyEncoder", scope["encode_key"]), cast("ChangeEncoder", scope["encode"])
 
 
-class RowCode:
+class RowSource:
     """The source of one table's functions; a cell's variable is named after its place in the row.
 
     Attributes:
@@ -209,7 +209,7 @@ class RowCode:
             if self._statics:
                 regulars = [column for column in self._values if column not in self._statics]
                 static = [
-                    f"if operation != {UPDATE} or not ({no_key} and {self._all_null(regulars)}): decline()",
+                    f"if operation != {Operation.UPDATE:d} or not ({no_key} and {self._all_null(regulars)}): decline()",
                     "op = static_update",
                 ]
                 row = block(f"elif not ({self._all_null(self._statics)}):", ["decline()"])
@@ -221,7 +221,7 @@ class RowCode:
         return [*lines, *block(f"if kind == {ROW_DELETE} or kind == {PARTITION_DELETE}:", [nothing])]
 
     def _code(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
-        code = CellCode(cell, unions, self._output)
+        code = CellSource(cell, unions, self._output)
         lines = code.of(cql_type)
         self.helpers.update(code.helpers)
         return lines
@@ -291,7 +291,7 @@ def _timestamp_lines(time: str) -> Lines:
     ticks = "((high & 0xFFF) << 48 | middle << 32 | low)"
     return [
         f"low, middle, high = unpack_time({time})",
-        f"us = ({ticks} - {GREGORIAN_OFFSET_TICKS100NS}) // 10 << 1",
+        f"us = ({ticks} - {UNIX_EPOCH_TICKS}) // {TICKS_PER_MICRO} << 1",
         f"if not {1 << 42} <= us < {1 << 56}: decline()",
     ]
 

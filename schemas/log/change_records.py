@@ -19,7 +19,6 @@ from schemas.log.cell_readers import KeyCell, LogFormat, LogRow
 from schemas.log.column_readers import Branch, ColumnReader, column_reader
 from schemas.log.columns import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME, TTL
 from schemas.log.operations import (
-    INSERT,
     RANGE_DELETE,
     RANGE_ENDS,
     RANGE_STARTS,
@@ -27,12 +26,11 @@ from schemas.log.operations import (
     WITH_COLUMNS,
     WITH_ROW,
     WITHOUT_ROW,
+    Operation,
     symbol_of,
 )
+from schemas.log.timeuuid import TICKS_PER_MICRO, UNIX_EPOCH_TICKS, ticks_of
 from schemas.options import OutputOptions
-
-GREGORIAN_OFFSET_TICKS100NS: Final = 0x01B21DD213814000
-"""Ticks between the timeuuid's epoch (1582-10-15) and Unix's (spec section 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +219,11 @@ class LogRecords:
 
     def before(self, change: LogChange, symbol: str) -> Image:
         """Return what the pre-image shows."""
-        return self._image(change, change.before, symbol, 0)
+        return self._image(change, change.before, symbol, Operation.PREIMAGE)
 
     def after(self, change: LogChange, symbol: str) -> Image:
         """Return what the post-image shows; all of the row."""
-        return self._image(change, change.after, symbol, 9)
+        return self._image(change, change.after, symbol, Operation.POSTIMAGE)
 
     def _image(self, change: LogChange, row: LogRow | None, symbol: str, operation: int) -> Image:
         if row is None:
@@ -338,7 +336,7 @@ class LogRecords:
 
     def _writes(self, row: LogRow) -> bool:
         """Whether a delta writes anything that lives: the row's marker or a value; only what lives has a TTL."""
-        if row[self._ttl.index] is not None or self._operation.required(row) == INSERT:
+        if row[self._ttl.index] is not None or self._operation.required(row) == Operation.INSERT:
             return True
         return any(one.writes(row) for one in self._values)
 
@@ -360,7 +358,7 @@ class LogRecords:
             "generation_ms": change.generation_ms,
             "stream_id": self._stream_id.sixteen_bytes(row),
             "time": time,
-            "timestamp_us": _timestamp_us(time),
+            "timestamp_us": (ticks_of(time) - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO,
             "batch_seq_no": self._batch_seq_no.required(row),
             "operation": change.operation,
             "last_in_group": change.last_in_group,
@@ -370,13 +368,3 @@ class LogRecords:
 def _check(column: ColumnReader, rows: Sequence[LogRow]) -> None:
     for row in rows:
         column.change(row, [])
-
-
-def _timestamp_us(timeuuid: bytes) -> int:
-    """Return µs since the Unix epoch, rounded down, from a timeuuid's 16 bytes.
-
-    The version nibble is cut off unseen: old servers' timeuuids are not RFC ones.
-    """
-    low, middle, high = timeuuid[:4], timeuuid[4:6], timeuuid[6:8]
-    ticks = int.from_bytes(high + middle + low, "big") & 0x0FFF_FFFF_FFFF_FFFF
-    return (ticks - GREGORIAN_OFFSET_TICKS100NS) // 10

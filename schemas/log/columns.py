@@ -1,4 +1,4 @@
-"""Names, types and places of the columns of a CDC log table (spec sections 1.1 and 1.2)."""
+"""Names, types and positions of the columns of a CDC log table (spec sections 1.1 and 1.2)."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ BATCH_SEQ_NO: Final = "cdc$batch_seq_no"
 OPERATION: Final = "cdc$operation"
 TTL: Final = "cdc$ttl"
 END_OF_BATCH: Final = "cdc$end_of_batch"
-"""True on the last row of a group; logs older than 4.3 lack it."""
+"""True on the last row of a group. Logs of servers before 4.3 lack the column."""
 
 META_PREFIX: Final = "cdc$"
-_META: Final = frozenset({STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION, TTL, END_OF_BATCH})
-_NEEDED_META: Final = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION, TTL)
+META_COLUMNS: Final = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION, TTL, END_OF_BATCH)
+"""The log's own columns, its primary key first; those about single base columns (`deleted_flag`) are not among them."""
+
+_OPTIONAL_META: Final = frozenset({END_OF_BATCH})
 _LIST_KEY: Final = NativeType("timeuuid")
 _UDT_INDEX: Final = NativeType("smallint")
 
 
 def deleted_flag(column: str) -> str:
-    """Return the name of the log's boolean "this column was set to null"."""
+    """Return the name of the log's boolean column that is true where a base column was set to null."""
     return f"cdc$deleted_{column}"
 
 
 def deleted_elements(column: str) -> str:
-    """Return the name of the log's set of the elements that were deleted; multi-cell columns only have it."""
+    """Return the name of the log's column with the deleted elements of a multi-cell base column."""
     return f"cdc$deleted_elements_{column}"
 
 
 def value_type(cql_type: CqlType) -> CqlType:
-    """Return the type that the log has for a base column of this type.
+    """Return the type of the log column for a base column of this type.
 
-    A multi-cell column's elements come as one frozen value, a list's with the keys of its cells.
+    The log has the elements of a multi-cell column as one frozen value. For a list this is a map from the list cells'
+    timeuuid keys to the elements.
     """
     match cql_type:
         case ListType():
@@ -49,10 +52,10 @@ def value_type(cql_type: CqlType) -> CqlType:
 
 
 def deleted_elements_type(cql_type: CqlType) -> CqlType:
-    """Return the type of the set of deleted elements of a base column of this multi-cell type.
+    """Return the type of the log column with the deleted elements of a base column of this type.
 
     Raises:
-        ValueError: the type has one cell.
+        ValueError: columns of the type have one cell.
     """
     match cql_type:
         case ListType():
@@ -71,28 +74,34 @@ def deleted_elements_type(cql_type: CqlType) -> CqlType:
 def log_positions(table: TableSchema, log_columns: Sequence[str]) -> dict[str, int]:
     """Return name -> index of the log's columns, after checking that they fit the table.
 
-    Columns that begin with ``cdc$`` and mean nothing to us are tolerated: newer servers may
-    add some. A plain column that the table lacks is not: its changes would be lost unseen.
+    Unknown columns that begin with ``cdc$`` are accepted, because newer servers may add some. A plain column that
+    the table lacks is refused, because its changes would be lost silently.
+
+    Args:
+        table: the base table.
+        log_columns: names of the log's columns in the order of a row's cells.
 
     Raises:
-        TableSchemaError: names the log table and the columns at fault.
+        TableSchemaError: the columns do not fit; names the log table and the columns at fault.
     """
-    _refuse(table, "columns named twice", (name for name, count in Counter(log_columns).items() if count > 1))
+    _refuse_columns(table, "columns named twice", (name for name, count in Counter(log_columns).items() if count > 1))
     base = {column.name for column in table.columns if not column.is_hidden}
     flags = {deleted_flag(column.name) for column in table.values}
     removed = {deleted_elements(column.name) for column in table.values if is_multi_cell(column.type)}
-    # A column elements_x beside a collection x.
-    _refuse(table, "one column for the flag of one column and the deleted elements of another", flags & removed)
+    # This happens if the table has a column elements_x beside a collection x.
+    _refuse_columns(table, "one column for the flag of one column and the deleted elements of another", flags & removed)
     flags |= removed
-    _refuse(table, "columns of the base table that are named like the log's own", base & (_META | flags))
+    _refuse_columns(
+        table, "columns of the base table that are named like the log's own", base & (set(META_COLUMNS) | flags)
+    )
     positions = {name: index for index, name in enumerate(log_columns)}
-    _refuse(table, "columns missing", {*_NEEDED_META, *base, *flags} - positions.keys())
+    _refuse_columns(table, "columns missing", {*META_COLUMNS, *base, *flags} - positions.keys() - _OPTIONAL_META)
     strangers = (name for name in positions if name not in base and not name.startswith(META_PREFIX))
-    _refuse(table, "columns that the base table lacks", strangers)
+    _refuse_columns(table, "columns that the base table lacks", strangers)
     return positions
 
 
-def _refuse(table: TableSchema, what: str, names: Iterable[str]) -> None:
+def _refuse_columns(table: TableSchema, reason: str, names: Iterable[str]) -> None:
     found = sorted(names)
     if found:
-        raise TableSchemaError(f"log table {table.keyspace}.{table.log_table}: {what}: {', '.join(found)}")
+        raise TableSchemaError(f"log table {table.keyspace}.{table.log_table}: {reason}: {', '.join(found)}")

@@ -22,7 +22,7 @@ from tests.chaos.plan import ISOLATED, KINDS, Fault, plan
 from tests.chaos.stops import Stops
 from tests.chaos.witness import Counts, Topics, Witness
 from tests.chaos.writing import TABLES, Writing
-from tests.integration.running import BridgeJob
+from tests.integration.support.running import BridgeJob
 
 CONFIDENCE_MS: Final = 4000
 TRANSACTION_TIMEOUT_MS: Final = 6000

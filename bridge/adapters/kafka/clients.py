@@ -40,7 +40,7 @@ from bridge.adapters.kafka.records import Record
 from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError, PoisonError, RetriableError, StartupError, TooLargeError
 from bridge.publishing.topic_identity import CurrentTopic
-from schemas.compiled.page_encoder import PlainChange
+from schemas.compiled.page_loop import PlainChange
 
 _log = logging.getLogger(__name__)
 _FIRST_TURN_S: Final = 0.5

@@ -11,14 +11,15 @@ from sandbox.scylla.log.images import ImageOptions
 from sandbox.scylla.values.multi_cell import log_types
 from sandbox.scylla.values.nested import UserType
 from schemas.cql.table import LOG_TABLE_SUFFIX, Column, TableSchema
+from schemas.log.columns import END_OF_BATCH, OPERATION, TTL, deleted_elements, deleted_flag
 
 CDC_PARTITIONER: Final = "com.scylladb.dht.CDCPartitioner"
 """What `system_schema.scylla_tables` says of every genuine log table, and of no other."""
 
 _META: Final = (
-    ("cdc$operation", "tinyint"),
-    ("cdc$ttl", "bigint"),
-    ("cdc$end_of_batch", "boolean"),
+    (OPERATION, "tinyint"),
+    (TTL, "bigint"),
+    (END_OF_BATCH, "boolean"),
 )
 
 
@@ -56,16 +57,6 @@ class CdcOptions:
             "ttl": str(self.ttl_s),
         }
         return "{" + ", ".join(f"'{name}': '{value}'" for name, value in options.items()) + "}"
-
-
-def deleted_flag(column: str) -> str:
-    """The log column that says that a base column was set to null."""
-    return f"cdc$deleted_{column}"
-
-
-def deleted_elements(column: str) -> str:
-    """The log column that says which elements of a multi-cell base column died."""
-    return f"cdc$deleted_elements_{column}"
 
 
 def log_columns(table_schema: TableSchema) -> tuple[tuple[str, str], ...]:

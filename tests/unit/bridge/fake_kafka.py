@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bridge.errors import FencedError, TooLargeError
-from schemas.compiled.page_encoder import PlainChange
+from schemas.compiled.page_loop import PlainChange
 from tests.chaos.fault_points import FaultError, Point
 
 PROGRESS = "progress"

@@ -44,7 +44,7 @@ def test_avro_deserializer(client: SchemaRegistryClient, cql_type: str, raw: str
     cell = bytes.fromhex(raw)
     cells = row(example, {"pk": cell, "ck": cell, "v": cell})
     key = read(client, codec.key_avro_schema, MessageField.KEY, codec.encode_key(cells))
-    body = codec.encode_value(cells, operation=2, generation_ms=1, last_in_group=True)
+    body = codec.encode(cells, operation=2, generation_ms=1, last_in_group=True)[1]
     value = read(client, codec.value_avro_schema, MessageField.VALUE, body)
 
     found = [key["pk"], value["key"]["pk"], value["key"]["ck"], value["columns"]["v"]["value"]]
@@ -71,7 +71,7 @@ def test_rich_table(client: SchemaRegistryClient) -> None:
         "uf": sized(address, b"\x05"),
         "vec": bytes(12),
     }
-    body = codec.encode_value(row(example, cells), operation=2, generation_ms=1, last_in_group=True)
+    body = codec.encode(row(example, cells), operation=2, generation_ms=1, last_in_group=True)[1]
     value = read(client, codec.value_avro_schema, MessageField.VALUE, body)
     seen = {"street": "street", "zip": None, "tags": ["tag"]}
     columns = value["columns"]

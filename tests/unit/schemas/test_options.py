@@ -106,6 +106,6 @@ def test_times() -> None:
     of = table({"pk": "int"}, {}, {"v": "time"})
     codec = TableCodec(of, log_columns(of), OutputOptions(times="time-micros"))
     cells = row(of, {"pk": bytes(4), "v": (86_399_999_999_999).to_bytes(8, "big")})
-    value = codec.decode_value(codec.encode_value(cells, operation=2, generation_ms=0, last_in_group=True))
+    value = codec.decode_value(codec.encode(cells, operation=2, generation_ms=0, last_in_group=True)[1])
     assert value["columns"] == {"v": {"value": dt.time(23, 59, 59, 999999)}}
     assert "Microseconds since midnight." in codec.value_avro_schema

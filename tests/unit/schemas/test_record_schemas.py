@@ -81,12 +81,12 @@ def test_added_column() -> None:
     """After a column is added, old records read with the new schema, the column untouched."""
     old = table({"pk": "int"}, {"ck": "decimal"}, {"m": "decimal", "z": "text"})
     new = table({"pk": "int"}, {"ck": "decimal"}, {"a": "varint", "m": "decimal", "n": "text", "z": "text"})
-    body = codec_of(old).encode_value(
+    body = codec_of(old).encode(
         row(old, {"pk": ONE, "ck": bytes(4) + b"\x07", "m": bytes(4) + b"\x05", "z": b"x"}),
         operation=2,
         generation_ms=0,
         last_in_group=True,
-    )
+    )[1]
     value = compile_reader(value_schema(old), value_schema(new))(body)
     assert value["key"] == {"pk": 1, "ck": {"scale": 0, "value": b"\x07"}}
     assert value["columns"] == {
@@ -121,7 +121,7 @@ def test_dropped_column() -> None:
     old = table({"pk": "int"}, regular={"a": "int", "z": "text"})
     new = table({"pk": "int"}, regular={"z": "text"})
     cells = row(old, {"pk": ONE, "a": ONE, "z": b"x"})
-    body = codec_of(old).encode_value(cells, operation=1, generation_ms=0, last_in_group=True)
+    body = codec_of(old).encode(cells, operation=1, generation_ms=0, last_in_group=True)[1]
     assert compile_reader(value_schema(old), value_schema(new))(body)["columns"] == {"z": {"value": "x"}}
 
 
@@ -132,7 +132,7 @@ def test_extended_envelope() -> None:
     later["fields"].append({"name": "preimage", "type": ["null", "Columns"], "default": None})
     later["fields"][0]["type"]["symbols"].append("truncate")
     cells = row(example, {"pk": ONE, "v": ONE})
-    body = codec_of(example).encode_value(cells, operation=1, generation_ms=0, last_in_group=True)
+    body = codec_of(example).encode(cells, operation=1, generation_ms=0, last_in_group=True)[1]
     value = compile_reader(value_schema(example), later)(body)
     assert (value["op"], value["columns"], value["preimage"]) == ("update", {"v": {"value": 1}}, None)
 
@@ -142,7 +142,7 @@ def test_unknown_operation_symbol() -> None:
     example = table({"pk": "int"})
     older = json.loads(schema_text(value_schema(example)))
     older["fields"][0]["type"]["symbols"].remove("insert")
-    body = codec_of(example).encode_value(row(example, {"pk": ONE}), operation=2, generation_ms=0, last_in_group=True)
+    body = codec_of(example).encode(row(example, {"pk": ONE}), operation=2, generation_ms=0, last_in_group=True)[1]
     assert compile_reader(value_schema(example), older)(body)["op"] == "unknown"
 
 

@@ -21,9 +21,9 @@ CODEC = TableCodec(SMALL, log_columns(SMALL))
 
 
 def encode(cells: dict[str, bytes | None], operation: int = UPDATE, ttl: bytes | None = None) -> dict[str, object]:
-    body = CODEC.encode_value(
+    body = CODEC.encode(
         row(SMALL, {"pk": ONE, "ck": TWO, **cells}, ttl), operation=operation, generation_ms=1700, last_in_group=True
-    )
+    )[1]
     return CODEC.decode_value(body)
 
 
@@ -102,7 +102,7 @@ def test_update_in_a_table_of_keys_touches_nothing() -> None:
     """With COMPACT STORAGE the insert of a row of nothing but keys is logged as an update."""
     keys = table({"pk": "int"}, {"ck": "int"}, {})
     codec = TableCodec(keys, log_columns(keys))
-    body = codec.encode_value(row(keys, {"pk": ONE, "ck": TWO}), operation=1, generation_ms=0, last_in_group=True)
+    body = codec.encode(row(keys, {"pk": ONE, "ck": TWO}), operation=1, generation_ms=0, last_in_group=True)[1]
     assert codec.decode_value(body)["columns"] == {}
 
 
@@ -123,9 +123,9 @@ def test_empty_values(name: str) -> None:
     """CQL's zero-length value is a value for text and blob, else null and listed by name."""
     example = table({"pk": "int"}, {"the ck": name}, {"the v": name})
     codec = TableCodec(example, log_columns(example))
-    body = codec.encode_value(
+    body = codec.encode(
         row(example, {"pk": ONE, "the ck": b"", "the v": b""}), operation=1, generation_ms=0, last_in_group=False
-    )
+    )[1]
     value = codec.decode_value(body)
     nothing = {"ascii": "", "text": "", "varchar": "", "blob": b""}.get(name)
     assert value["key"] == {"pk": 1, "the_u20_ck": nothing}
@@ -176,7 +176,7 @@ def test_malformed_cells(cells: dict[str, bytes | None], column: str) -> None:
 def test_arguments() -> None:
     """A null or non-boolean last_in_group is refused, never written as false."""
     with pytest.raises(EncodeError, match=r"source\.last_in_group"):
-        CODEC.encode_value(row(SMALL, {"pk": ONE, "ck": TWO}), operation=1, generation_ms=0, last_in_group=None)  # type: ignore[arg-type]
+        CODEC.encode(row(SMALL, {"pk": ONE, "ck": TWO}), operation=1, generation_ms=0, last_in_group=None)[1]  # type: ignore[arg-type]
 
 
 def test_not_a_body() -> None:
@@ -214,7 +214,7 @@ def test_every_type_everywhere(cql_type: str, raw: str, expected: object) -> Non
     example = table({"pk": cql_type}, {"ck": cql_type}, {"v": cql_type})
     codec = TableCodec(example, log_columns(example))
     cells = row(example, {"pk": cell, "ck": cell, "v": cell})
-    value = codec.decode_value(codec.encode_value(cells, operation=2, generation_ms=0, last_in_group=True))
+    value = codec.decode_value(codec.encode(cells, operation=2, generation_ms=0, last_in_group=True)[1])
     found = [codec.decode_key(codec.encode_key(cells))["pk"], *value["key"].values(), value["columns"]["v"]["value"]]  # type: ignore[attr-defined, index]
     assert len(found) == 4
     for one in found:
@@ -241,7 +241,7 @@ def test_fixed_width_bits(data: st.DataObject) -> None:
     raw = big.to_bytes(8, "big", signed=True)
     cells = {"pk": raw, "t": text.encode(), "b": blob, "ts": raw, "y": small.to_bytes(1, "big", signed=True)}
     value = FIXED_CODEC.decode_value(
-        FIXED_CODEC.encode_value(row(FIXED, cells), operation=1, generation_ms=0, last_in_group=True)
+        FIXED_CODEC.encode(row(FIXED, cells), operation=1, generation_ms=0, last_in_group=True)[1]
     )
     assert value["key"] == {"pk": big}
     assert value["columns"] == {
@@ -259,9 +259,7 @@ def test_old_and_new_logs() -> None:
     for names in ([name for name in known if name != "cdc$end_of_batch"], ["cdc$new_thing", *known]):
         codec = TableCodec(SMALL, names)
         assert codec.value_avro_schema == CODEC.value_avro_schema
-        body = codec.encode_value(
-            [cells.get(name) for name in names], operation=1, generation_ms=1700, last_in_group=True
-        )
+        body = codec.encode([cells.get(name) for name in names], operation=1, generation_ms=1700, last_in_group=True)[1]
         assert codec.decode_value(body) == encode({"v": ONE})
 
 
@@ -303,7 +301,7 @@ def test_harmless_prefix() -> None:
     example = table({"pk": "int"}, regular={"cdc$x": "int"})
     codec = TableCodec(example, log_columns(example))
     cells = row(example, {"pk": ONE, "cdc$x": ONE})
-    value = codec.decode_value(codec.encode_value(cells, operation=1, generation_ms=0, last_in_group=True))
+    value = codec.decode_value(codec.encode(cells, operation=1, generation_ms=0, last_in_group=True)[1])
     assert value["columns"] == {"cdc_u24_x": {"value": 1}}
 
 

@@ -48,9 +48,9 @@ def _encoded(
     of: TableSchema, cells: Mapping[str, bytes | None], operation: int, ttl: bytes | None = None
 ) -> tuple[str, bytes]:
     codec = _codec(of)
-    body = codec.encode_value(
+    body = codec.encode(
         row(of, dict(cells), ttl), operation=operation, generation_ms=1_700_000_000_000, last_in_group=True
-    )
+    )[1]
     return codec.value_avro_schema, frame(9, body)
 
 

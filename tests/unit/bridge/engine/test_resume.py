@@ -131,7 +131,7 @@ def test_attempts_that_go_on_publish_what_one_would_have(
     monkeypatch: pytest.MonkeyPatch, batch: PlannedBatch, deduplicate: bool, seed: int
 ) -> None:
     """The same records in the same order, each once: equal times, groups of many rows, and poison included."""
-    monkeypatch.setattr(page_encoder, "WORTH_A_LOOP", 1)
+    monkeypatch.setattr(page_encoder, "ROWS_BEFORE_COMPILING", 1)
     monkeypatch.setattr(LaneOutput, "_header", lambda _self, _part, schema: b"")
     monkeypatch.setattr(LaneOutput, "_partition", lambda _self, placement: placement % 3)
     random = Random(seed)

@@ -106,7 +106,7 @@ def both_ways(
     log = RawLog(layout, rows, page_rows)
     chunks = read_lane(log, STREAMS, WINDOW, layout, page_rows=50, in_flight=2)
     slowly = list(general(codec, layout, (row for chunk in chunks for _, row in chunk)))
-    plain = PlainRows(codec.runs, layout, OPENED, check)
+    plain = PlainRows(codec.page_encoder, layout, OPENED, check)
     chunks = read_lane(log, STREAMS, WINDOW, layout, page_rows=50, in_flight=2, take=plain.entries)
     return slowly, list(encoded(chunks, lambda of: general(codec, layout, of)))
 
@@ -133,7 +133,7 @@ def test_both_paths_give_the_same(
     rows = written(of, images, random, 15)
     codec, layout = TableCodec(of, log_columns(of), OutputOptions(shape=shape)), layout_of(of)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_encoder, "WORTH_A_LOOP", worth_a_loop)
+        patch.setattr(page_encoder, "ROWS_BEFORE_COMPILING", worth_a_loop)
         # The second time the loops are there from the beginning.
         for _ in range(2):
             slowly, fast = both_ways(codec, layout, damaged(rows, random) if is_damaged else rows, page_rows)
@@ -201,25 +201,25 @@ def test_forms_that_come_too_seldom_for_a_loop_take_the_fast_path() -> None:
     slowly, fast = both_ways(codec, layout, updates([1 + at % 1000 for at in range(2000)]), 5000)
     assert one_by_one(fast) == slowly
     assert all(isinstance(each, EncodedRun) for each in fast)
-    assert not codec.runs.loops
+    assert not codec.page_encoder.loops
 
 
 def test_a_loop_that_nobody_uses_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forms of the past must not keep the present one from its loop; but none is made for each that comes by."""
-    monkeypatch.setattr(page_encoder, "PATIENCE", 20)
-    most = page_encoder.MOST_FORMS
+    monkeypatch.setattr(page_encoder, "MISSES_BEFORE_REPLACEMENT", 20)
+    most = page_encoder.MAX_LOOPS
     codec, layout = TableCodec(MANY, log_columns(MANY)), layout_of(MANY)
     for form in range(1, most + 1):
         both_ways(codec, layout, updates([form] * 20), 5000)
-    former = set(codec.runs.loops)
+    former = set(codec.page_encoder.loops)
     assert len(former) == most
     both_ways(codec, layout, updates([100] * 20), 5000)
-    assert set(codec.runs.loops) == former
+    assert set(codec.page_encoder.loops) == former
     slowly, fast = both_ways(codec, layout, updates([100] * 2000), 5000)
     assert one_by_one(fast) == slowly
-    (made,) = set(codec.runs.loops) - former
-    assert codec.runs.loops[0] is made
-    assert len(codec.runs.loops) == most
+    (made,) = set(codec.page_encoder.loops) - former
+    assert codec.page_encoder.loops[0] is made
+    assert len(codec.page_encoder.loops) == most
 
 
 @pytest.mark.parametrize("bad", ["v", "ck", "pk", "cdc$time"])

@@ -14,7 +14,7 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from sandbox.demo.console import ProgressConsole
 from sandbox.demo.live_checker import LiveChecker
 from sandbox.demo.scenario import Scenario
-from sandbox.demo.topic_readers import ReceivedRecords
+from sandbox.demo.topic_readers import ReceivedRecords, TopicReaders
 from sandbox.demo.writer import written_file
 from sandbox.scylla.oracle import ExpectedChange
 from tests.unit.schemas.example_tables import table
@@ -24,7 +24,7 @@ LIVE = table({"pk": "int"}, keyspace="new", name="live")
 BEGIN_US = UnixMicros(1_700_000_000_000_000)
 
 
-class ScriptedArrivals:
+class ScriptedReaders:
     """Gives what it was told to, a portion at a time."""
 
     def __init__(self) -> None:
@@ -50,12 +50,12 @@ def record(of: ExpectedChange) -> Record:
 
 
 @pytest.fixture
-def arrivals() -> ScriptedArrivals:
-    return ScriptedArrivals()
+def arrivals() -> ScriptedReaders:
+    return ScriptedReaders()
 
 
 @pytest.fixture
-def watch(tmp_path: Path, arrivals: ScriptedArrivals) -> LiveChecker:
+def watch(tmp_path: Path, arrivals: ScriptedReaders) -> LiveChecker:
     stage = Scenario(
         simulated=(LIVE,),
         recorded=(RECORDED,),
@@ -66,7 +66,7 @@ def watch(tmp_path: Path, arrivals: ScriptedArrivals) -> LiveChecker:
     return LiveChecker(
         stage,
         Registry("mock://watch"),
-        cast("Arrivals", arrivals),
+        cast("TopicReaders", arrivals),
         live_topics=["new.live"],
         folder=tmp_path,
         events=tmp_path / "events.jsonl",
@@ -74,7 +74,7 @@ def watch(tmp_path: Path, arrivals: ScriptedArrivals) -> LiveChecker:
 
 
 def test_only_what_was_written_meanwhile_is_measured(
-    watch: LiveChecker, arrivals: ScriptedArrivals, tmp_path: Path
+    watch: LiveChecker, arrivals: ScriptedReaders, tmp_path: Path
 ) -> None:
     """The recorded log and the backlog are checked, and left out of rates and latencies."""
     watch.step()
@@ -100,7 +100,7 @@ def test_only_what_was_written_meanwhile_is_measured(
     assert seen.generations[UnixMillis(5)].late_s == pytest.approx(0.002)
 
 
-def test_silence_ends_with_any_news(watch: LiveChecker, arrivals: ScriptedArrivals) -> None:
+def test_silence_ends_with_any_news(watch: LiveChecker, arrivals: ScriptedReaders) -> None:
     """A record that comes, known or not, is news."""
     watch.step()
     before_s = watch.silent_s

@@ -45,12 +45,12 @@ class Topic:
             "cdc$batch_seq_no": pack(">i", change.batch_seq_no),
         }
         row = tuple(cells.get(name) for name in log_columns(EXAMPLE))
-        value = CODEC.encode_value(
+        value = CODEC.encode(
             row,
             operation=change.operation,
             generation_ms=change.generation_ms,
             last_in_group=change.last_in_group,
-        )
+        )[1]
         position = change.stream_id + change.time + pack(">i", change.batch_seq_no)
         return Record(
             "shop.orders",

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas.compiled.cell_source import DECLINED
-from schemas.compiled.container_source import CellCode
+from schemas.compiled.container_source import CellSource
 from schemas.compiled.reference_encoder import ReferenceEncoder
 from schemas.compiled.row_encoder import ChangeEncoder, compile_encoders
 from schemas.cql.table import Column, TableSchema
@@ -314,7 +314,7 @@ def test_same_as_reference(data: st.DataObject) -> None:
         if isinstance(both[0], bytes):  # type: ignore[index]
             arguments = {"operation": call.operation, "generation_ms": call.generation_ms}
             assert codec.encode_key(call.row) == both[0]  # type: ignore[index]
-            value = codec.encode_value(call.row, **arguments, last_in_group=call.last_in_group)
+            value = codec.encode(call.row, **arguments, last_in_group=call.last_in_group)[1]
             assert value == both[1]  # type: ignore[index]
 
 
@@ -420,9 +420,9 @@ def test_source_holds_no_names() -> None:
 def test_unsupported_type() -> None:
     """A type without an Avro form has no code."""
     with pytest.raises(UnsupportedTypeError):
-        CellCode("c0", 0).of(parse("frozen<list<empty>>"))
+        CellSource("c0", 0).of(parse("frozen<list<empty>>"))
     with pytest.raises(UnsupportedTypeError):
-        CellCode("c0", 0).of(parse("empty"))
+        CellSource("c0", 0).of(parse("empty"))
 
 
 def test_wide_table() -> None:

@@ -9,9 +9,9 @@ from itertools import product
 
 import pytest
 
-from schemas.compiled import page_encoder
+from schemas.compiled import page_encoder, page_loop
 from schemas.compiled.cell_source import DeclinedError
-from schemas.compiled.page_encoder import RunEncoders
+from schemas.compiled.page_encoder import PageEncoder
 from schemas.compiled.reference_encoder import ReferenceEncoder
 from schemas.compiled.row_encoder import ChangeEncoder, compile_encoders
 from schemas.cql.table import TableSchema
@@ -19,6 +19,7 @@ from schemas.errors import SchemaError
 from schemas.log.cell_readers import LogRow
 from schemas.log.change_records import LogChange
 from schemas.log.columns import log_positions
+from schemas.log.timeuuid import UNIX_EPOCH_TICKS
 from schemas.options import DEFAULT_OUTPUT
 from schemas.table_codec import TableCodec
 from tests.unit.schemas.example_tables import NATIVE, STREAM, counted, log_columns, row, sized, table
@@ -26,7 +27,6 @@ from tests.unit.schemas.recorded_cells import RECORDED
 
 GENERATION_MS = 1_700_000_000_000
 START = struct.pack(">i", len(STREAM)) + STREAM + struct.pack(">i", 16)
-EPOCH_TICKS = 0x01B21DD213814000
 BLOCK_TICKS = 1 << 32
 """For so long a loop makes the upper parts of a time once."""
 
@@ -45,14 +45,16 @@ def plain(of: TableSchema, cells: dict[str, bytes | None], operation: int = 2) -
 
 def made_by_loop(of: TableSchema, rows: Sequence[LogRow]) -> list[tuple[bytes, bytes]] | None:
     """Keys and values of the rows that one call of a loop takes; None if there is none for the first one's form."""
-    runs = RunEncoders(of, log_positions(of, log_columns(of)), DEFAULT_OUTPUT, encoders(of)[0])
-    for _ in range(page_encoder.WORTH_A_LOOP):
-        runs.knows(rows[0])
-    if not runs.loops:
+    pages = PageEncoder(of, log_positions(of, log_columns(of)), DEFAULT_OUTPUT, encoders(of)[0])
+    for _ in range(page_encoder.ROWS_BEFORE_COMPILING):
+        pages.find_loop(rows[0])
+    if not pages.loops:
         return None
-    found: list[page_encoder.PlainChange] = []
+    found: list[page_loop.PlainChange] = []
     body = b"".join(sized(*one) for one in rows)
-    done, end = runs.loops[0](body, 0, len(rows), START, STREAM, runs.source(GENERATION_MS, STREAM), found.append)
+    done, end = pages.loops[0](
+        body, 0, len(rows), START, STREAM, pages.source_prefix(GENERATION_MS, STREAM), found.append
+    )
     assert done == len(found)
     assert end == len(b"".join(sized(*one) for one in rows[:done]))
     assert [position for *_, position in found] == [b"".join(map(bytes, one[:3])) for one in rows[:done]]  # type: ignore[arg-type]
@@ -110,7 +112,7 @@ for _float in ("double", "float"):
 @pytest.mark.parametrize("cql_type", NATIVE)
 def test_each_type_at_its_limits(monkeypatch: pytest.MonkeyPatch, cql_type: str) -> None:
     """As a key, as a column and in a collection; one loop takes all of its cells."""
-    monkeypatch.setattr(page_encoder, "DECLINED", ())
+    monkeypatch.setattr(page_loop, "DECLINED", ())
     of = table({"p": cql_type}, {"c": cql_type}, {"v": cql_type, "l": f"frozen<list<{cql_type}>>"})
     cells = [raw for raw in LIMITS[cql_type] if raw or cql_type in ("ascii", "blob", "text", "varchar")]
     rows = [plain(of, {"p": raw, "c": raw, "v": raw, "l": counted(raw, raw)}) for raw in cells]
@@ -123,15 +125,15 @@ SMALL = table({"p": "int"}, {"c": "int"}, {"v": "text"})
 def test_a_lookup_that_fails_leaves_its_row_to_the_reference() -> None:
     """A slip in what the compiled code takes for known costs time; it does not stop a lane."""
     codec = TableCodec(SMALL, log_columns(SMALL))
-    cells = at_ticks(EPOCH_TICKS + 10_000_000 * 1_700_000_000)
-    for _ in range(page_encoder.WORTH_A_LOOP):
-        codec.runs.knows(cells)
-    (loop,) = codec.runs.loops
+    cells = at_ticks(UNIX_EPOCH_TICKS + 10_000_000 * 1_700_000_000)
+    for _ in range(page_encoder.ROWS_BEFORE_COMPILING):
+        codec.page_encoder.find_loop(cells)
+    (loop,) = codec.page_encoder.loops
     for compiled in (loop, codec._encode, codec._encode_key):
         compiled.__globals__.update(whole_0=(), head_0=())
-    body, source = sized(*cells), codec.runs.source(GENERATION_MS, STREAM)
+    body, source = sized(*cells), codec.page_encoder.source_prefix(GENERATION_MS, STREAM)
     assert loop(body, 0, 1, START, STREAM, source, lambda _: None) == (0, 0)
-    assert codec.runs.one(cells, GENERATION_MS) is None
+    assert codec.page_encoder.encode_row(cells, GENERATION_MS) is None
     (expected,) = made_by_reference(SMALL, [cells])
     assert codec.encode(cells, operation=2, generation_ms=GENERATION_MS, last_in_group=True) == expected
     assert codec.encode_key(cells) == expected[0]
@@ -145,25 +147,25 @@ def at_ticks(ticks: int) -> LogRow:
 
 def test_times_whose_upper_parts_change_by_themselves() -> None:
     """The highest alone, the middle one alone, both or none, with every one of the lowest: none is taken for known."""
-    first = EPOCH_TICKS + 10_000_000 * 1_700_000_000 & ~(BLOCK_TICKS - 1)
+    first = UNIX_EPOCH_TICKS + 10_000_000 * 1_700_000_000 & ~(BLOCK_TICKS - 1)
     blocks = [high << 16 | middle for high, middle in ((0, 0), (1, 0), (1, 1), (0, 1), (2, 1), (2, 2), (2, 2), (0, 2))]
     ticks = [first + block * BLOCK_TICKS + low for block in blocks for low in (0, 1, BLOCK_TICKS >> 1, BLOCK_TICKS - 1)]
     rows = [at_ticks(one) for one in ticks]
     assert made_by_loop(SMALL, rows) == made_by_reference(SMALL, rows)
 
 
-LOWEST, BEHIND = EPOCH_TICKS + 10 * 2**41, EPOCH_TICKS + 10 * 2**55
+LOWEST, BEHIND = UNIX_EPOCH_TICKS + 10 * 2**41, UNIX_EPOCH_TICKS + 10 * 2**55
 """The first time whose number of microseconds has 8 bytes in Avro, and the first that has more."""
 
 
 @pytest.mark.parametrize("limit", [LOWEST, BEHIND])
 def test_times_around_the_limits_of_a_loop(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     """What it takes is right, up to a block from the limit it takes all, and no table is too short for the others."""
-    monkeypatch.setattr(page_encoder, "DECLINED", ())
+    monkeypatch.setattr(page_loop, "DECLINED", ())
     near = {limit + block * BLOCK_TICKS + by for block in (-2, -1, 0, 1, 2) for by in (-1, 0, 1)}
     start = limit & ~(BLOCK_TICKS - 1)
     near |= {start + block * BLOCK_TICKS + by for block in (-2, -1, 0, 1, 2) for by in (-1, 0, 1)}
-    modern = at_ticks(EPOCH_TICKS + 10_000_000 * 1_700_000_000)
+    modern = at_ticks(UNIX_EPOCH_TICKS + 10_000_000 * 1_700_000_000)
     taken = 0
     for ticks in sorted(near):
         rows = [modern, at_ticks(ticks)]
@@ -180,7 +182,7 @@ def test_times_around_the_limits_of_single_rows() -> None:
     encode, _ = encoders(SMALL)
     within = [at_ticks(one) for one in (LOWEST, LOWEST + 1, BEHIND - 1)]
     assert [encode(one, 2, GENERATION_MS, True) for one in within] == made_by_reference(SMALL, within)
-    for ticks in (0, EPOCH_TICKS, LOWEST - 1, BEHIND, (1 << 60) - 1):
+    for ticks in (0, UNIX_EPOCH_TICKS, LOWEST - 1, BEHIND, (1 << 60) - 1):
         with pytest.raises(DeclinedError):
             encode(at_ticks(ticks), 2, GENERATION_MS, True)
 

@@ -152,7 +152,7 @@ def test_empty_collection_cell() -> None:
     """A cell of no bytes is CQL's "empty" for a frozen collection, and malformed as elements of another."""
     of = table({"pk": "int"}, {}, {"f": "frozen<set<int>>", "s": "set<int>"})
     codec = TableCodec(of, log_columns(of))
-    body = codec.encode_value(row(of, {"pk": ONE, "f": b""}), operation=1, generation_ms=0, last_in_group=True)
+    body = codec.encode(row(of, {"pk": ONE, "f": b""}), operation=1, generation_ms=0, last_in_group=True)[1]
     value = codec.decode_value(body)
     assert value["columns"] == {"f": {"value": None}, "s": None}
     assert value["empty_columns"] == ["f"]

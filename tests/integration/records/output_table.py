@@ -1,0 +1,130 @@
+"""A table with one statement of each kind, written once for all shapes, and the rows that no server writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from bridge.adapters.scylla.session import CqlSession
+from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from sandbox.cql.interpret import Request
+from sandbox.cql.parser.grammar import statement_of
+from sandbox.cql.server import StatementServer
+from sandbox.scylla.base.mutations import Mutation
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.writer import Simulator
+from tests.integration.support.poison import contradiction, log_row
+from tests.integration.support.reading import raw_rows
+
+JOB = "output"
+KEYSPACE = "output_run"
+SHAPES = ("delta", "full", "debezium", "flat")
+HOME = f"CREATE TYPE {KEYSPACE}.home (street text, zip int)"
+COLUMNS = (
+    "customer int, line int, note text, total decimal, tags set<text>, home home, vip boolean static, "
+    "PRIMARY KEY (customer, line)"
+)
+OPTIONS = {"delta": "", "full": ", 'preimage': 'full', 'postimage': true"}
+STATEMENTS = (
+    "INSERT INTO {} (customer, line, note, total, tags) VALUES (7, 1, 'first', 12.50, {{'a'}})",
+    "UPDATE {} SET tags = tags + {{'b'}}, note = null, home = {{zip: 3}} WHERE customer = 7 AND line = 1",
+    "UPDATE {} SET vip = true WHERE customer = 7",
+    "DELETE FROM {} WHERE customer = 7 AND line = 1",
+    "DELETE FROM {} WHERE customer = 7 AND line > 2 AND line <= 5",
+    "DELETE FROM {} WHERE customer = 7",
+)
+OPERATIONS = ["insert", "update", "static_update", "row_delete", "range_delete", "partition_delete"]
+DEAD_LETTERS = f"{JOB}.dead-letters"
+RETRIED = "delta"
+"""The table whose statements all came twice; the job takes the second for what it is."""
+UNHEARD = ("debezium", "flat")
+"""Tables that end with an operation which no server has yet."""
+UNHEARD_OPERATION = 77
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A record as the consumer gets it."""
+
+    partition: int
+    key: Any
+    value: Any
+    headers: dict[str, bytes]
+    raw_key: bytes | None
+    raw_value: bytes | None
+
+
+@pytest.fixture(scope="module")
+def written(session: CqlSession) -> dict[str, list[int]]:
+    """The tables with what happened to them, and the write timestamps in us.
+
+    Every statement of `delta` comes twice, with poison in between; two others end with an operation that nobody knows.
+    """
+    cluster = SimulatedCluster(session, seed=17)
+    cluster.reset()
+    start_us = UnixMicros(system_clock_us() - 60_000_000)
+    cluster.add_generation(UnixMillis(start_us // 1000 - 10_000))
+    server = StatementServer(KEYSPACE)
+    server.execute(HOME, Request(start_us, start_us))
+    stamps: dict[str, list[int]] = {}
+    for shape in SHAPES:
+        options = OPTIONS.get(shape, OPTIONS["full"])
+        ddl = f"CREATE TABLE {KEYSPACE}.{shape} ({COLUMNS}) WITH cdc = {{'enabled': true{options}}}"
+        server.execute(ddl, Request(start_us, start_us))
+        table = server.catalog.tables[-1]
+        simulated = SimulatedTable(
+            table.table_schema,
+            options=table.options,
+            # One type for all of the tables, made with the first one.
+            user_types=server.catalog.user_types(KEYSPACE) if shape == SHAPES[0] else (),
+        )
+        simulated.create(session)
+        simulated = replace(simulated, user_types=server.catalog.user_types(KEYSPACE))
+        simulator = Simulator(session, cluster, [simulated], seed=17, keep_base=True)
+        stamps[shape] = []
+        for number, statement in enumerate(STATEMENTS):
+            at_us = UnixMicros(start_us + number * 1_000_000)
+            for logged in server.execute(statement.format(f"{KEYSPACE}.{shape}"), Request(at_us, at_us)):
+                assert logged.partition_key == (_int(7),)
+            for mutation in mutations(server, statement.format(f"{KEYSPACE}.{shape}"), at_us):
+                # A client that did not hear the answer sends it again.
+                simulator.write(simulated, mutation, at_us, times=2 if shape == RETRIED else 1)
+            stamps[shape].append(at_us)
+    write_oddities(session, stamps)
+    return stamps
+
+
+def mutations(server: StatementServer, statement: str, at_us: UnixMicros) -> list[Mutation]:
+    parsed: Any = statement_of(statement)
+    return [one.mutation for one in server.interpreter.mutations(parsed, Request(at_us, at_us))]
+
+
+def _int(number: int) -> bytes:
+    return number.to_bytes(4, "big")
+
+
+POISON_LOW = bytes(7) + b"\x09"
+KEY = {"customer": _int(7), "line": _int(9)}
+
+
+def write_oddities(session: CqlSession, stamps: dict[str, list[int]]) -> None:
+    """What ScyllaDB never writes into table `delta`, and what today's does not into `debezium` and `flat`."""
+    (stream_id,) = {one["cdc$stream_id"] for one in raw_rows(session, KEYSPACE, "delta_scylla_cdc_log")}
+    assert stream_id is not None
+    time = timeuuid_of(UnixMicros(stamps["delta"][0] + 500_000), POISON_LOW)
+    contradiction(session, f"{KEYSPACE}.delta", stream_id, time, KEY, "note")
+    for shape in UNHEARD:
+        cells = {
+            "cdc$stream_id": stream_id,
+            "cdc$time": timeuuid_of(UnixMicros(stamps[shape][-1] + 500_000), POISON_LOW),
+            "cdc$batch_seq_no": bytes(4),
+            "cdc$operation": bytes((UNHEARD_OPERATION,)),
+            "cdc$end_of_batch": b"\x01",
+            **KEY,
+            "note": b"what?",
+        }
+        log_row(session, f"{KEYSPACE}.{shape}", cells)
