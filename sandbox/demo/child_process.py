@@ -1,4 +1,4 @@
-"""The demo's own processes, the bridge and the writer: started in sessions of their own, measured, ended whole."""
+"""Runs and measures the demo's processes, the bridge and the writer, each in a session of its own."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ _KILL_GRACE_S: Final = 5.0
 
 
 class ChildProcess:
-    """A Python module that runs as a process, with whatever it starts; nothing of it outlives the `with` block.
+    """A Python module that runs as a process. At the end of the `with` block all its processes are killed.
 
-    In its own session it gets no Ctrl-C of the terminal: who started it ends it, in the right order.
+    In its own session the process receives no Ctrl-C from the terminal, so that the demo can end its processes in the
+    right order.
     """
 
     def __init__(
         self, what: str, module: str, arguments: Sequence[str], *, log: Path, output: Path | None = None
     ) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
             what: its name in messages, as in "The bridge".
-            module: to run, with this very interpreter.
-            arguments: its command line.
-            log: gets standard error, and standard output too unless `output` is given.
-            output: gets standard output.
+            module: the module to run with this interpreter.
+            arguments: the module's command line.
+            log: file for standard error, and for standard output unless `output` is given.
+            output: file for standard output.
         """
         self.what = what
         self.log = log
@@ -62,23 +63,23 @@ class ChildProcess:
 
     @property
     def status(self) -> int | None:
-        """The exit status; None while it runs."""
+        """The exit status; None while the process runs."""
         return self._process.poll()
 
     def require_running(self) -> None:
-        """Do nothing, or say why it ended.
+        """Check that the process runs.
 
         Raises:
-            DemoError: it has ended; with the end of its log.
+            DemoError: it has ended. The message shows the end of its log.
         """
         if self.status is not None:
             raise DemoError(f"{self.what} ended with status {self.status}.{log_tail(self.log)}")
 
     def stop(self, within_s: float) -> int:
-        """Ask it to end, with SIGTERM, and wait; gives the exit status.
+        """Send SIGTERM, wait, and return the exit status.
 
         Raises:
-            DemoError: it did not end in time, or not with status 0; with the end of its log.
+            DemoError: the process did not end in time, or not with status 0. The message shows the end of its log.
         """
         self._process.send_signal(signal.SIGTERM)
         try:
@@ -90,9 +91,9 @@ class ChildProcess:
         return status
 
     def kill(self) -> None:
-        """End by force what still runs of it, descendants included."""
+        """Kill the process and all its descendants."""
         self._process.poll()
-        # Again, because one that is about to start another may be seen before and the other one not.
+        # Repeat, because a process may start another one after `members` has listed it.
         while members := self.members():
             for member in members:
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -101,7 +102,7 @@ class ChildProcess:
             psutil.wait_procs(members, timeout=_KILL_GRACE_S)
 
     def members(self) -> list[psutil.Process]:
-        """The processes of its session: itself and all that it started, also when their parents have ended."""
+        """The processes of the session: the process and its descendants, even if their parents have ended."""
         found = []
         for pid in psutil.pids():
             with contextlib.suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
@@ -111,14 +112,14 @@ class ChildProcess:
 
 
 class ProcessMeter:
-    """CPU time and memory of a child with all its processes; `look` must be called now and then.
+    """Measures CPU time and memory of a child with all its processes. The caller calls `sample` regularly.
 
     Attributes:
-        peak_memory_bytes: most memory seen at a time; where the system tells, pages that processes share count once.
+        peak_memory_bytes: largest total memory of a sample. If the system reports it, shared pages count once.
     """
 
     def __init__(self, child: ChildProcess, *, every_s: float = 2.0) -> None:
-        """Measure no more often than `every_s`."""
+        """Measure at most once in `every_s` seconds."""
         self._child = child
         self._every_s = every_s
         self._next_s = 0.0
@@ -127,11 +128,11 @@ class ProcessMeter:
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds so far, of processes that have ended too (up to the last look at them)."""
+        """CPU seconds so far. An ended process counts with the time of its last sample."""
         return sum(self._cpu_s.values())
 
-    def look(self) -> None:
-        """Measure, if it is time to."""
+    def sample(self) -> None:
+        """Measure, if the last sample is old enough."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return

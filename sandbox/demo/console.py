@@ -1,4 +1,4 @@
-"""What the demo says while it runs: lines, and on a terminal a progress bar below them."""
+"""The demo's output: lines, and on a terminal a progress bar below them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ _LINE_EVERY_S: Final = 5.0
 
 
 class Step:
-    """A long step's progress: a bar on a terminal, elsewhere a line now and then."""
+    """Shows the progress of a long step: a bar on a terminal, elsewhere a line every 5 s."""
 
     def __init__(self, console: Console, title: str, progress: Progress | None) -> None:
-        """Made by `ProgressConsole.step`."""
+        """Start the step. Callers use `ProgressConsole.step`."""
         self._console = console
         self._title = title
         self._progress = progress
         self._task = None if progress is None else progress.add_task(title, total=None)
         self._next_s = time.monotonic() + _LINE_EVERY_S
 
-    def update(self, words: str, done: float | None = None) -> None:
-        """Say how far it is.
+    def update(self, text: str, done: float | None = None) -> None:
+        """Show the step's progress.
 
         Args:
-            words: what there is to say.
-            done: from 0 to 1; None when nobody knows.
+            text: the progress in words.
+            done: completed share, from 0 to 1; None if unknown.
         """
         if self._progress is not None and self._task is not None:
             total = None if done is None else 1.0
-            self._progress.update(self._task, description=f"{self._title}: {words}", total=total, completed=done or 0)
+            self._progress.update(self._task, description=f"{self._title}: {text}", total=total, completed=done or 0)
         elif time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + _LINE_EVERY_S
-            self._console.print(f"  {words}")
+            self._console.print(f"  {text}")
 
 
 class ProgressConsole:
-    """Prints plain lines; nothing in them is taken for markup."""
+    """Prints plain lines, without interpreting markup, and shows progress."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         """Print to `file`, or to standard output."""
@@ -52,7 +52,7 @@ class ProgressConsole:
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
-        """Announce a long step, and show its progress until the block ends."""
+        """Announce a long step and show its progress during the `with` block."""
         self.say(title)
         if not self._console.is_terminal:
             yield Step(self._console, title, None)

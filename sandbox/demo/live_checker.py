@@ -1,4 +1,4 @@
-"""Checks every record against what was written while both go on, and keeps what the figures are made from."""
+"""Checks every published record against the written changes while the demo runs, and keeps the measurements."""
 
 from __future__ import annotations
 
@@ -23,71 +23,71 @@ _PORTION_BYTES: Final = 256 * 1024
 
 
 class LiveChecker:
-    """Holds together what the writer says, what the consumers get and what the checker thinks of it. One thread.
+    """Feeds the checker with written changes and arrived records. Not thread-safe.
 
     Attributes:
-        observations: of the changes that the writer makes; what was there before is left out.
-        checker: of all changes.
+        observations: measurements of the writer's changes, without those that existed before.
+        checker: checks all changes.
     """
 
     def __init__(
         self,
-        stage: Scenario,
+        scenario: Scenario,
         registry: Registry,
-        arrivals: TopicReaders,
+        readers: TopicReaders,
         *,
         live_topics: Iterable[str],
         folder: Path,
         events: Path,
     ) -> None:
-        """Expect the changes that are there already; the writer's follow as it acknowledges them.
+        """Expect the changes that exist already. `step` adds the writer's changes.
 
         Args:
-            stage: tables and recorded changes.
-            registry: where the records' schemas are.
-            arrivals: consumers of all tables' topics.
-            live_topics: the topics of the tables that the writer writes.
-            folder: where the writer says what was acknowledged.
-            events: where it says what happened.
+            scenario: tables and changes that exist already.
+            registry: registry with the records' schemas.
+            readers: readers of the topics of all tables.
+            live_topics: topics of the tables that the writer writes.
+            folder: folder with the writer's files of acknowledged changes.
+            events: the writer's file of events.
         """
         self.observations = Observations()
-        self.checker = Checker(stage.tables, registry)
-        self.checker.expect(stage.recorded_changes)
-        self.checker.expect(stage.backlog)
-        self._arrivals = arrivals
-        self._live = frozenset(live_topics)
-        self._written = [LineTail(written_file(folder, table)) for table in stage.simulated]
+        self.checker = Checker(scenario.tables, registry)
+        self.checker.expect(scenario.recorded_changes)
+        self.checker.expect(scenario.backlog)
+        self._readers = readers
+        self._live_topics = frozenset(live_topics)
+        self._written = [LineTail(written_file(folder, table)) for table in scenario.simulated]
         self._events = LineTail(events)
         self._news_s = time.monotonic()
 
     @property
     def silent_s(self) -> float:
-        """For how long nothing has been written and nothing has arrived."""
+        """Seconds since the last write or arrival."""
         return time.monotonic() - self._news_s
 
     def step(self, timeout_s: float = 0.05) -> None:
-        """Take in what is new; waits up to `timeout_s` for records.
+        """Process new events, written changes and records; wait up to `timeout_s` for records.
 
         Raises:
             BridgeError: a consumer has failed.
             RegistryError: the registry does not answer.
         """
-        # First what was written: then hardly a record comes before its change is known.
-        news = self._hear() | self._read_written()
-        for arrived in self._arrivals.take(0.0 if news else timeout_s):
+        # Written changes first, because a record should not be checked before its change is known.
+        news = self._read_events() | self._read_written()
+        for arrived in self._readers.take(0.0 if news else timeout_s):
             news = True
             for record in arrived.records:
-                self._take(record, arrived.at_us)
+                self._check_record(record, arrived.at_us)
         if news:
             self._news_s = time.monotonic()
 
-    def _take(self, record: Record, at_us: UnixMicros) -> None:
+    def _check_record(self, record: Record, at_us: UnixMicros) -> None:
         self.checker.see(record)
         instant_us = written_us(record)
-        if instant_us is None or record.topic not in self._live:
+        if instant_us is None or record.topic not in self._live_topics:
             return
         begin_us = self.observations.begin_us
-        # What is older was there before anybody read.
+        # Older changes existed before the bridge started.
         if begin_us is not None and instant_us >= begin_us:
             self.observations.arrive(at_us, instant_us)
 
@@ -100,7 +100,7 @@ class LiveChecker:
             news = news or bool(changes)
         return news
 
-    def _hear(self) -> bool:
+    def _read_events(self) -> bool:
         seen, lines = self.observations, self._events.lines()
         for line in lines:
             match json.loads(line):

@@ -1,4 +1,4 @@
-"""Sets the demo's stage: local stack, tables, generations, a recorded log, and the bridge's configuration."""
+"""Prepares the demo: local stack, tables, generations, a recorded log, and the bridge's configuration."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ Say = Callable[[str], None]
 def running_stack(
     folder: Path, *, jars: Path, keep: bool, delete_data: Callable[[], bool], say: Say
 ) -> Iterator[LocalStack]:
-    """The stack in a folder: the one that runs there, else one that is started, and stopped again at the end.
+    """Use the stack that runs in a folder, or start one there and stop it at the end.
 
     Args:
-        folder: of the stack.
+        folder: the stack's folder.
         jars: folder of the servers' jars.
-        keep: leave it running.
-        delete_data: asked at the end whether to delete the data of the stack that is stopped; after a failure they
-            stay in any case.
-        say: gets lines on the progress.
+        keep: leave the stack running.
+        delete_data: called at the end; returns whether to delete the data of the stopped stack. After a failure the
+            data stay in any case.
+        say: receives lines on the progress.
 
     Raises:
-        LocalStackError: it could not be started.
+        LocalStackError: the stack could not be started.
     """
     stack = _already_running(folder)
     if stack is not None:
-        say(f"Using the local stack that runs in {folder}")
+        say(f"Using the running local stack in {folder}")
         yield stack
         return
     say(f"Starting the local stack in {folder}")
@@ -61,7 +61,7 @@ def running_stack(
         failed = False
     finally:
         if keep:
-            say(f"The local stack goes on; stop it with: scylla-cdc-bridge local down --folder {folder}")
+            say(f"The local stack keeps running. Stop it with: scylla-cdc-bridge local down --folder {folder}")
         else:
             say("Stopping the local stack")
             stack.down(delete_data=not failed and delete_data())
@@ -77,13 +77,13 @@ def _already_running(folder: Path) -> LocalStack | None:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What stands in the server when the bridge starts.
+    """The content of the CQL server when the bridge starts.
 
     Attributes:
         simulated: schemas of the tables that the writer will write.
-        recorded: schemas of the tables whose logs are loaded already.
-        recorded_changes: what those logs hold.
-        backlog: what was written to the simulated tables.
+        recorded: schemas of the tables with a recorded log.
+        recorded_changes: changes in the recorded logs.
+        backlog: changes that were written to the simulated tables.
         first_generation_ms: start of the simulated cluster's first generation.
     """
 
@@ -100,7 +100,7 @@ class Scenario:
 
 
 def prepare_scenario(stack: LocalStack, *, seed: int, say: Say) -> Scenario:
-    """Put generations, tables and the recorded logs into the server, in place of those of an earlier demo.
+    """Write generations, tables and the recorded logs to the server, and remove those of an earlier demo.
 
     Raises:
         RetriableError, BridgeError: the server failed.
@@ -110,7 +110,7 @@ def prepare_scenario(stack: LocalStack, *, seed: int, say: Say) -> Scenario:
         for keyspace in (plan.KEYSPACE, plan.RECORDED_KEYSPACE):
             session.execute(f"DROP KEYSPACE IF EXISTS {quoted(keyspace)}")
         cluster = SimulatedCluster(session, seed=seed)
-        # The recording's loader empties the generation tables too, and must so come before the first generation.
+        # The recording's loader also empties the generation tables, so load it before the first generation.
         cluster.reset()
         now_ms = UnixMillis(time.time_ns() // 1_000_000)
         recording = Recording.load(plan.RECORDED_SCENARIO)
@@ -122,7 +122,7 @@ def prepare_scenario(stack: LocalStack, *, seed: int, say: Say) -> Scenario:
             for table in recording.tables
             for change in expected_changes(recording, table, keyspace=plan.RECORDED_KEYSPACE, shift_ms=shift_ms)
         )
-        say(f"Loaded {len(changes)} log rows that a real ScyllaDB node wrote ({_names(recorded)})")
+        say(f"Loaded {len(changes)} changes that a real ScyllaDB node logged ({_names(recorded)})")
         first_ms = plan.first_generation_ms(now_ms)
         cluster.add_generation(first_ms)
         simulated = plan.tables()
@@ -142,7 +142,7 @@ def prepare_scenario(stack: LocalStack, *, seed: int, say: Say) -> Scenario:
 def _write_backlog(
     session: CqlSession, cluster: SimulatedCluster, tables: Sequence[plan.DemoTable], seed: int
 ) -> tuple[ExpectedChange, ...]:
-    """A few changes of each table: once they have arrived, the bridge has caught up with it."""
+    """Write a few changes of each table: when they have arrived, the bridge has caught up with the table."""
     simulator = Simulator(session, cluster, [one.table for one in tables], seed=seed, rfc_variant=True)
     for one in tables:
         mutations = paced(one.workload(seed), count=plan.BACKLOG_WRITES)
@@ -159,27 +159,27 @@ def _names(tables: tuple[TableSchema, ...]) -> str:
     return ", ".join(table.full_name for table in tables)
 
 
-def write_configuration(path: Path, stack: LocalStack, stage: Scenario, *, name: str, folder: Path) -> None:
+def write_configuration(path: Path, stack: LocalStack, scenario: Scenario, *, name: str, folder: Path) -> None:
     """Write the bridge's configuration file, as a user would.
 
     Args:
-        path: of the file.
-        stack: where the servers are.
-        stage: what to capture.
-        name: of the job; with a new one nothing that an earlier demo published is in the way.
-        folder: for Spark's checkpoint and scratch files.
+        path: path of the file.
+        stack: the servers.
+        scenario: the tables to capture.
+        name: name of the job. Use a new name for each run, because topics and progress belong to it.
+        folder: folder for Spark's checkpoint and scratch files.
     """
     settings = {
         "name": name,
         "scylla": {"contact_points": [stack.cql]},
         "kafka": {"bootstrap_servers": [stack.kafka]},
         "registry": {"url": stack.registry},
-        # What was recorded is soon read: one lane is enough for it, and leaves the cores to the others.
+        # One lane is enough for the short recorded logs, and leaves the cores to the other tables.
         "tables": [
-            *({"name": _cql_name(table), "lanes": 1} for table in stage.recorded),
-            *(_cql_name(table) for table in stage.simulated),
+            *({"name": _cql_name(table), "lanes": 1} for table in scenario.recorded),
+            *(_cql_name(table) for table in scenario.simulated),
         ],
-        # ScyllaDB's leeway is 5 s; a confidence window as short as this is for one machine with one clock.
+        # ScyllaDB's leeway is 5 s. Such a short confidence window is safe only with one machine and one clock.
         "reading": {"confidence_ms": plan.CONFIDENCE_MS, "leeway_ms": plan.LEEWAY_MS},
         "publishing": {"topic": topic_of(name, "{keyspace}", "{table}")},
         "spark": {
@@ -187,7 +187,7 @@ def write_configuration(path: Path, stack: LocalStack, stage: Scenario, *, name:
             "properties": {"spark.local.dir": str((folder / "spark").absolute())},
         },
     }
-    # By way of JSON: values that are texts of a class of their own are plain texts in the file.
+    # Through JSON, because safe_dump refuses subclasses of str.
     path.write_text(yaml.safe_dump(json.loads(json.dumps(settings)), sort_keys=False), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Plain read_committed consumers, a thread for each topic, which note when each portion of records arrived."""
+"""Kafka consumers of committed records: one thread for each topic, which notes when records arrive."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _TOPIC_EVERY_S: Final = 0.2
 
 
 class ReceivedRecords(NamedTuple):
-    """Some records of one topic, in the order of each of its partitions, and the moment at which they were there."""
+    """Some records of one topic, in the order of each partition, and the time of their arrival in Unix us."""
 
     at_us: UnixMicros
     records: list[Record]
 
 
 class TopicReaders:
-    """Reads topics from their beginning as soon as they exist; `take` gives what has come."""
+    """Reads topics from their beginning, as soon as they exist."""
 
     def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
-        """Prepare; reading begins with the `with` block and ends with it."""
+        """Prepare the readers. They read during the `with` block."""
         self._settings = settings
         self._queue: SimpleQueue[ReceivedRecords | BridgeError] = SimpleQueue()
         self._ended = threading.Event()
         self._threads = [
-            threading.Thread(target=self._run, args=(topic,), name=f"consumer of {topic}", daemon=True)
+            threading.Thread(target=self._read_topic, args=(topic,), name=f"consumer of {topic}", daemon=True)
             for topic in topics
         ]
 
@@ -53,7 +53,7 @@ class TopicReaders:
             thread.join()
 
     def take(self, timeout_s: float) -> list[ReceivedRecords]:
-        """All that has come; waits up to `timeout_s` for the first of it.
+        """Return the records that have arrived; wait up to `timeout_s` for the first ones.
 
         Raises:
             BridgeError: a consumer has failed.
@@ -69,7 +69,7 @@ class TopicReaders:
         except Empty:
             return found
 
-    def _run(self, topic: str) -> None:
+    def _read_topic(self, topic: str) -> None:
         try:
             self._follow(topic)
         except BridgeError as error:

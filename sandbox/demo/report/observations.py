@@ -1,4 +1,4 @@
-"""The demo's figures from what was observed: rates, lag and latency over time, percentiles. Pure."""
+"""Rates, lag, latency and percentiles of the demo's changes. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PERCENTILES: Final = (50, 90, 95, 99)
 
 
 class Point(NamedTuple):
-    """A value at a moment, in seconds since the writer began."""
+    """A value at a time, in seconds since the writer began."""
 
     at_s: float
     value: float
@@ -23,11 +23,11 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class GenerationMark:
-    """A generation that began while the writer wrote.
+    """A generation that began while the writer ran.
 
     Attributes:
-        start_ms: its start.
-        published_us: when readers could learn of it; None until then.
+        start_ms: start of the generation, in Unix ms.
+        published_us: time of the publication, in Unix us; None before it.
     """
 
     start_ms: UnixMillis
@@ -35,21 +35,21 @@ class GenerationMark:
 
     @property
     def late_s(self) -> float | None:
-        """By how much it was published after its start; negative is ahead of it."""
+        """Seconds from the generation's start to its publication; negative if it was published before its start."""
         return None if self.published_us is None else (self.published_us - self.start_ms * 1000) / _SECOND_US
 
 
 @dataclass(slots=True)
 class Observations:
-    """What was seen while the writer wrote; times are µs since the Unix epoch.
+    """Measurements of the time in which the writer ran. Times are Unix us.
 
     Attributes:
-        begin_us: the writer's beginning; None before.
-        end_us: its end.
-        written_us: write timestamps of the changes that were acknowledged.
-        arrived_us: when each change arrived.
-        arrived_written_us: the write timestamp of each of those.
-        generations: those that began meanwhile.
+        begin_us: the writer's beginning; None before it.
+        end_us: the writer's end; None before it.
+        written_us: write timestamps of the acknowledged changes.
+        arrived_us: arrival time of each arrived change.
+        arrived_written_us: write timestamp of each arrived change.
+        generations: generations that began meanwhile, by their start.
     """
 
     begin_us: UnixMicros | None = None
@@ -60,24 +60,24 @@ class Observations:
     generations: dict[UnixMillis, GenerationMark] = field(default_factory=dict)
 
     def arrive(self, at_us: UnixMicros, written_us: UnixMicros) -> None:
-        """Note a change's arrival."""
+        """Add the arrival of a change."""
         self.arrived_us.append(at_us)
         self.arrived_written_us.append(written_us)
 
     @property
     def latencies_ms(self) -> list[float]:
-        """From write timestamp to arrival, for each change."""
+        """Milliseconds from write timestamp to arrival, for each arrived change."""
         return [
             (at_us - written_us) / 1000
             for at_us, written_us in zip(self.arrived_us, self.arrived_written_us, strict=True)
         ]
 
     def calm_latencies_ms(self, settle_us: int) -> list[float]:
-        """The latencies of changes that no change of generation held up.
+        """The latencies in ms of the changes that no generation change delayed.
 
         Args:
-            settle_us: for how long after a generation's start, or its publication if that is later, the changes are
-                left out.
+            settle_us: changes are left out until this time after a generation's start, or after its publication if
+                that is later.
         """
         held = [
             (mark.start_ms * 1000, max(mark.start_ms * 1000, mark.published_us or 0) + settle_us)
@@ -91,18 +91,22 @@ class Observations:
 
     @property
     def changes_per_s(self) -> float:
-        """Arrivals a second, from the first to the last."""
+        """Arrivals per second, from the first arrival to the last."""
         if len(self.arrived_us) < 2:
             return 0.0
         duration_us = max(self.arrived_us) - min(self.arrived_us)
         return len(self.arrived_us) * _SECOND_US / duration_us if duration_us else 0.0
 
     def seconds_after_begin(self, instant_us: float) -> float:
-        """An instant on the plots' axis."""
+        """Convert a time in Unix us to seconds since the writer began."""
         return (instant_us - (self.begin_us or 0)) / _SECOND_US
 
     def rate(self, instants_us: Iterable[int]) -> list[Point]:
-        """How many instants lie in each second; seconds without any count too."""
+        """Count the times that lie in each second, including seconds with none.
+
+        Args:
+            instants_us: times in Unix us.
+        """
         counts: dict[int, int] = {}
         for instant_us in instants_us:
             second = int(self.seconds_after_begin(instant_us) // 1)
@@ -112,7 +116,7 @@ class Observations:
         return [Point(second + 0.5, counts.get(second, 0)) for second in range(min(counts), max(counts) + 1)]
 
     def lag(self, step_s: float = 0.25) -> list[Point]:
-        """Changes that were written and had not arrived yet, at each moment."""
+        """Number of changes that were written and had not arrived yet, every `step_s` seconds."""
         if not self.written_us or self.begin_us is None:
             return []
         written, arrived = sorted(self.written_us), sorted(self.arrived_us)
@@ -125,7 +129,7 @@ class Observations:
         return found
 
     def latency(self, percent: float, step_s: float = 0.5) -> list[Point]:
-        """A percentile of the latency in seconds, by the moment of the write."""
+        """A percentile of the latency in seconds, by the time of the write, for each interval of `step_s` seconds."""
         pairs = sorted(zip(self.arrived_written_us, self.arrived_us, strict=True))
         if not pairs:
             return []
@@ -141,7 +145,7 @@ class Observations:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least so many percent of the values do not exceed.
+    """The smallest value that at least `percent` percent of the values do not exceed.
 
     Raises:
         ValueError: there are no values.
@@ -153,7 +157,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def latency_summary(latencies_ms: Sequence[float]) -> dict[str, float | None]:
-    """Percentiles and maximum of latencies in ms, rounded to 0.1; null where there are none."""
+    """Percentiles and maximum of latencies in ms, rounded to 0.1; all None if there are no latencies."""
     ordered = sorted(latencies_ms)
     summary: dict[str, float | None] = {
         f"p{percent}": round(percentile(ordered, percent), 1) if ordered else None for percent in PERCENTILES
