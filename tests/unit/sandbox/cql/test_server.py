@@ -175,7 +175,7 @@ def test_a_delete_takes_just_the_rows_of_its_slice(
     )
     table = server.catalog.table(Name(None, "t"))
     keys = list(product(range(3), repeat=3))
-    server.carry_out(table, Mutation((i(1),), tuple(Insert(tuple(map(i, key))) for key in keys)), request)
+    server.apply(table, Mutation((i(1),), tuple(Insert(tuple(map(i, key))) for key in keys)), request)
     rest = names[len(equal) :]
     where = [f"{name} = {value}" for name, value in zip(names, equal, strict=False)]
     tests = [lambda key: list(key[: len(equal)]) == equal]
