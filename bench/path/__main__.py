@@ -21,7 +21,7 @@ from typing import Any, Final
 from bench import command
 from bench.path.lane import CHECKED, STREAMS, TABLES, Lane
 from bench.path.steps import bench_config, fast_path_changes, fast_path_steps, general_path_steps, publish
-from bridge.adapters.kafka.clients import TransactionalProducer
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.engine import process_cache
 
 _PRODUCED: Final = 200_000

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from bench.data import tables
-from bridge.adapters.scylla.session import token_of
+from bridge.adapters.scylla.routing import token_of
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck
 from bridge.model.key_ranges import KeyRange
 from bridge.model.log_rows import Cells, LogLayout, Page
@@ -17,9 +17,9 @@ from bridge.model.micro_batch import Window
 from bridge.model.raw_rows import RawRows
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.reading.fast_path import PlainRows
-from bridge.reading.lane_merge import Entry, TakePage, read_lane
-from bridge.reading.page_budget import most_rows
+from bridge.reading.fast_path import FastPath
+from bridge.reading.lane_merge import Entry, PageToEntries, read_lane
+from bridge.reading.page_budget import max_page_rows
 from sandbox.scylla.values.nested_values import Draw
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import is_multi_cell, parse
@@ -112,7 +112,7 @@ class Lane:
                 "ck": random.randrange(1000).to_bytes(4, "big"),
             }
             log[stream].append(tuple(cells.get(column) for column in names))
-        page_rows = page_rows or most_rows(streams, _PAGE_ROWS)
+        page_rows = page_rows or max_page_rows(streams, _PAGE_ROWS)
         pages = {stream: list(_pages(layout, rows, page_rows)) for stream, rows in log.items()}
         return cls(table, TableCodec(table, names), layout, pages, changes, page_rows, check_every)
 
@@ -134,10 +134,16 @@ class Lane:
         """The generation of each stream."""
         return {stream.raw: GENERATION_MS for stream in self.pages}
 
-    def chunks(self, take: TakePage | None = None) -> Iterator[list[Entry]]:
+    def chunks(self, take: PageToEntries | None = None) -> Iterator[list[Entry]]:
         """The merged entries."""
         return read_lane(
-            self, list(self.pages), WINDOW, self.layout, page_rows=self.page_rows, in_flight=len(self.pages), take=take
+            self,
+            list(self.pages),
+            WINDOW,
+            self.layout,
+            page_rows=self.page_rows,
+            in_flight=len(self.pages),
+            page_to_entries=take,
         )
 
     def check(self) -> KeyCheck:
@@ -145,9 +151,9 @@ class Lane:
         ranges = {stream: KeyRange(MIN_TOKEN, MAX_TOKEN, [stream]) for stream in self.pages}
         return KeyCheck(self.layout, lambda: ranges, token_of, lambda _: None, every=self.check_every)
 
-    def taking(self, check: KeyCheck | None) -> TakePage:
+    def taking(self, check: KeyCheck | None) -> PageToEntries:
         """The fast path's way to take a page."""
-        return PlainRows(self.codec.page_encoder, self.layout, self.opened, check).entries
+        return FastPath(self.codec.page_encoder, self.layout, self.opened, check).encode_page
 
     def all_pages(self) -> Iterator[tuple[StreamId, Page]]:
         """Every page, fresh."""

@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import Any, Final, cast
 
 from bench.path.lane import GENERATION_MS, Lane
-from bridge.adapters.kafka.clients import TransactionalProducer
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import BridgeConfig, validate
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder
@@ -22,9 +22,9 @@ from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMicros
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
-from bridge.reading.fast_path import encoded
-from bridge.reading.lane_merge import as_rows
-from bridge.reading.schema_change import runs
+from bridge.reading.fast_path import encode_chunks
+from bridge.reading.lane_merge import keep_rows
+from bridge.reading.schema_change import runs_by_schema
 from bridge.reading.table_capture import Schemas
 from schemas.wire.subjects import Part
 
@@ -47,7 +47,7 @@ def general_path_steps(lane: Lane) -> dict[str, Callable[[], Any]]:
 
     return {
         "cells": lambda: _all(page.rows[:1] for _, page in lane.all_pages()),
-        "sort keys": lambda: _all(as_rows(lane.layout)(*each) for each in lane.all_pages()),
+        "sort keys": lambda: _all(keep_rows(lane.layout)(*each) for each in lane.all_pages()),
         "merge": lambda: _all(lane.chunks()),
         "groups": lambda: _all(grouping.groups(read(), lane.layout)),
         "key check": lambda: _all(lane.check().passing(grouping.groups(read(), lane.layout))),
@@ -65,7 +65,7 @@ def fast_path_changes(lane: Lane) -> Callable[[], Changes]:
             for group in grouping.groups(of, lane.layout):
                 yield from encoder.encode(group, GENERATION_MS)
 
-        return encoded(lane.chunks(lane.taking(lane.check())), general)
+        return encode_chunks(lane.chunks(lane.taking(lane.check())), general)
 
     return changes
 
@@ -88,7 +88,7 @@ def _all(things: Iterable[Any]) -> list[Any]:
 
 def _switching(lane: Lane, changes: Callable[[], Changes]) -> Changes:
     handed_on: Any = lane
-    for _, run in runs(handed_on, lambda _: changes(), lambda: handed_on):
+    for _, run in runs_by_schema(handed_on, lambda _: changes(), lambda: handed_on):
         yield from run
 
 

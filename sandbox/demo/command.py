@@ -158,12 +158,12 @@ def _signals_as_exceptions() -> Iterator[None]:
     """Raise an exception at the first Ctrl-C or SIGTERM, and ignore further ones while the demo cleans up."""
 
     def unwind(number: int, _frame: FrameType | None) -> NoReturn:
-        for one in signals.ENDING:
+        for one in signals.STOP_SIGNALS:
             signal.signal(one, signal.SIG_IGN)
         raise _SignalledError(number)
 
-    with signals.given_back():
-        for one in signals.ENDING:
+    with signals.restoring_handlers():
+        for one in signals.STOP_SIGNALS:
             signal.signal(one, unwind)
         yield
 

@@ -7,8 +7,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.local.stream_changes import LEAST_LEAD_S, Ahead, Say, StreamChanges, captured_table
 from sandbox.local.stream_listing import shown
 from sandbox.scylla.pacing import system_clock_us
@@ -42,9 +42,7 @@ def add_parser(actions: Subparsers) -> tuple[argparse.ArgumentParser, ...]:
         help="delete a table's stream sets that are older than the log's TTL, as ScyllaDB does every minute",
     )
     old = streams.add_parser("old-format", help="publish generations in the format of ScyllaDB before 4.4 (V1)")
-    upgrade = streams.add_parser(
-        "upgrade", help="copy generations to today's tables, as an upgraded cluster does (V2)"
-    )
+    upgrade = streams.add_parser("upgrade", help="copy generations to today's tables, as an upgraded cluster does (V2)")
     for one in (split, merge, collect):
         one.add_argument("table", metavar="TABLE", help="keyspace.table, quoted as in CQL")
     for one in (show, publish):
@@ -72,7 +70,7 @@ def add_parser(actions: Subparsers) -> tuple[argparse.ArgumentParser, ...]:
     return show, generation, split, merge, publish, collect, old, upgrade
 
 
-def run(args: argparse.Namespace, session: CqlSession, say: Say) -> None:
+def run(args: argparse.Namespace, session: WritingSession, say: Say) -> None:
     """Run the subcommand.
 
     Args:

@@ -1,13 +1,12 @@
-"""Raw CQL cells of the native types (native protocol v4 serialization) to the values that fastavro writes.
+"""Decoders from raw CQL cells of the native types (native protocol v4 serialization) to values that fastavro writes.
 
-Strict: a cell of the wrong length or content raises ``CellError``, it is never guessed at.
-Nothing passes through ``datetime`` or ``Decimal``, so nothing overflows or rounds at the
-limits. Source: CQL native protocol v4, section 6; checked with cells recorded from a
-ScyllaDB 5.2 node.
+The decoders are strict: a cell of the wrong length or content raises ``CellError``. Values do not pass through
+``datetime``, and `Decimal` is built from exact parts, so nothing overflows or rounds at the limits. Source: CQL native
+protocol v4, section 6; checked with cells recorded from a ScyllaDB 5.2 node.
 
-The zero-length cell is CQL's odd "empty" value for most types. Only text and blob have such a
-value in Avro; the decoders of all other types refuse it, and who wants to carry it
-(``schemas.log.cell_readers``) must ask before decoding.
+For most types a zero-length cell is CQL's special "empty" value. Only text and blob have such a value in Avro. The
+decoders of all other types refuse it, so a caller that accepts it (``schemas.log.cell_readers``) must check for it
+before it decodes a cell.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from schemas.errors import CellError, UnsupportedTypeError
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 
 Decoder: TypeAlias = Callable[[bytes], object]
-"""One cell's bytes, neither null nor "empty" -> the value; raises CellError without a column."""
+"""Bytes of a cell that is neither null nor "empty" -> its value; raises a CellError that names no column."""
 
 DATE_OF_EPOCH: Final = 1 << 31
-"""CQL dates count days unsigned with 1970-01-01 in the middle of the range."""
+"""CQL's number of 1970-01-01: dates are unsigned days with this day in the middle of the range."""
 
 SCALE_BYTES: Final = 4
-"""A decimal begins with its scale, a signed number; the rest is its unscaled value."""
+"""Width of the scale, a signed number, at the beginning of a decimal; the rest is the unscaled value."""
 
 _DECIMALS: Final = frozenset({"decimal", "varint"})
 _LONGEST_CONVERTED_BYTES: Final = 8192
-"""Decimals of more bytes are not turned into digits: the time for it grows with the square."""
+"""Longer decimals are not converted to digits, because the time for this grows with the square of the length."""
 
 _DURATION_PARTS: Final = (("months", 32), ("days", 32), ("nanoseconds", 64))
 _MAPPED_IPV4: Final = bytes(10) + b"\xff\xff"
@@ -48,13 +47,13 @@ def scalar_decoder(name: str, output: OutputOptions = DEFAULT_OUTPUT) -> Decoder
         UnsupportedTypeError: the type has no Avro form.
     """
     if name in _DECIMALS and output.decimals != "record":
-        return _decimal_as(name, output.decimals)
+        return _converted_decimal_decoder(name, output.decimals)
     if name == "timestamp" and output.timestamps == "timestamp-micros":
-        return _micros_of_millis(name)
+        return _millis_to_micros_decoder(name)
     if name == "time" and output.times == "time-micros":
-        return _micros_of_nanos(name)
+        return _nanos_to_micros_decoder(name)
     if name in _STRUCTS:
-        return _fixed_width(name, _STRUCTS[name])
+        return _fixed_width_decoder(name, _STRUCTS[name])
     if name not in _OTHERS:
         raise UnsupportedTypeError(name)
     return _OTHERS[name](name)
@@ -73,42 +72,42 @@ _STRUCTS: Final[dict[str, str]] = {
 }
 
 
-def _wrong_length(cql_type: str, wanted: str, raw: bytes) -> CellError:
+def _length_error(cql_type: str, wanted: str, raw: bytes) -> CellError:
     return CellError(cql_type, f"must be {wanted} bytes long", raw)
 
 
-def _fixed_width(cql_type: str, layout: str) -> Decoder:
+def _fixed_width_decoder(cql_type: str, layout: str) -> Decoder:
     one = struct.Struct(layout)
     unpack, width = one.unpack, one.size
 
     def decode(raw: bytes) -> object:
         if len(raw) != width:
-            raise _wrong_length(cql_type, str(width), raw)
+            raise _length_error(cql_type, str(width), raw)
         (value,) = unpack(raw)
         return value
 
     return decode
 
 
-def _boolean(cql_type: str) -> Decoder:
+def _boolean_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> bool:
         if len(raw) != 1:
-            raise _wrong_length(cql_type, "1", raw)
+            raise _length_error(cql_type, "1", raw)
         return raw != b"\x00"
 
     return decode
 
 
-def _date(cql_type: str) -> Decoder:
+def _date_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> int:
         if len(raw) != 4:
-            raise _wrong_length(cql_type, "4", raw)
+            raise _length_error(cql_type, "4", raw)
         return int.from_bytes(raw, "big") - DATE_OF_EPOCH
 
     return decode
 
 
-def _string(encoding: str) -> Callable[[str], Decoder]:
+def _string_decoder(encoding: str) -> Callable[[str], Decoder]:
     def of(cql_type: str) -> Decoder:
         def decode(raw: bytes) -> str:
             try:
@@ -121,56 +120,56 @@ def _string(encoding: str) -> Callable[[str], Decoder]:
     return of
 
 
-def _blob(_cql_type: str) -> Decoder:
+def _blob_decoder(_cql_type: str) -> Decoder:
     return bytes
 
 
-def _uuid(cql_type: str) -> Decoder:
+def _uuid_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> str:
         if len(raw) != 16:
-            raise _wrong_length(cql_type, "16", raw)
+            raise _length_error(cql_type, "16", raw)
         text = raw.hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     return decode
 
 
-def _inet(cql_type: str) -> Decoder:
+def _inet_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> str:
         if len(raw) == _IPV4_BYTES:
             return str(ipaddress.IPv4Address(raw))
         if len(raw) != _IPV6_BYTES:
-            raise _wrong_length(cql_type, "4 or 16", raw)
+            raise _length_error(cql_type, "4 or 16", raw)
         if raw.startswith(_MAPPED_IPV4):
-            # Spelled out, since Python 3.13 changed how it prints these addresses.
+            # Python 3.13 prints these addresses differently from 3.11, so that the text is made here.
             return f"::ffff:{ipaddress.IPv4Address(raw[12:])}"
         return str(ipaddress.IPv6Address(raw))
 
     return decode
 
 
-def _varint(cql_type: str) -> Decoder:
+def _varint_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> dict[str, object]:
         if not raw:
-            raise _wrong_length(cql_type, "1 or more", raw)
+            raise _length_error(cql_type, "1 or more", raw)
         return {"scale": 0, "value": raw}
 
     return decode
 
 
-def _decimal(cql_type: str) -> Decoder:
+def _decimal_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> dict[str, object]:
         if len(raw) <= SCALE_BYTES:
-            raise _wrong_length(cql_type, "5 or more", raw)
+            raise _length_error(cql_type, "5 or more", raw)
         scale = int.from_bytes(raw[:SCALE_BYTES], "big", signed=True)
         return {"scale": scale, "value": raw[SCALE_BYTES:]}
 
     return decode
 
 
-def _decimal_as(cql_type: str, form: Literal["string", "double"]) -> Decoder:
-    """Return the decoder of a decimal or varint in a form that is not its two parts."""
-    parts = _decimal(cql_type) if cql_type == "decimal" else _varint(cql_type)
+def _converted_decimal_decoder(cql_type: str, form: Literal["string", "double"]) -> Decoder:
+    """Return the decoder of a decimal or varint to a string or a double."""
+    parts = _decimal_decoder(cql_type) if cql_type == "decimal" else _varint_decoder(cql_type)
 
     def decode(raw: bytes) -> str | float:
         value = parts(raw)
@@ -179,7 +178,7 @@ def _decimal_as(cql_type: str, form: Literal["string", "double"]) -> Decoder:
             reason = f"has an unscaled value of more than {_LONGEST_CONVERTED_BYTES} bytes, too long for a {form}"
             raise CellError(cql_type, reason, raw)
         sign, digits, _ = Decimal(int.from_bytes(value["value"], "big", signed=True)).as_tuple()
-        # Made of its parts: exact, whatever the scale.
+        # Arithmetic would round to the context's precision; the constructor is exact at any scale.
         number = Decimal((sign, digits, -value["scale"]))
         if form == "string":
             return str(number)
@@ -191,8 +190,8 @@ def _decimal_as(cql_type: str, form: Literal["string", "double"]) -> Decoder:
     return decode
 
 
-def _micros_of_millis(cql_type: str) -> Decoder:
-    millis = _fixed_width(cql_type, ">q")
+def _millis_to_micros_decoder(cql_type: str) -> Decoder:
+    millis = _fixed_width_decoder(cql_type, ">q")
 
     def decode(raw: bytes) -> int:
         micros = 1000 * cast("int", millis(raw))
@@ -203,12 +202,12 @@ def _micros_of_millis(cql_type: str) -> Decoder:
     return decode
 
 
-def _micros_of_nanos(cql_type: str) -> Decoder:
-    nanos = _fixed_width(cql_type, ">q")
+def _nanos_to_micros_decoder(cql_type: str) -> Decoder:
+    nanos = _fixed_width_decoder(cql_type, ">q")
     return lambda raw: cast("int", nanos(raw)) // 1000
 
 
-def _duration(cql_type: str) -> Decoder:
+def _duration_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> dict[str, object]:
         value: dict[str, object] = {}
         at = 0
@@ -225,13 +224,18 @@ def _duration(cql_type: str) -> Decoder:
 
 
 def unsigned_vint(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
-    """Read one of Cassandra's vints at `at`; return it and where the next one begins.
+    """Return the unsigned vint at `at`, and the place behind it.
+
+    The number of leading one bits of the first byte is the number of bytes that follow. The rest of the first byte
+    and those bytes are the value, big-endian.
+
+    Args:
+        cql_type: the type's text, for error messages.
+        raw: the cell.
+        at: where the vint begins.
 
     Raises:
-        CellError: the cell ends inside it.
-
-    The number of leading one bits of the first byte is the number of bytes that follow; the
-    rest of the first byte and those bytes are the value, big-endian.
+        CellError: the cell ends inside the vint.
     """
     if at < len(raw):
         first = raw[at]
@@ -244,16 +248,16 @@ def unsigned_vint(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
 
 
 _OTHERS: Final[dict[str, Callable[[str], Decoder]]] = {
-    "ascii": _string("ascii"),
-    "blob": _blob,
-    "boolean": _boolean,
-    "date": _date,
-    "decimal": _decimal,
-    "duration": _duration,
-    "inet": _inet,
-    "text": _string("utf-8"),
-    "timeuuid": _uuid,
-    "uuid": _uuid,
-    "varchar": _string("utf-8"),
-    "varint": _varint,
+    "ascii": _string_decoder("ascii"),
+    "blob": _blob_decoder,
+    "boolean": _boolean_decoder,
+    "date": _date_decoder,
+    "decimal": _decimal_decoder,
+    "duration": _duration_decoder,
+    "inet": _inet_decoder,
+    "text": _string_decoder("utf-8"),
+    "timeuuid": _uuid_decoder,
+    "uuid": _uuid_decoder,
+    "varchar": _string_decoder("utf-8"),
+    "varint": _varint_decoder,
 }

@@ -24,7 +24,7 @@ from bridge.errors import StartupError
 from bridge.runtime import log_setup
 from tests.unit.bridge.adapters.registry.fake_registry import FixedAnswers, serving
 from tests.unit.bridge.cli.server_errors import SERVER_CASES, Entry
-from tests.unit.bridge.config.bad_inputs import GOOD
+from tests.unit.bridge.config.bad_input_cases import GOOD
 
 _HERE: Final = "127.0.0.1"
 _NOWHERE: Final = "no-such-host.invalid"
@@ -161,7 +161,7 @@ def test_strange_servers_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """Each line is what is seen, and each that this test is named for is tried."""
     monkeypatch.setattr(connect, "PING_TIMEOUT_S", 0.6)
     monkeypatch.setattr(tls_probe, "_CONNECT_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(log_setup, "quiet", lambda _name: nullcontext())
+    monkeypatch.setattr(log_setup, "silence_library", lambda _name: nullcontext())
     monkeypatch.setattr(socket, "getaddrinfo", _resolving)
     mine = {
         (title, one.tried): one
