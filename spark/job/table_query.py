@@ -236,7 +236,7 @@ class TableQuery:
 
     def paced_for_s(self) -> float:
         """For how long what was asked of the table's streams last still counts (`scylla.requests_per_second`)."""
-        return LastPoll(self._activity.path).counts_for_s(time.monotonic())
+        return LastPoll(self._activity.path).remaining_s(time.monotonic())
 
     def close(self) -> None:
         """Leave nothing behind; the query has ended."""
