@@ -217,7 +217,7 @@ def test_a_change_takes_writes_from_its_start_on_and_is_seen_when_it_is_publishe
     assert len(stack.seen(table)) == 1
     assert "not published" in "".join(stack.show(table))
     with pytest.raises(
-        LocalStackError, match="is not published yet, and ScyllaDB publishes in order. Publish it first"
+        LocalStackError, match=r"is not published yet, and ScyllaDB publishes in order\. Publish it first"
     ):
         change(AT_ONCE)
     stack.changes.publish(None if table is VNODES else table)
