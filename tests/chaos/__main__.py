@@ -18,8 +18,9 @@ from typing import Final
 
 from sandbox.stack.stack import LocalStack
 from tests.chaos.broken import IN_JOB
+from tests.chaos.outcome import Leg
 from tests.chaos.plan import ISOLATED, KINDS
-from tests.chaos.run import Leg, Run
+from tests.chaos.run import Run
 
 _INSIDE: Final = "SCYLLA_CDC_BRIDGE_TEST_ISOLATED"
 
