@@ -1,4 +1,4 @@
-"""Generations as ScyllaDB before 4.4 shows them (V1), and the upgrade to today's tables (spec section 5.7)."""
+"""Publishes generations in the format of ScyllaDB before 4.4 (V1), and upgrades them (spec section 5.7)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REWRITTEN: Final = b"rewritten"
 
 
 def forget_upgrade(session: WritingSession) -> None:
-    """Let the node be one that has not rewritten its generations.
+    """Mark the cluster as one that has not copied its generations to today's tables.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
@@ -26,7 +26,7 @@ def forget_upgrade(session: WritingSession) -> None:
 
 
 def is_old(session: WritingSession) -> bool:
-    """Whether the cluster has not rewritten its generations, so that readers look at the old table alone.
+    """Whether the cluster has not copied its generations to today's tables, so that readers use the old table.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.rows`.
@@ -35,7 +35,7 @@ def is_old(session: WritingSession) -> bool:
 
 
 def show_generation(session: WritingSession, cluster: SimulatedCluster, generation: Generation) -> None:
-    """Write a generation to the table that readers look at.
+    """Write a generation to the table that readers use.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
@@ -58,7 +58,7 @@ def publish_old(session: WritingSession, generation: Generation) -> None:
 
 
 def upgrade(session: WritingSession, generations: Iterable[Generation]) -> None:
-    """Rewrite generations to today's tables, then say so.
+    """Copy generations to today's tables, then mark the copy as done.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.

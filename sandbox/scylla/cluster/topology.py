@@ -1,7 +1,7 @@
-"""The simulated ring and its generations: which stream serves a token. Pure; the tables are `cluster`'s.
+"""The simulated ring and the streams of its generations, by token. Pure.
 
-A real client can't recompute this mapping, for the user-facing tables lose the streams' shard order (spec section
-4.3). The simulator keeps the order, so that a partition lands in the very stream that ScyllaDB would choose.
+A real client cannot recompute this mapping, because the tables for clients lose the shard order of the streams (spec
+section 4.3). The simulator keeps the order, so that a partition gets the stream that ScyllaDB would choose.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Ring:
         tokens = set(self.tokens)
         wanted = len(tokens) + vnodes
         while len(tokens) < wanted:
-            # The lowest token is no node's (spec section 4.2).
+            # No node has the lowest token (spec section 4.2).
             tokens.add(Token(random.randrange(-(1 << 63) + 1, 1 << 63)))
         return Ring(tuple(sorted(tokens)))
 
@@ -59,9 +59,9 @@ class StreamMap:
     def of_published(
         cls, start_ms: UnixMillis, streams: Mapping[Token, Sequence[StreamId]], *, ignore_msb: int
     ) -> StreamMap:
-        """A generation as its table has it, each vnode's streams put into shard order again.
+        """Rebuild a generation from its published streams, with each vnode's streams in shard order.
 
-        That order shows in their tokens, unless a vnode is so small that it has no token for one of the shards.
+        The tokens show that order, unless a vnode is so small that it has no token for one of the shards.
         """
         ends = tuple(sorted(streams))
 
