@@ -22,7 +22,7 @@ from bench import command
 from bench.path.lane import CHECKED, STREAMS, TABLES, Lane
 from bench.path.steps import bench_config, fast_path_changes, fast_path_steps, general_path_steps, publish
 from bridge.adapters.kafka.producer import TransactionalProducer
-from bridge.engine import process_cache
+from bridge.engine.memory_tuning import tune_memory
 
 _PRODUCED: Final = 200_000
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         lane = Lane.of(
             name, arguments.changes, streams=arguments.streams, page_rows=arguments.page_rows, check_every=every
         )
-        process_cache.settle_memory()
+        tune_memory()
         if arguments.profile:
             _profile(lane, arguments.profile)
             continue

@@ -26,7 +26,6 @@ from bridge.reading.fast_path import encode_chunks
 from bridge.reading.lane_merge import keep_rows
 from bridge.reading.schema_change import runs_by_schema
 from bridge.reading.table_capture import Schemas
-from schemas.wire.subjects import Part
 
 _FRAME: Final = bytes(5)
 _PLAIN_FORM: Final = RecordForm()
@@ -110,13 +109,6 @@ class Nowhere(TransactionalProducer):
     begin = commit = abort = close = init
 
 
-class _Framed(LaneOutput):
-    """Frames without a registry."""
-
-    def _header(self, part: Part, avro_schema: str) -> bytes:
-        return _FRAME
-
-
 def publish(changes: Changes, producer: Any = None) -> None:
     """Publish changes as a task does; the producer does nothing unless one is given."""
     task, config = _task(), bench_config()
@@ -129,9 +121,9 @@ def publish(changes: Changes, producer: Any = None) -> None:
         most_bytes=config.publishing.max_transaction_bytes,
     )
     publisher.start(task, fresh=False)
-    output = _Framed(config, task, publisher)
-    output.turn_to(0, Schemas("", ""))
-    output.take(changes)
+    output = LaneOutput(config, task, publisher, lambda *_: _FRAME, lambda _: 1)
+    output.switch_to(0, Schemas("", ""))
+    output.publish(changes)
     publisher.finish()
 
 
