@@ -1,4 +1,4 @@
-"""`python -m bench`: measure the bridge on this machine; JSON lines, then a table, on standard output."""
+"""`python -m bench`: measures the bridge on this machine; prints JSON lines, then a table."""
 
 from __future__ import annotations
 

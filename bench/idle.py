@@ -1,8 +1,8 @@
-"""`python -m bench.idle`: what a table costs to which nothing is written.
+"""`python -m bench.idle`: measures the cost of a table without writes.
 
-Runs the bridge over an empty log of so many streams, lets it come to rest, and then counts: CPU seconds of all its
-processes, by process and thread, the requests that the CQL server has answered, and the partitions that it has read for
-them. One JSON line, then tables, on standard output. Exit statuses: as of `bench.command`.
+It runs the bridge over an empty log, waits until it is idle, and then counts CPU seconds of all processes by process
+and thread, the requests that the CQL server answers, and the partitions that it reads for them. It prints a JSON line,
+then tables. `bench.command` lists the exit statuses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where it is measured: a local stack of the benchmark's own, or one that is there, and what machine that is."""
+"""The local stack of a benchmark, and the description of the machine."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _PACKAGES: Final = ("pyspark", "scylla-driver", "confluent-kafka", "fastavro", "
 
 @contextmanager
 def a_stack(folder: Path | None) -> Iterator[LocalStack]:
-    """The stack in a folder, started and stopped again if it does not run; without a folder, a new one.
+    """Use the stack in a folder, and start and stop it if it does not run. Without a folder, use a new stack.
 
     Raises:
-        BenchError: another benchmark uses it.
+        BenchError: another benchmark uses the folder.
         LocalStackError: a server does not start.
     """
     place = _DEFAULT_FOLDER if folder is None else folder
@@ -52,7 +52,7 @@ def _stack(place: Path, *, own: bool) -> Iterator[LocalStack]:
         stack.down(delete_data=own)
         raise
     except BaseException:
-        # The logs stay for whoever looks into it.
+        # Keep the logs, so that the user can find the cause.
         stack.down()
         raise
     stack.down(delete_data=own)
@@ -60,7 +60,7 @@ def _stack(place: Path, *, own: bool) -> Iterator[LocalStack]:
 
 @contextmanager
 def _alone(place: Path) -> Iterator[None]:
-    """Keep a second benchmark out: it would replace the generations, and delete the data, of the first."""
+    """Lock the folder: a second benchmark would replace the generations and delete the data of the first."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         lock_file = place.joinpath(".bench-lock").open("w", encoding="ascii")
@@ -82,7 +82,7 @@ def server_pids(stack: LocalStack) -> dict[str, list[int]]:
 
 
 def machine_now() -> Figures:
-    """The machine, the versions that matter, and how busy it is now."""
+    """Describe the machine: cores, memory, versions and present load."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cores": len(os.sched_getaffinity(0)),
@@ -95,7 +95,7 @@ def machine_now() -> Figures:
 
 
 def say(line: str) -> None:
-    """Tell who waits what is done now."""
+    """Print a line on the progress."""
     print(f"bench: {line}", file=sys.stderr, flush=True)
 
 
@@ -107,7 +107,7 @@ def _runs(folder: Path) -> bool:
 
 
 def _remove_former(folder: Path) -> None:
-    """Stop and delete what an earlier run without `--folder` may have left."""
+    """Stop and delete the stack that an earlier run without `--folder` may have left."""
     try:
         former = LocalStack.load(folder)
     except LocalStackError:

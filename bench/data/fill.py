@@ -1,4 +1,4 @@
-"""Fills a table's log, and remembers which changes are in it."""
+"""Fills a table's log and keeps the positions of its changes."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Cluster:
 
 
 def connect(cql: str) -> WritingSession:
-    """A session for loading; patient, because a loaded machine answers late."""
+    """Connect with a long request timeout, because a busy machine answers late."""
     return WritingSession.connect(ScyllaSettings(contact_points=(cql,), request_timeout_ms=60_000))
 
 
 def load(session: WritingSession, table_name: str, *, changes: int, cluster: Cluster) -> set[bytes]:
-    """Make the table and its log anew and write changes spread over the last ten minutes, in two generations.
+    """Recreate the table and its log, and write changes over the last ten minutes, in two generations.
 
     Returns:
         The positions of the changes.

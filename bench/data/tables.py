@@ -1,4 +1,4 @@
-"""The tables that are measured: their columns, and mutations that fill every column of them."""
+"""The measured tables: their columns, and mutations that fill every column."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _REPLACED: Final = 0.3
 
 
 def table(name: str) -> SimulatedTable:
-    """A table: `pk int`, `ck int` and the value columns that its name stands for."""
+    """Return a table: `pk int`, `ck int` and the value columns of its name."""
     columns = [
         Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
         Column("ck", parse("int"), ColumnKind.CLUSTERING, 0),
@@ -57,10 +57,10 @@ def table(name: str) -> SimulatedTable:
 
 
 def mutations(simulated: SimulatedTable, *, seed: int, pool_size: int = _POOL) -> Iterator[Mutation]:
-    """Single-row writes of every column without end: a change each, no two alike, no extremes.
+    """Yield single-row writes of all columns without end, each one change, without extreme values.
 
-    Inserts, but half of those to a table with collections are updates, most of which add elements and take some away.
-    Cells come from a pool of rows that are drawn once, because drawing each anew would be most of a load's time.
+    All are inserts, except that half of the writes to a table with collections are updates. Most updates add and remove
+    elements. Cells come from a pool of random rows, because drawing each row would dominate the time of a load.
     """
     schema = simulated.table_schema
     random = Random(f"{seed}/{schema.full_name}")

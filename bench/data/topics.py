@@ -1,4 +1,4 @@
-"""Reads topics as a committed consumer sees them, and holds them against what was written."""
+"""Reads the committed records of topics."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class Follower:
 
     @property
     def at_end(self) -> bool:
-        """Whether every partition's end was reached at least once."""
+        """Whether the end of every partition has been reached at least once."""
         return not self._not_at_end
 
     def poll(self, timeout_s: float, most: int = _AT_ONCE) -> list[Seen]:
-        """What has come; waits the whole timeout unless there are `most`.
+        """Return the arrived records; wait the whole timeout unless there are `most`.
 
         Raises:
             BenchError: the broker failed.
@@ -90,10 +90,10 @@ class Follower:
 
 
 def read_all(kafka: str, topic: str, *, timeout_s: float) -> Iterator[Seen]:
-    """Every committed record of a topic that nobody writes to any more.
+    """Yield every committed record of a topic without writers.
 
     Raises:
-        BenchError: the broker failed, or nothing came for so long though the ends were not reached.
+        BenchError: the broker failed, or no record came for `timeout_s` before the ends were reached.
     """
     deadline_s = time.monotonic() + timeout_s
     with Follower(kafka, topic) as follower:
@@ -123,7 +123,7 @@ def exists(kafka: str, topic: str) -> bool:
 
 
 class Beginning:
-    """Tells whether anything was published to a topic that need not be there yet."""
+    """Detects the first committed record of a topic, which need not exist yet."""
 
     def __init__(self, kafka: str, topic: str) -> None:
         settings = KafkaSettings(bootstrap_servers=(kafka,))
@@ -138,7 +138,7 @@ class Beginning:
         self._reader.close()
 
     def is_over(self) -> bool:
-        """Whether something was committed.
+        """Whether a record has been committed.
 
         Raises:
             BridgeError: the broker failed.

@@ -1,7 +1,8 @@
-"""Writes changes at a steady rate until its standard input ends; `python -m bench.data.writer` (see `bench.latency`).
+"""Writes changes at a steady rate until its standard input ends: `python -m bench.data.writer`, for `bench.latency`.
 
-A process of its own, so that its work delays nobody's clock. Only the log is written: in a real cluster the base write
-happens on other machines. Prints `{"ready": true}` when the table is there, and at the end how much was written.
+It is a process of its own, so that its work does not delay the measurement. It writes only the log: in a real cluster,
+other machines write the base table. It prints `{"ready": true}` when the table exists, and the number of changes at the
+end.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""CPU time of one change on its way through the bridge's own Python, step by step; no servers."""
+"""Measures the CPU time of one change in the bridge's own Python, step by step, without servers."""

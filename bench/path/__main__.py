@@ -1,9 +1,9 @@
-"""`python -m bench.path`: CPU time of one change on its way through the bridge's own Python, step by step; no servers.
+"""`python -m bench.path`: measures the CPU time of one change in the bridge's own Python, step by step.
 
-Synthetic result pages of one lane go both ways, the general one and that of plain rows, in turns: what other
-processes do to the caches meets both alike. A step's time is that of the way up to its end less that of the way up to
-its beginning. The JVM and the driver's receiving are not in it; `--produce` adds the Kafka client against its own mock
-of a broker (which works in this process too, in a thread that is told apart).
+It needs no servers. Synthetic result pages of one lane take the general path and the fast path in turns, so that other
+processes affect the caches of both alike. A step's time is the time up to its end minus the time up to its beginning.
+The JVM and the CQL driver's receiving are not included. `--produce` adds the Kafka client with its mock broker, whose
+thread in this process is counted separately.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure(lane: Lane, rounds: int) -> dict[str, dict[str, float]]:
-    """Us of CPU time a change, for both ways and their steps."""
+    """Return the us of CPU time per change, for both paths and their steps."""
     ways: dict[str, dict[str, Callable[[], Any]]] = {"general": general_path_steps(lane), "fast": fast_path_steps(lane)}
     least: dict[tuple[str, str], float] = {}
     for _ in range(rounds):
@@ -83,10 +83,10 @@ def measure(lane: Lane, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def _produced(lane: Lane, changes: int) -> dict[str, float]:
-    """Us of CPU time a change that the Kafka client takes, in the calling thread and in its own."""
+    """Return the us of CPU time per change of the Kafka client, in the calling thread and in its own threads."""
     config = bench_config(**{"test.mock.num.brokers": 1})
     producer = TransactionalProducer(config.kafka, "bench", known_topic="progress")
-    # Many, because of what opening the id costs.
+    # Many changes, so that opening the transactional id does not count.
     times = max(1, _PRODUCED // changes)
     plain = list(fast_path_changes(lane)()) * times
     changes *= times

@@ -39,9 +39,9 @@ from schemas.table_codec import TableCodec
 
 TABLES: Final = ("narrow", "mixed", "wide", "collections", "sparse")
 _TOUCHED: Final = 0.3
-"""Share of columns that an update of `sparse` sets: no form comes twice."""
+"""Share of columns that an update of `sparse` sets, so that hardly any row form occurs twice."""
 _LIKE: Final = {"sparse": "wide", "mixed": "narrow"}
-"""Whose columns they have."""
+"""Tables with the columns of another one."""
 _COLLECTIONS: Final = ("list<int>", "set<text>", "map<text, bigint>", "frozen<list<text>>")
 GENERATION_MS: Final = UnixMillis(1_700_000_000_000)
 STREAMS: Final = 16
@@ -49,12 +49,12 @@ _PAGE_ROWS: Final = 2000
 WINDOW: Final = Window(UnixMicros(0), None)
 _POOL: Final = 256
 CHECKED: Final = {"sample": SAMPLE_EVERY, "always": 1}
-"""As `reading.integrity`."""
+"""One row in so many is checked, by the value of `reading.integrity`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A lane's log in memory, and all that is needed to carry it."""
+    """A lane's log in memory, with the readers of the bridge."""
 
     table: TableSchema
     codec: TableCodec
@@ -75,12 +75,18 @@ class Lane:
         page_rows: int | None = None,
         check_every: int = SAMPLE_EVERY,
     ) -> Lane:
-        """A log of inserts that fill every column, spread over some streams at even distances in time.
+        """Create a log of inserts that fill every column, spread over some streams at even distances in time.
 
-        That of `sparse`, which has the columns of `wide`, is of updates that each set some of them; in that of `mixed`,
-        which has those of `narrow`, a stream's rows are inserts and updates in turn. What they fill them with is drawn
-        from so many rows. Pages are of as many rows as a lane of so many streams asks for, unless it is said; one row
-        in so many is checked.
+        `sparse` has the columns of `wide` and updates that each set some of them. `mixed` has the columns of `narrow`
+        and alternates inserts and updates in each stream.
+
+        Args:
+            name: name of the table.
+            changes: number of changes.
+            pool: number of random rows from which the cells come.
+            streams: number of the lane's streams.
+            page_rows: rows of a page; None takes the number that a lane with so many streams requests.
+            check_every: one row in so many is checked against its stream.
         """
         table = _table(name)
         names = _log_columns(table)
@@ -98,7 +104,7 @@ class Lane:
                 StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 1) for _ in range(streams)
             )
         }
-        # Where there are many, most have nothing.
+        # One stream stays empty.
         written = list(log)[: max(1, streams - 1)]
         for at in range(changes):
             stream = random.choice(written)
@@ -119,7 +125,7 @@ class Lane:
     def page(
         self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
     ) -> Future[Page]:
-        """A page as if it came just now: what was made of its rows before is not known any more."""
+        """Return a page as if it had just arrived, without cached results of earlier runs."""
         number = int.from_bytes(paging_state or b"", "big")
         page = self.pages[stream][number]
         found = page.rows
@@ -152,11 +158,11 @@ class Lane:
         return KeyCheck(self.layout, lambda: ranges, token_of, lambda _: None, every=self.check_every)
 
     def taking(self, check: KeyCheck | None) -> PageToEntries:
-        """The fast path's way to take a page."""
+        """The fast path's encoder of pages."""
         return FastPath(self.codec.page_encoder, self.layout, self.opened, check).encode_page
 
     def all_pages(self) -> Iterator[tuple[StreamId, Page]]:
-        """Every page, fresh."""
+        """Every page, without cached results."""
         for stream, pages in self.pages.items():
             for number in range(len(pages)):
                 yield stream, self.page(stream, WINDOW, page_rows=0, paging_state=number.to_bytes(4, "big")).result()

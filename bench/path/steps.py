@@ -1,4 +1,4 @@
-"""The steps of both paths, each as the way from a page up to the step's end."""
+"""The steps of both paths. Each step is a function that runs the path from the page to the end of the step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Changes = Iterator[EncodedChange | EncodedRun]
 
 
 def general_path_steps(lane: Lane) -> dict[str, Callable[[], Any]]:
-    """For each step the way up to its end."""
+    """The steps of the general path."""
 
     def read() -> Iterator[Cells]:
         return (row for chunk in lane.chunks() for _, row in chunk)  # type: ignore[misc]  # pages are not taken
@@ -70,7 +70,7 @@ def fast_path_changes(lane: Lane) -> Callable[[], Changes]:
 
 
 def fast_path_steps(lane: Lane) -> dict[str, Callable[[], Any]]:
-    """The same of the fast path."""
+    """The steps of the fast path."""
     changes = fast_path_changes(lane)
     return {
         "loops": lambda: _all(starmap(lane.taking(None), lane.all_pages())),
@@ -97,7 +97,7 @@ class _NoClient:
 
 
 class Nowhere(TransactionalProducer):
-    """The adapter's producer, over a client that has nothing to do."""
+    """The adapter's producer with a client that does nothing."""
 
     def __init__(self) -> None:
         """Connect to nothing."""
@@ -110,7 +110,7 @@ class Nowhere(TransactionalProducer):
 
 
 def publish(changes: Changes, producer: Any = None) -> None:
-    """Publish changes as a task does; the producer does nothing unless one is given."""
+    """Publish changes as a task does, by default with a producer that does nothing."""
     task, config = _task(), bench_config()
     publisher = LanePublisher(
         lambda: producer or Nowhere(),

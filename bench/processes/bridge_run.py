@@ -1,4 +1,4 @@
-"""Runs the bridge as its users do, as a process of its own below a meter."""
+"""Runs the bridge as users do, as a process below a meter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the meter found; see `bench.processes.meter`."""
+    """The report of `bench.processes.meter`."""
 
     exit: int
     cpu_s: float
@@ -62,14 +62,14 @@ class Measured:
 
 
 class BridgeRun:
-    """One run of the bridge over one table. Use it in a `with` statement: leaving it ends all of its processes.
+    """One run of the bridge over one table. At the end of the `with` block, all its processes end.
 
     Args:
-        folder: gets the configuration, the log, the checkpoint and the meter's report.
-        name: the job's name; its topics begin with it.
+        folder: folder for the configuration, the log, the checkpoint and the meter's report.
+        name: the job's name, and the beginning of its topics' names.
         table: `keyspace.table`.
         settings: further sections of the configuration file.
-        once: drain what is there, then end.
+        once: whether to drain the log and then end.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class BridgeRun:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
-                # Ctrl-C is ours to handle: we end it in order.
+                # The benchmark handles Ctrl-C and stops the bridge in order.
                 start_new_session=True,
             )  # fmt: skip
         return self
@@ -125,28 +125,28 @@ class BridgeRun:
 
     @property
     def meter_pid(self) -> int:
-        """The process below which all of the bridge's are."""
+        """The meter's process: the ancestor of all processes of the bridge."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def job_pid(self) -> int | None:
-        """The bridge's first process; None before it is there."""
-        # What the meter adopts comes later.
+        """The bridge's first process; None before it exists."""
+        # Processes that the meter adopts start later.
         children = [one for one in everyone() if one.parent == self.meter_pid]
         return min(children, key=lambda one: one.start_ticks).pid if children else None
 
     @property
     def has_ended(self) -> bool:
-        """Whether all of its processes have."""
+        """Whether all processes of the bridge have ended."""
         assert self._process is not None
         return self._process.poll() is not None
 
     def check(self) -> None:
-        """See that it still runs.
+        """Check that the bridge runs.
 
         Raises:
-            BenchError: it has ended; with the end of its log.
+            BenchError: it has ended. The message shows the end of its log.
         """
         assert self._process is not None
         status = self._process.poll()
@@ -154,10 +154,10 @@ class BridgeRun:
             raise BenchError(f"the bridge ended with status {status}.{self.tail()}")
 
     def wait(self, timeout_s: float) -> Measured:
-        """Wait until it ends by itself.
+        """Wait until the bridge ends by itself.
 
         Raises:
-            BenchError: it failed, or did not end in time; with the end of its log.
+            BenchError: it failed, or did not end in time. The message shows the end of its log.
         """
         assert self._process is not None
         try:
@@ -169,19 +169,19 @@ class BridgeRun:
         return Measured.read(self._report)
 
     def stop(self) -> Measured:
-        """Ask it to stop, as `kill` does, and wait.
+        """Send SIGTERM and wait.
 
         Raises:
-            BenchError: it failed, or did not stop in time; with the end of its log.
+            BenchError: the bridge failed, or did not stop in time. The message shows the end of its log.
         """
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self.wait(_STOP_WITHIN_S)
 
     def kill(self) -> Measured:
-        """End all of its processes with SIGKILL; what the meter above them found until then.
+        """Kill all processes of the bridge with SIGKILL, and return the meter's report.
 
-        Entering the `with` statement again starts it anew.
+        Entering the `with` statement again restarts the bridge.
         """
         assert self._process is not None
         deadline_s = time.monotonic() + _STOP_WITHIN_S
@@ -195,17 +195,17 @@ class BridgeRun:
         return Measured.read(self._report)
 
     def tail(self) -> str:
-        """The end of the bridge's log, worded to follow a sentence."""
+        """The end of the bridge's log, as text that follows a sentence."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
         return f" The end of its log, {self.log}:\n" + "\n".join(f"    {line}" for line in lines)
 
 
 def environment() -> dict[str, str]:
-    """The environment of our helper processes: they find the same packages wherever they are started."""
+    """The environment of helper processes, with which they find the same packages in any folder."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def new_name(table: str, kind: str) -> str:
-    """A job name that no earlier run had, so that nothing of it is taken up."""
+    """Return a new job name, so that the job does not continue an earlier run."""
     return f"bench-{table}-{kind}-{time.time_ns() // 1_000_000}"

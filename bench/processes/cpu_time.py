@@ -1,9 +1,9 @@
 """CPU time and memory of a process tree, from Linux's /proc.
 
-A process's own times leave with it, but the kernel adds them to the parent that waits for it (`cutime`, `cstime`). So
-the sum over a tree of own and inherited times is what the tree has used so far, processes that ended included, with two
-exceptions. Orphans take theirs along: `adopt_orphans` brings them back. And of the children of a process that ignores
-SIGCHLD nothing is inherited, as of those of PySpark's daemon, all its workers: `CpuTotal` keeps what was last seen.
+When a process ends, the kernel adds its times to the parent that waits for it (`cutime`, `cstime`). So the sum of own
+and inherited times over a tree is the time that the tree has used, including ended processes, with two exceptions. The
+times of orphans are lost; `adopt_orphans` prevents that. A process that ignores SIGCHLD, such as PySpark's daemon, does
+not inherit the times of its children; `CpuTotal` keeps the last values that it saw.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from bench.errors import BenchError
 
 _PROC: Final = Path("/proc")
 _PLANNER: Final = "pyspark.sql.str"
-"""How Linux shortens the module's name that plans micro-batches."""
+"""The name of the planner process, as Linux shortens it."""
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NS_PER_S: Final = 1_000_000_000
 _NUMBER_AT_END: Final = re.compile(r"(?:[-_ #]?\d+)+$")
 OTHER_PYTHON: Final = "other Python"
-"""What `ThreadTimes` calls all threads of a Python process but its first."""
+"""The name that `ThreadTimes` gives to all threads of a Python process except its first."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -39,9 +39,9 @@ class ProcessStat:
     """One line of /proc/<pid>/stat.
 
     Attributes:
-        start_ticks: when it started; with the pid it names a process for certain.
-        own_s: CPU time that it used itself, user and system.
-        inherited_s: CPU time of children that ended and that it waited for, theirs included.
+        start_ticks: start time; together with the pid it identifies a process.
+        own_s: CPU time of the process itself, user and system.
+        inherited_s: CPU time of the ended children that it has waited for, including their children.
     """
 
     pid: int
@@ -63,7 +63,7 @@ def parse_stat(text: str) -> ProcessStat:
 
 
 def descendants(root: int, everyone: Iterable[ProcessStat]) -> list[ProcessStat]:
-    """The processes below `root`, parents before children; `root` itself is not among them."""
+    """Return the processes below `root`, parents before children, without `root`."""
     children: dict[int, list[ProcessStat]] = {}
     for one in everyone:
         children.setdefault(one.parent, []).append(one)
@@ -77,7 +77,7 @@ def descendants(root: int, everyone: Iterable[ProcessStat]) -> list[ProcessStat]
 
 
 def everyone() -> list[ProcessStat]:
-    """Every process of the machine that can be seen now."""
+    """Return every visible process of the machine."""
     found = []
     for entry in os.scandir(_PROC):
         if entry.name.isdigit():
@@ -100,10 +100,10 @@ def machine_busy_s() -> float:
 
 
 class CpuTotal:
-    """All CPU time of a tree, from looks at it that follow each other closely.
+    """The CPU time of a process tree, from frequent samples.
 
-    Exact for processes that are alive or were waited for, however short they lived. Of a process whose times nobody
-    inherits, what it used after the last look at it is missing: at most the time between two looks.
+    The result is exact for processes that are alive or that a parent has waited for. For other ended processes, the
+    time after the last sample is missing.
     """
 
     def __init__(self) -> None:
@@ -113,11 +113,11 @@ class CpuTotal:
         self._in_doubt_s = 0.0
 
     def look(self, tree: Iterable[ProcessStat], ended_s: float) -> float:
-        """Take the tree as it is now; gives the CPU seconds used so far.
+        """Add a sample, and return the CPU seconds used so far.
 
         Args:
-            tree: every process below the one that counts.
-            ended_s: what that one has inherited from its own children.
+            tree: every process below the counting process.
+            ended_s: CPU time that the counting process has inherited from its children.
         """
         now = {(one.pid, one.start_ticks): one for one in tree}
         counted_s = ended_s + sum(one.own_s + one.inherited_s for one in now.values())
@@ -127,11 +127,11 @@ class CpuTotal:
             used_s += one.own_s + one.inherited_s if before is None else one.own_s - before.own_s
         surplus_s = counted_s - (self._counted_s + used_s)
         if surplus_s < 0:
-            # Processes have ended and nobody inherited their times.
+            # Processes have ended and no parent has inherited their times.
             self._in_doubt_s = -surplus_s
             self._lost_s += self._in_doubt_s
         else:
-            # A look is no snapshot: a parent may be read before it inherits, its child after it has gone.
+            # A sample is not atomic: a parent may be read before it inherits, and its child after it has ended.
             self._lost_s -= min(self._in_doubt_s, surplus_s)
             self._in_doubt_s = 0.0
         self._last, self._counted_s = now, counted_s
@@ -139,7 +139,7 @@ class CpuTotal:
 
 
 def pss_bytes(one: ProcessStat) -> int:
-    """A process's memory, with pages that n processes share counted as an n-th; takes the kernel some ms a GiB."""
+    """Return a process's memory; a page that n processes share counts as 1/n. Takes the kernel some ms per GiB."""
     for line in _read(_PROC / str(one.pid) / "smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
@@ -147,7 +147,7 @@ def pss_bytes(one: ProcessStat) -> int:
 
 
 def role(one: ProcessStat, main: int) -> str:
-    """What a process of the bridge is: `driver` (the job), `jvm`, `workers`, `planner`, `other`; empty if it ends."""
+    """Return the role of a process: `driver` (the job), `jvm`, `workers`, `planner`, `other`; empty if it has ended."""
     if one.pid == main:
         return "driver"
     command = _read(_PROC / str(one.pid) / "cmdline").replace("\0", " ")
@@ -157,16 +157,16 @@ def role(one: ProcessStat, main: int) -> str:
     if not command:
         return ""
     if "spark.workers.fork_server" in command:
-        # Forks of the job's warm process have its command line, but a name of their own.
+        # Forks of the job's fork server have its command line, but a name of their own.
         return "planner" if _read(_PROC / str(one.pid) / "comm").startswith(_PLANNER) else "workers"
     if "python_streaming_source_runner" in command:
         return "planner"
-    # Ours, or PySpark's own (`pyspark.daemon`).
+    # The project's daemon, or PySpark's (`pyspark.daemon`).
     return "workers" if "spark.workers.daemon" in command else "other"
 
 
 class RoleTimes:
-    """CPU time by role, from what was last seen of each process; what ran between two looks only is `other`."""
+    """CPU time by role, from the last sample of each process. A process between two samples counts as `other`."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], tuple[str, float]] = {}
@@ -179,11 +179,11 @@ class RoleTimes:
             self._seen[name] = (role(one, main) or former, one.own_s)
 
     def role(self, one: ProcessStat) -> str:
-        """What a process was when it was last seen."""
+        """The role of a process in its last sample."""
         return self._seen[one.pid, one.start_ticks][0]
 
     def counts(self) -> dict[str, int]:
-        """How many processes were seen of each role."""
+        """The number of processes of each role."""
         names = [name for name, _ in self._seen.values()]
         return {name: names.count(name) for name in sorted(set(names))}
 
@@ -197,9 +197,9 @@ class RoleTimes:
 
 
 class ThreadTimes:
-    """CPU time by role and thread, from what was last seen of each thread.
+    """CPU time by role and thread, from the last sample of each thread.
 
-    What a thread used between the last look at it and its end is missing, so look often, or at processes that stay.
+    The time between a thread's last sample and its end is missing, so sample often, or only long-lived processes.
     """
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ class ThreadTimes:
         """Take the tree as it is now; `main` as of `role`."""
         for one in tree:
             process = (one.pid, one.start_ticks)
-            # It does not change, but is not known of a process that is just being made or ending.
+            # The role never changes, but it is unknown while a process starts or ends.
             if self._roles.get(process, "other") == "other":
                 self._roles[process] = role(one, main) or "other"
             for thread, name, seconds in _threads(one):
@@ -241,7 +241,7 @@ def _threads(one: ProcessStat) -> Iterator[tuple[int, str, float]]:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that its times can't get lost.
+    """Become the parent of every descendant whose parent ends, so that its times are not lost.
 
     Raises:
         BenchError: this is not Linux.
@@ -250,7 +250,7 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent() -> None:
-    """Get SIGTERM when the parent ends, however it ends.
+    """Receive SIGTERM when the parent ends for any reason.
 
     Raises:
         BenchError: this is not Linux.

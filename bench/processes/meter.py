@@ -1,7 +1,7 @@
-"""Runs one command and measures all processes that come of it; `python -m bench.processes.meter REPORT -- COMMAND...`.
+"""Runs a command and measures all its processes: `python -m bench.processes.meter REPORT -- COMMAND...`.
 
-A process of its own, so that what it waits for is the command's tree and nothing else. The report, as JSON, is written
-when the last process of the tree has ended:
+It is a process of its own, so that it waits for the command's process tree only. When the last process of the tree has
+ended, it writes its report as JSON:
 
 ```
 {"exit": 0, "cpu_s": 61.2, "cpu_s_by_role": {"driver": 3.1, "jvm": 20.0, "workers": 36.5, "planner": 1.2, "other": 0.4},
@@ -62,7 +62,7 @@ class Meter:
         self._looks = 0
 
     def stop(self, _signum: int, _frame: FrameType | None) -> None:
-        """End the command politely; a signal handler."""
+        """Send SIGTERM to the command. This is a signal handler."""
         if self._main is not None and self._exit is None:
             self._main.send_signal(signal.SIGTERM)
         self._deadline_s = min(self._deadline_s, time.monotonic() + _STOP_GRACE_S)

@@ -1,4 +1,4 @@
-"""Follows processes that work somewhere else than below the meter: what they had of the CPU between two instants."""
+"""Measures the CPU time of processes that do not run below the meter."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _NOT_ONE_OF_THEM: Final = -1
 _MIB: Final = 1024 * 1024
 
 MACHINE: Final = "machine"
-"""The name under which all that the machine did is found."""
+"""The name of the whole machine's CPU time."""
 
 
 class Watch:
-    """Looks at them in a thread of its own, for as long as the `with` statement lasts."""
+    """Samples processes in a thread of its own during the `with` block."""
 
     def __init__(self, *, below: Mapping[str, Iterable[int]], of: Mapping[str, Iterable[int]]) -> None:
-        """Say whom to follow.
+        """Name the processes to measure.
 
         Args:
-            below: a name, and the processes of which all descendants count under it, but not themselves.
-            of: a name, and processes that count themselves.
+            below: by name, processes whose descendants are measured, without the processes themselves.
+            of: by name, processes that are measured themselves.
         """
         self._below = {name: frozenset(pids) for name, pids in below.items()}
         self._of = {name: frozenset(pids) for name, pids in of.items()}
@@ -49,17 +49,17 @@ class Watch:
         self._thread.join(_ENDS_WITHIN_S)
 
     def cpu_s_between(self, name: str, start_s: float, end_s: float) -> float:
-        """CPU seconds between two instants (s since the epoch); `name.role` is the part of a role of those below."""
+        """CPU seconds between two times in Unix s. `name.role` is a role's part of the processes below `name`."""
         points = self._samples.get(name, [(start_s, 0.0)])
         return value_at(points, end_s) - value_at(points, start_s)
 
     def cores_between(self, start_s: float, end_s: float) -> dict[str, float]:
-        """How many cores each had on average, the machine as a whole included."""
+        """The average number of cores that each name used, including the whole machine."""
         names = (*self._below, *self._of, MACHINE)
         return {name: self.cpu_s_between(name, start_s, end_s) / (end_s - start_s) for name in names}
 
     def peak_pss_mib(self, start_s: float, end_s: float) -> float:
-        """Most memory of all that is followed below something, pages that n processes share counted as an n-th."""
+        """The largest memory of all processes of `below`; a page that n processes share counts as 1/n."""
         return max((mib for at, mib in self._weights if start_s <= at <= end_s), default=0.0)
 
     def _follow(self) -> None:

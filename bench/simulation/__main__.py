@@ -1,13 +1,13 @@
-"""`python -m bench.simulation`: a simulated day of generation changes, without any server; figures on standard output.
+"""`python -m bench.simulation`: simulates a day of generation changes without servers, and prints figures.
 
-Many tables of a large cluster are read by the bridge's own planner, pacing and lane protocol while generations change
-and are published early or late, clocks of coordinators and of the reader differ and step, rows become visible late or
-come late into old streams, and jobs are killed with or without their checkpoint. Every row must come once, every key in
-order, nothing may be left out, no more be asked than is allowed, and no key wait longer than is promised; the first
-violation ends the program with exit status 1.
+The bridge's own planner, poll rate and lane protocol read many tables of a large cluster. Meanwhile generations change
+and are published early or late, the clocks of coordinators and of the reader differ and step, rows become visible late
+or arrive late in old streams, and jobs are killed with or without their checkpoint. The program checks that every row
+is read once, that each key is in order, that no row is missing, that the request limit holds, and that no key waits
+longer than the bound. The first violation ends the program with exit status 1.
 
-Two days are simulated: one with a change every minute, which takes more requests a second than the default (each
-generation is asked for once at least), and one with a change every hour under the default.
+It simulates two days: one with a change every minute, which needs more requests per second than the default limit
+(each generation needs at least one request per stream), and one with a change every hour under the default limit.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ from sandbox.scylla.cluster.generation import build_vnode_streams
 
 
 def run(size: Size, seed: int) -> dict[str, Any]:
-    """Simulate; gives the figures.
+    """Simulate, and return the figures.
 
     Raises:
-        Violation: an invariant does not hold.
+        Violation: an invariant is violated.
     """
     random = Random(seed)
     generations = Generations(size, random)
@@ -62,7 +62,7 @@ def _instants(size: Size, random: Random, first_us: int, end_us: int) -> Iterato
     change_us = size.change_every_s * SECOND
     for _ in range(size.rows_per_minute * size.minutes):
         now_us = random.randrange(first_us, end_us)
-        # The seconds around a change are what matters.
+        # Many rows lie in the seconds around a generation change.
         near = random.random() < 1 / 3
         yield now_us - (now_us - first_us) % change_us + random.randrange(8 * SECOND) if near else now_us
 
@@ -72,7 +72,7 @@ def _drain(table: Table, end_us: int) -> None:
     for steps in range(int(600 + 6 * table.size.apart_s) // table.size.interval_s):
         table.step(end_us + steps * table.size.interval_s * SECOND, may_die=False)
     allowed = table.size.requests_per_s / table.size.tables * (end_us - millis_to_micros(FIRST)) / SECOND
-    # A job that dies may ask for a micro-batch once more, and begins to count anew; the drain above is a run's end.
+    # A restarted job may request a micro-batch again, and its limit starts again. The drain above does not count.
     if table.requests_in_time > allowed + 2 * table.restarts * table.size.streams:
         raise Violation(f"{table.requests_in_time} requests were made where {allowed:.0f} are allowed")
     left = {place: unread for place, unread in table.unread.items() if unread}
@@ -81,7 +81,7 @@ def _drain(table: Table, end_us: int) -> None:
 
 
 def resolving(streams: int, lanes: int) -> dict[str, Any]:
-    """What a lane's task keeps of a change between two generations of so many streams: time and memory."""
+    """Measure the time and the memory of a lane for a change between two generations with so many streams."""
     shards = 16
     ends = [Token(MIN_TOKEN + (1 << 64) * (place + 1) // (streams // shards) - 1) for place in range(streams // shards)]
     slice_ = lane_range(0, lanes)

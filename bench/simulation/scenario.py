@@ -1,4 +1,4 @@
-"""What is simulated: its size, its clocks and its generations."""
+"""The simulated scenario: its size, its clocks and its generations."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ LAG_S: Final = 4
 SKEW_S: Final = 2
 """A clock, the reader's too, is at most this far ahead."""
 CONFIDENCE_S: Final = LAG_S + SKEW_S
-"""Just enough, so that whoever reads too early is found out."""
+"""The smallest sufficient value, so that a reader that reads too early is detected."""
 ASKING_MS: Final = 300
-"""Nodes that are asked for their time are that much less ahead: the reader takes up to 250 ms of asking for theirs."""
+"""Clocks of nodes are less ahead by this time: the reader counts up to 250 ms of the request for them."""
 LONGEST_BATCH_S: Final = 5.0
 OWN_CLOCK_S: Final = (0, 0, -1, SKEW_S, -20, 3600)
-"""How far the clock of the reader's machine is ahead, by turns."""
+"""Seconds by which the clock of the reader's machine is ahead, in turns."""
 SETTINGS: Final = ReadingSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What is simulated.
+    """The size of the simulation.
 
     Attributes:
-        streams: of each generation.
-        change_every_s: from one generation to the next.
-        interval_s: from one look at whether a micro-batch is due to the next.
-        requests_per_s: the limit for all tables together.
-        rows_per_minute: of each table; a third of them within seconds of a change.
-        killed: share of micro-batches in which the job dies.
+        streams: number of streams of each generation.
+        change_every_s: seconds from one generation to the next.
+        interval_s: seconds between two checks whether a micro-batch is due.
+        requests_per_s: request limit for all tables together.
+        rows_per_minute: rows of each table; a third of them within seconds of a generation change.
+        killed: share of micro-batches in which the job is killed.
         leeway_s: the reader's `reading.leeway_ms`.
         confidence_s: the reader's confidence window.
     """
@@ -61,30 +61,30 @@ class Size:
 
     @property
     def apart_s(self) -> float:
-        """How far the limit keeps a table's micro-batches apart."""
+        """The seconds between a table's micro-batches that the request limit requires."""
         return load_interval_s(self.streams, self.requests_per_s / self.tables)
 
     @property
     def stall_bound_s(self) -> float:
-        """How long a moved key may wait after its change is due and published.
+        """The longest time that a moved key may wait after its generation change is due and published.
 
-        For each of two micro-batches until it is due, and until that is looked for; the first is begun after one that
-        was under way. Steps of the reader's clock come on top.
+        It has two micro-batches, each with the wait until it is due and until the next check, and the largest backward
+        step of the reader's clock.
         """
         each_s = max(self.apart_s, LONGEST_BATCH_S) + self.interval_s
         return self.confidence_s + self.leeway_s + 2 * each_s + max(-min(OWN_CLOCK_S), 0)
 
 
 class Violation(BenchError):  # noqa: N818  # what the simulation is there to find
-    """An invariant does not hold."""
+    """An invariant is violated."""
 
 
 class Killed(Exception):  # noqa: N818  # not a failure
-    """The job dies here."""
+    """The job is killed."""
 
 
 class Generations:
-    """When each starts and when it is published: in order, up to a minute before its start or 40 s after."""
+    """Starts and publication times of all generations, from a minute before the start to 40 s after it, in order."""
 
     def __init__(self, size: Size, random: Random) -> None:
         every_ms = size.change_every_s * 1000
@@ -99,9 +99,9 @@ class Generations:
         self._all = [GenerationStart(start_ms) for start_ms in self.starts_ms]
 
     def known(self, now_us: int) -> Sequence[GenerationStart]:
-        """Those that are published by an instant."""
+        """The generations that are published at a time."""
         return self._all[: bisect_right(self.published_us, now_us)]
 
     def place(self, time_us: int) -> int:
-        """The generation that a write time belongs to."""
+        """The index of the generation that a write time belongs to."""
         return bisect_right(self.starts_ms, time_us // 1000) - 1

@@ -38,7 +38,7 @@ from bridge.publishing.protocol import LaneTask, remainder
 from bridge.publishing.start_decision import decide_start
 
 Row = tuple[int, int, int, int]
-"""When it becomes visible (us), its number, its write time (us), its key."""
+"""The time when a row becomes visible (us), its number, its write time (us), its key."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Table:
     died_us: int = 0
 
     def write(self, now_us: int) -> None:
-        """One row, by a coordinator whose clock is off and which may not have heard of the latest generation."""
+        """Write one row, by a coordinator with a wrong clock that may not know the latest generation yet."""
         random, generations = self.random, self.generations
         time_us = now_us + random.randint(-SKEW_S * SECOND, SKEW_S * SECOND)
         place = generations.place(time_us)
@@ -83,7 +83,7 @@ class Table:
         self.unread.setdefault(place, set()).add(self.written)
 
     def start(self, lanes: int) -> None:
-        """A job starts: Kafka says where; what was interrupted is finished; lanes are laid anew if need be."""
+        """Start a job: read the progress, finish an interrupted micro-batch, and assign lanes if needed."""
         while True:
             found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
             first = first_cursor(self.generations.known(0), None, self.size.leeway_s * SECOND)
@@ -96,7 +96,7 @@ class Table:
             for lane in range(max(lanes, len(self.progress))):
                 self.progress[lane] = LaneProgress(lane, start.layout, start.cursor).to_bytes()
         self.plans, self.at = OffsetReconciler(start), start
-        # A new process knows nothing of the former one's requests.
+        # A new process does not know the requests of the former one.
         self.pacer = Pacer(PaceLimits(self.size.requests_per_s / self.size.tables, 0), 0)
         self.windows = WindowLength(SETTINGS.max_window_ms * 1000, SETTINGS.target_batch_ms)
         self.servers, self.asked_s, self.ready_s = ServerClock(), float("-inf"), 0.0
@@ -105,7 +105,7 @@ class Table:
             self.log = [(canonical_json(StreamOffset(start.cursor, None).to_json()), True)]
 
     def step(self, now_us: int, *, may_die: bool = True) -> bool:
-        """One micro-batch; says whether there was any."""
+        """Run a micro-batch if one is due; return whether there was one."""
         kill = self.random.randrange(40) if may_die and self.random.random() < self.size.killed else None
         try:
             return self._step(now_us, kill)
@@ -151,7 +151,7 @@ class Table:
         return True
 
     def _clock_us(self, now_us: int) -> int:
-        """The earlier of two clocks: this machine's, and what nodes say now and then."""
+        """The earlier of two clocks: that of the reader's machine, and the one that it queries from the nodes."""
         random, now_s = self.random, now_us / SECOND
         if now_s - self.asked_s >= ASK_EVERY_S:
             self.asked_s = now_s
@@ -228,11 +228,11 @@ class Table:
         known_us = max(self.generations.starts_ms[place + 1] * 1000, self.generations.published_us[place + 1])
         stall_us, bound_us = now_us - known_us, self.size.stall_bound_s * SECOND
         self.stall_us = max(self.stall_us, stall_us)
-        # What a job has left that dies is made up for in time.
+        # After a kill, the next job needs time for the work of the killed one.
         if stall_us > bound_us and known_us - self.died_us > 3 * bound_us:
             raise Violation(f"generation {place} was read to its end {stall_us / SECOND:.0f} s after it was due")
 
     def _stream(self, place: int, key: int) -> StreamId:
-        # A key's place on the ring stays, its stream's token moves a little with each generation.
+        # A key keeps its position on the ring; its stream's token moves a little with each generation.
         token = MIN_TOKEN + 1 + (2 * key + 1) * ((1 << 63) // self.size.keys)
         return StreamId.build(Token(token - (place * 7919 + key) % (1 << 40)), key, place)
