@@ -66,7 +66,7 @@ class FaultInjector:
         inject(fault)
 
     def _kill_jvm(self, _: Fault) -> None:
-        # While the job is only just starting there may be none yet.
+        # A job that is starting may have no JVM yet.
         try:
             self._run.job.jvm().kill()
         except (ValueError, psutil.NoSuchProcess):
@@ -106,7 +106,7 @@ class FaultInjector:
             if manner != "kill":
                 self._run.restart_ended_job()
             time.sleep(0.05)
-        # Whoever comes by takes the file or we do: only now it is certain which.
+        # Either a process has taken the file or `disarm` deletes it. Only after that is the result certain.
         fault_points.disarm(faults)
         return fault_points.fired(faults, point)
 
@@ -123,7 +123,7 @@ class FaultInjector:
             raise NotMetError
 
     def _stop_worker(self, fault: Fault) -> None:
-        """A worker stands still inside the protocol until its transaction has timed out, then goes on."""
+        """Stop a worker inside the protocol until its transaction has timed out, then continue it."""
         if not self._at_point(fault, "stop"):
             raise NotMetError
         time.sleep(_beyond_transaction(fault))
@@ -153,23 +153,23 @@ class FaultInjector:
         return other
 
     def _zombie_job(self, fault: Fault) -> None:
-        """A job stands still, another one takes over, and the first one wakes and goes on."""
+        """Stop a job, start another one that takes over, and continue the first one."""
         if not self._at_point(fault, "stop"):
             raise NotMetError
         zombie, faults = self._run.job, self._run.fault_folder(self._run.job)
         fault_points.signal_all(faults, signal.SIGSTOP)
         self._run.job = self._other_job(fault)
-        # It has opened every lane, so what the one that stands still had begun is settled, and not counted here.
+        # The other job has opened every lane, so the transactions of the stopped one are settled and not counted here.
         self._run.await_progress("another job's start", self._run.reached())
         fault_points.signal_all(faults, signal.SIGCONT)
-        self._both(zombie, self._run.job, fault)
+        self._run_both(zombie, self._run.job, fault)
 
     def _second_job(self, fault: Fault) -> None:
-        """The job is started twice."""
-        self._both(self._run.job, self._other_job(fault), fault)
+        """Start the job a second time."""
+        self._run_both(self._run.job, self._other_job(fault), fault)
 
-    def _both(self, older: BridgeJob, newer: BridgeJob, fault: Fault) -> None:
-        """Both run for a while; then one of them is killed."""
+    def _run_both(self, older: BridgeJob, newer: BridgeJob, fault: Fault) -> None:
+        """Run both jobs for a while, then kill one of them."""
         time.sleep(12 + fault.number % 5)
         goes, stays = (older, newer) if fault.number % 2 else (newer, older)
         self._run.kill_job(goes)
@@ -182,7 +182,7 @@ class FaultInjector:
 
     def _kill_cql(self, fault: Fault) -> None:
         with self._run.writing.hold():
-            # The server writes its commit log out once a second.
+            # The server syncs its commit log every second.
             time.sleep(2)
             self._run.stack.kill("cql")
             time.sleep(fault.number % 3)
@@ -191,18 +191,18 @@ class FaultInjector:
 
     def _kill_registry(self, fault: Fault) -> None:
         self._run.stack.kill("registry")
-        # A worker that starts now has to find the schemas' ids somewhere else.
+        # A worker that starts while the registry is down must find the schema ids elsewhere.
         with suppress(NotMetError):
             self._kill_worker(fault)
         time.sleep(3 + fault.number % 5)
         self._run.stack.start("registry")
 
     def _delete_checkpoint(self, fault: Fault) -> None:
-        """Between two runs, or under the running job."""
+        """Delete the checkpoint, between two runs or under the running job."""
         if fault.number % 2:
             self._run.kill_job(self._run.job)
         for entry in self._run.checkpoint.iterdir():
-            shutil.rmtree(entry, ignore_errors=True)  # the running job may write what was just deleted
+            shutil.rmtree(entry, ignore_errors=True)  # the running job may write at the same time
 
     def _other_lanes(self, fault: Fault) -> None:
         self._run.lanes = 1 + (self._run.lanes + fault.number % 3) % 4
@@ -210,7 +210,7 @@ class FaultInjector:
         self._run.kill_job(self._run.job)
 
     def _clock_jump(self, fault: Fault) -> None:
-        """The planner's clock goes back by up to a minute, then forward by as much, then right again."""
+        """Move the planner's clock back by up to a minute, then forward by as much, then reset it."""
         faults = self._run.fault_folder(self._run.job)
         off_us = (5 + fault.number % 55) * 1_000_000
         met = False
@@ -230,13 +230,13 @@ class FaultInjector:
         if not filler.exists():
             raise NotMetError
         time.sleep(4 + fault.number % 5)
-        # Whatever the job has made of its checkpoint meanwhile.
+        # The job may have replaced its checkpoint meanwhile.
         filler.unlink(missing_ok=True)
 
     def _read_only(self, fault: Fault) -> None:
         mount = str(self._run.checkpoint)
         for _ in range(100):
-            # A file that is just being written makes the mount busy.
+            # The mount is busy while a file is being written.
             if subprocess.run(["mount", "-o", "remount,ro", mount], capture_output=True).returncode == 0:
                 break
             time.sleep(0.05)
@@ -262,7 +262,7 @@ class FaultInjector:
 
 
 def _beyond_transaction(fault: Fault) -> float:
-    # The broker looks for transactions that are overdue every 10 s.
+    # The broker checks for timed-out transactions every 10 s.
     return TRANSACTION_TIMEOUT_MS / 1000 + 3 + fault.number % 10
 
 

@@ -12,13 +12,13 @@ from tests.chaos.witness import Counts
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """What a seed decides: the faults of so many minutes, and what is written meanwhile.
+    """A part of a run with its own seed.
 
     Attributes:
-        seed: decides both.
-        minutes: as of `tests.chaos.plan.plan`.
-        kinds: the same.
-        least: the same.
+        seed: seed of the faults and of the writes.
+        minutes: shortest duration; one fault for every ten seconds.
+        kinds: kinds of faults.
+        least: smallest number of faults.
     """
 
     seed: int
@@ -33,15 +33,15 @@ class Leg:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a leg came to.
+    """The result of a leg.
 
     Attributes:
-        planned: faults that were to be.
-        faults: those that something met, each with the seconds from its end to the next published change; None when
+        planned: number of planned faults.
+        faults: faults that hit something, each with the seconds from its end to the next published change; None if
             none came.
-        unmet: those that nothing met, however often they were tried: there is no kind that may be missed.
-        counts: the witness's, of all that was written so far.
-        problems: what else was wrong.
+        unmet: faults that hit nothing in several tries. No kind of fault may be missing.
+        counts: the witness's counts of all changes so far.
+        problems: other faults that were found.
     """
 
     seed: int
@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong, though there were changes and every fault that was planned."""
+        """Whether no fault was found, changes were written, and every planned fault hit something."""
         disturbed = 0 < self.planned == len(self.faults)
         return self.counts.clean and not self.problems and self.counts.written > 0 and disturbed
 

@@ -21,7 +21,7 @@ from tests.integration.support.running import BridgeJob
 
 CONFIDENCE_MS: Final = 4000
 MOST_RECORDS: Final = 7
-"""So few that many micro-batches take several transactions of a lane, and whoever comes next goes on from `done`."""
+"""Small, so that many micro-batches take several transactions of a lane, and a next attempt continues from `done`."""
 _LATE_AFTER_S: Final = 2.5
 _RECOVERS_WITHIN_S: Final = 400.0
 _QUIET_S: Final = 120.0
@@ -31,15 +31,15 @@ _TRIES: Final = 3
 
 
 class Run:
-    """Carries out one leg, or several with the same job. Not thread-safe.
+    """Runs one leg, or several with the same job. Not thread-safe.
 
     Args:
-        stack: its servers are killed and started again.
-        folder: for the job's files.
-        legs: at least one; the first one's seed names the job, and may not have been used on this stack.
-        say: gets a line for each step.
-        isolated: whether mounts and the network are this process's own.
-        rate_per_s: mutations a second.
+        stack: the servers, which are killed and restarted.
+        folder: folder for the job's files.
+        legs: at least one. The first one's seed names the job and must be new on this stack.
+        say: receives a line for each step.
+        isolated: whether this process has its own mount and network namespaces.
+        rate_per_s: mutations per second.
         variant: a deliberately broken protocol, one of `tests.chaos.broken`.
     """
 
@@ -72,9 +72,9 @@ class Run:
         self.job: BridgeJob = self.new_job()
 
     def carry_out(self) -> list[Outcome]:
-        """Write, publish and disturb; at the end of each leg let everything arrive, and look at all of it so far.
+        """Run all legs: write, publish and inject faults; at the end of each leg, wait and check all records so far.
 
-        Ends with the first leg that is not clean.
+        The run ends with the first leg that is not clean.
         """
         outcomes = []
         try:
@@ -102,15 +102,15 @@ class Run:
         else:
             self.writing.take_up(leg.seed)
         for fault in faults:
-            self._calm(fault.calm_s)
+            self._wait_undisturbed(fault.calm_s)
             self.inject(fault)
-        self._calm(leg.minutes * 60 - (time.monotonic() - began_s))
+        self._wait_undisturbed(leg.minutes * 60 - (time.monotonic() - began_s))
         with self.writing.pause():
             outcome.generations = self.writing.generations
             self._drain()
             if last:
-                self._end()
-            self._hear_stops()
+                self._stop_job()
+            self._collect_stops()
             outcome.seconds = time.monotonic() - began_s
             witness = Witness(TABLES, self.writing.lines(), self.writing.late)
             for record in self._reader.read(self._topics):
@@ -121,7 +121,7 @@ class Run:
         return outcome
 
     def _keep_evidence(self) -> None:
-        """Say what is wrong, and keep both sides of it: the next run on this stack makes the tables anew."""
+        """Print the faults, and keep the written changes and the records: the next run recreates the tables."""
         for line in self.outcome.counts.examples + self.outcome.problems:
             self.say(line)
         (self.folder / "written.jsonl").write_text("\n".join(map(str.strip, self.writing.lines())) + "\n")
@@ -145,7 +145,7 @@ class Run:
         return BridgeJob(self.stack, folder, self._name, list(TABLES), settings, environment)
 
     def new_checkpoint(self, folder: Path) -> Path:
-        """Make a folder for a checkpoint, on a disk of its own where there can be such."""
+        """Create a folder for a checkpoint, if possible on a disk of its own."""
         checkpoint = folder / "checkpoint"
         checkpoint.mkdir(parents=True)
         if self.isolated:
@@ -155,11 +155,11 @@ class Run:
 
     @property
     def checkpoint(self) -> Path:
-        """Where the present job has its own: of two jobs the one may have stayed that has another than the first."""
+        """The checkpoint of the present job. After a fault with two jobs, it may be another one than the first."""
         return Path(self.job.settings["spark"]["checkpoint"])
 
-    def _again(self) -> None:
-        """Start the job anew, as its supervisor would."""
+    def _restart_job(self) -> None:
+        """Restart the job, as Kubernetes would."""
         self.job.settings["spark"]["lanes"] = self.lanes
         self.job.start()
 
@@ -177,26 +177,26 @@ class Run:
     def fault_folder(job: BridgeJob) -> Path:
         return job.folder / "faults"
 
-    def _calm(self, seconds: float) -> None:
+    def _wait_undisturbed(self, seconds: float) -> None:
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             self.restart_ended_job()
             time.sleep(0.2)
 
     def restart_ended_job(self) -> None:
-        """Start a job that has ended, as Kubernetes would."""
+        """Restart the job if it has ended."""
         if self.writing.error is not None:
             raise self.writing.error
-        self._hear_stops()
+        self._collect_stops()
         process = self.job.process
         if process is not None and process.poll() is not None:
             self.say(f"  the job has ended with {process.returncode}; starting it again")
-            # What it left of its own kind must not be taken for the new one.
+            # Its remaining processes must not be taken for those of the new job.
             fault_points.signal_all(self.fault_folder(self.job), signal.SIGKILL)
-            self._again()
+            self._restart_job()
 
-    def _hear_stops(self) -> None:
-        """Count a table that was given up as a problem: its job would be started again, and nobody would know."""
+    def _collect_stops(self) -> None:
+        """Count a stopped table as a problem. The restarted job would hide it."""
         logs = [self._log(number) for number in range(1, self._made + 1)]
         for said in self._stops.new(logs):
             self.say(f"    {said}")
@@ -215,7 +215,7 @@ class Run:
             now = self.reached()
             if now > before >= 0:
                 return time.monotonic() - began_s
-            # Kafka did not say before.
+            # Kafka did not answer before.
             before = now if before < 0 else before
             time.sleep(0.3)
         self.outcome.problems.append(f"after {what}: nothing was published for {_RECOVERS_WITHIN_S:.0f} s")
@@ -223,11 +223,11 @@ class Run:
         return None
 
     def _drain(self) -> None:
-        """Wait until what was written has been read: until the topics have stood still beyond every window."""
+        """Wait until all written changes are read: until the topics are unchanged for longer than every window."""
         self.say(f"written: {self.writing.written}; waiting for the rest")
         began_s = last_s = time.monotonic()
         last = self.reached()
-        # Beyond any window, and long enough for a job whose start has only just been disturbed.
+        # Longer than any window, and long enough for a job whose start was disturbed last.
         quiet_s = CONFIDENCE_MS / 1000 + _QUIET_S
         while time.monotonic() - last_s < quiet_s and time.monotonic() - began_s < 2 * _RECOVERS_WITHIN_S:
             self.restart_ended_job()
@@ -235,14 +235,14 @@ class Run:
             if now > last:
                 last, last_s = now, time.monotonic()
             elif (
-                # What comes a second time may come behind all else.
+                # A duplicate may arrive after all other records.
                 time.monotonic() - last_s >= CONFIDENCE_MS / 1000
                 and now >= self.writing.written - len(self.writing.late)
             ):
                 break
             time.sleep(1.0)
 
-    def _end(self) -> None:
+    def _stop_job(self) -> None:
         try:
             status = self.job.stop()
         except subprocess.TimeoutExpired as error:
@@ -262,14 +262,14 @@ class Run:
     def inject(self, fault: Fault) -> None:
         """Inject a fault until it meets something, then wait until the job publishes again."""
         self.say(f"  {fault}")
-        self._hear_stops()
+        self._collect_stops()
         self._fault = fault
         for _ in range(_TRIES):
             try:
                 self._injector.inject(fault)
                 break
             except NotMetError:
-                # Whoever is to meet it may only just be coming up, after the fault before this one.
+                # The target may still be starting after the previous fault.
                 self.say("    nothing met it")
                 self.await_progress(f"{fault}, which nothing met,", self.reached())
         else:

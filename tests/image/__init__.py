@@ -1,1 +1,1 @@
-"""The image's steps and its check without a Docker engine; needs Linux with user namespaces and util-linux."""
+"""Builds and runs the image's root file system without a Docker engine. Needs Linux, user namespaces and util-linux."""

@@ -1,6 +1,6 @@
-"""What `deploy/Dockerfile` says, read so that it can be followed without an engine.
+"""Parses `deploy/Dockerfile`, so that its steps can be run without an engine.
 
-Only what that file uses is known; anything else is refused, so that no step is left out in silence.
+It supports only the instructions that this file uses. It refuses all others, so that no step is skipped unnoticed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _KNOWN: Final = frozenset({"ARG", "FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER
 
 
 class UnknownStepError(Exception):
-    """The Dockerfile has a step that can't be followed here; the message quotes it."""
+    """The Dockerfile has an unsupported step. The message quotes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One instruction: its word in capitals, and the rest on one line."""
+    """One instruction: its name in capitals, and the rest on one line."""
 
     word: str
     rest: str
@@ -31,12 +31,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Files that become part of a stage.
+    """A COPY into a stage.
 
     Attributes:
         sources: paths in the context, or in the file system of another stage.
-        target: where they go.
-        stage: the other stage's name; empty, the context.
+        target: destination path.
+        stage: name of the other stage; empty for the context.
     """
 
     sources: tuple[str, ...]
@@ -46,13 +46,13 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage; its name is empty for the last, which is the image."""
+    """One stage. The last one, the image, has an empty name."""
 
     name: str
     steps: tuple[Step, ...]
 
     def copies(self) -> tuple[Copy, ...]:
-        """What is copied into it."""
+        """The stage's COPY steps."""
         found = []
         for words in (shlex.split(step.rest) for step in self._all("COPY")):
             flags = [word for word in words if word.startswith("--")]
@@ -63,11 +63,11 @@ class Stage:
         return tuple(found)
 
     def commands(self) -> tuple[str, ...]:
-        """What is run, a shell's command line each."""
+        """The command lines of the stage's RUN steps."""
         return tuple(step.rest for step in self._all("RUN"))
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The variables, over those of the base, which they may name as ${NAME}."""
+        """The stage's variables together with those of the base, to which they may refer as ${NAME}."""
         found = dict(base)
         for step in self._all("ENV"):
             for word in shlex.split(step.rest):
@@ -76,10 +76,10 @@ class Stage:
         return found
 
     def last(self, word: str) -> str:
-        """The rest of the last instruction of this word.
+        """Return the arguments of the last instruction with this name.
 
         Raises:
-            UnknownStepError: there is none.
+            UnknownStepError: there is no such instruction.
         """
         steps = self._all(word)
         if not steps:
@@ -87,7 +87,7 @@ class Stage:
         return steps[-1].rest
 
     def arguments(self, word: str) -> tuple[str, ...]:
-        """The same in its exec form."""
+        """Return the arguments of the last instruction with this name, in the exec form."""
         return tuple(json.loads(self.last(word)))
 
     def _all(self, word: str) -> list[Step]:
@@ -95,10 +95,10 @@ class Stage:
 
 
 def stages(text: str | None = None) -> tuple[Stage, ...]:
-    """The stages in their order.
+    """Parse the stages, in order.
 
     Raises:
-        UnknownStepError: an instruction is not known here.
+        UnknownStepError: an instruction is not supported.
     """
     found: list[tuple[str, list[Step]]] = []
     for step in _steps(DOCKERFILE.read_text(encoding="utf-8") if text is None else text):

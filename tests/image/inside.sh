@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs a command in a root file system as the image has it, without an engine: what the image's steps made is in it, the rest
-# (C library, Python, Java) is this machine's. To be started in user and mount namespaces of its own.
+# Runs a command in the image's root file system without an engine. The C library, Python and Java are this machine's.
+# The caller starts it in its own user and mount namespaces.
 #
 #   inside.sh build|run ROOT USER FOLDER VOLUMES COMMAND...
 #
-# `build` lets the command write. `run` is what Kubernetes does: the image's USER (uid:gid) and FOLDER, everything read-only but
-# /tmp and the volumes. VOLUMES are lines PLACE=PLACE_INSIDE: a folder of this machine, and where the command finds it.
+# `build` lets the command write. `run` does what Kubernetes does: it uses the image's USER (uid:gid) and FOLDER, and makes
+# everything read-only except /tmp and the volumes. VOLUMES are lines FOLDER=FOLDER_INSIDE.
 set -eu
 mode=$1 root=$2 user=$3 folder=$4 volumes=$5
 shift 5
@@ -25,7 +25,7 @@ mkdir -p "$root/etc" "$root/tmp"
 mount -t tmpfs tmpfs "$root/tmp"
 
 if [ "$mode" = build ]; then
-    # Of this machine's settings, those that programs of the image need.
+    # Copy the settings of this machine that programs of the image need.
     for name in /etc/alternatives /etc/java-*-openjdk /etc/ssl; do
         if [ -d "$name" ]; then cp -RP "$name" "$root/etc/" 2>/dev/null || true; fi
     done
@@ -37,7 +37,7 @@ fi
 
 echo "$volumes" | while IFS='=' read -r from place; do
     if [ -n "$from" ]; then
-        # The kubelet makes it where the image has none.
+        # The kubelet creates missing mount points.
         mkdir -p "$root$place"
         mount --bind "$from" "$root$place"
     fi
@@ -47,7 +47,7 @@ for top in "$root"/*; do
     if mountpoint -q "$top"; then mount -o remount,bind,ro "$top"; fi
 done
 mount -o remount,bind,ro "$root"
-# SIOCSIFFLAGS, up and running: without a network there is the loopback at least. Refused where the network is the machine's.
+# SIOCSIFFLAGS brings the loopback interface up. The kernel refuses it if the network is the machine's.
 python3 -c 'import fcntl, socket, struct
 try:
     fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh14s", b"lo", 0x41, b""))

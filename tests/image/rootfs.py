@@ -1,7 +1,7 @@
-"""The image's root file system, made and entered without an engine, by the steps that `deploy/Dockerfile` has.
+"""Builds the image's root file system by the steps of `deploy/Dockerfile`, and runs commands in it, without an engine.
 
-Two things stand in for what an engine would fetch: this machine's C library, Python and Java for the base image and its
-packages, and the user and folder that the last stage's own commands make; its archive of classes is that of this Java.
+This machine's C library, Python and Java replace the base image and its packages. The class-data archive is made with
+this machine's Java.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _SOURCE: Final = _HERE.parents[1]
 _BUILD_WITHIN_S: Final = 900
 _IMAGE: Final = stages()[-1]
 ENTRYPOINT: Final = _IMAGE.arguments("ENTRYPOINT")
-"""What a container starts, before its arguments."""
+"""The command of a container, before its arguments."""
 
 
 def why_not_here() -> str | None:
-    """None where root file systems can be entered, else what is missing."""
+    """Return the reason why this machine cannot enter root file systems; None if it can."""
     if shutil.which("unshare") is None or shutil.which("mountpoint") is None:
-        return "unshare and mountpoint (util-linux) are not here"
+        return "unshare and mountpoint (util-linux) are missing"
     tried = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--net", "--mount", "true"],
         capture_output=True,
@@ -38,7 +38,7 @@ def why_not_here() -> str | None:
         check=False,
         timeout=30,
     )
-    return None if tried.returncode == 0 else f"user namespaces can't be made here ({tried.stderr.strip()})"
+    return None if tried.returncode == 0 else f"user namespaces are not allowed ({tried.stderr.strip()})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +46,20 @@ class RootFileSystem:
     """A folder with the image's content.
 
     Attributes:
-        root: the folder; some 0.7 GB.
+        root: the folder; about 0.7 GB.
     """
 
     root: Path
 
     def build(self, dockerfile: str | None = None) -> None:
-        """Make it anew, by the image's steps; pip may use the network and its cache.
+        """Build the root file system. pip may use the network and its cache.
 
         Args:
-            dockerfile: the steps, if others than `deploy/Dockerfile`'s.
+            dockerfile: text of a Dockerfile; default: `deploy/Dockerfile`.
 
         Raises:
-            RuntimeError: a step fails.
-            UnknownStepError: the Dockerfile has a step that can't be followed here.
+            RuntimeError: a step failed.
+            UnknownStepError: the Dockerfile has an unsupported step.
         """
         made: dict[str, RootFileSystem] = {}
         *before, image = stages(dockerfile)
@@ -71,7 +71,7 @@ class RootFileSystem:
             shutil.rmtree(one.root)
 
     def follow(self, stage: Stage, made: Mapping[str, RootFileSystem]) -> None:
-        """Make it anew, by one stage's steps; `made` are the stages before. Errors as `build`."""
+        """Build the root file system of one stage; `made` has the earlier stages. Raises as `build`."""
         shutil.rmtree(self.root, ignore_errors=True)
         folder = stage.last("WORKDIR")
         self._place(folder).mkdir(parents=True)
@@ -91,8 +91,8 @@ class RootFileSystem:
 
         Args:
             words: the command line.
-            environment: variables beside the image's.
-            within_s: how long it may take.
+            environment: variables in addition to the image's.
+            within_s: time limit in seconds.
         """
         command = self.command(words, environment=environment, network=False)
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=within_s)
@@ -105,15 +105,16 @@ class RootFileSystem:
         volumes: Mapping[Path, str] | None = None,
         network: bool,
     ) -> list[str]:
-        """What runs a command as Kubernetes would: as the image's user, read-only, with the image's environment.
+        """Return the command line that runs a command as Kubernetes would: as the image's user, on a read-only image.
 
-        Each step replaces its process, so the process that is started is the command itself, and gets its signals.
+        Each program replaces itself with the next one, so the started process is the command itself and receives its
+        signals.
 
         Args:
             words: the command line.
-            environment: variables beside the image's.
-            volumes: folders of this machine, and where the command finds them.
-            network: whether it sees this machine's network, or none but a loopback of its own.
+            environment: variables in addition to the image's.
+            volumes: folders of this machine, with their paths for the command.
+            network: whether it uses this machine's network; otherwise it has only its own loopback interface.
         """
         java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
         places = [*([str(Path(java).parent)] if java else []), "/usr/bin", "/bin"]
@@ -136,7 +137,7 @@ class RootFileSystem:
                 shutil.copy2(origin, place)
 
     def _shell(self, words: Sequence[str]) -> None:
-        # What the base image calls python.
+        # The `python` of the base image.
         python = self._place("/base/python")
         python.parent.mkdir(exist_ok=True)
         python.write_text(f'#!/bin/sh\nexec {os.path.realpath(sys.executable)} "$@"\n', encoding="utf-8")
@@ -145,10 +146,10 @@ class RootFileSystem:
         command = self._inside("build", words, environment, network=True)
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_BUILD_WITHIN_S)
         if ended.returncode != 0:
-            raise RuntimeError(f"the image's steps fail:\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
+            raise RuntimeError(f"a step of the image failed:\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
 
     def _stand_in(self, command: str) -> None:
-        """Do what the image's own commands do to it, but for packages: this machine's stand for them."""
+        """Run a command of the image stage. Packages are not installed, because this machine's replace them."""
         for words in map(shlex.split, command.split(" && ")):
             match words:
                 case ["apt-get", ("update" | "install"), *_] | ["rm", "-rf", "/var/lib/apt/lists/*"]:
@@ -167,7 +168,7 @@ class RootFileSystem:
                     raise UnknownStepError(f"RUN {shlex.join(words)}")
 
     def _place(self, *path: str) -> Path:
-        """Where a path of the image is on this machine."""
+        """Return the path on this machine of a path in the image."""
         return self.root / PurePosixPath(*path).relative_to("/")
 
     def _inside(
@@ -181,7 +182,7 @@ class RootFileSystem:
     ) -> list[str]:
         apart = ["unshare", "--user", "--map-root-user", "--mount", *([] if network else ["--net"])]
         mounted = "\n".join(f"{folder}={place}" for folder, place in (volumes or {}).items())
-        # `env -i` inside: the namespaces' own steps need this machine's PATH.
+        # `env -i` runs inside of the namespaces, because creating them needs this machine's PATH.
         cleared = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in environment.items())]
         image = [_IMAGE.last("USER"), _IMAGE.last("WORKDIR")]
         return [*apart, str(_HERE / "inside.sh"), mode, str(self.root), *image, mounted, *cleared, *words]

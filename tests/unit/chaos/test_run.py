@@ -277,7 +277,7 @@ def test_job_that_outlives_its_jvm_is_a_problem(world: World) -> None:
 def test_job_that_does_not_stop_is_a_problem(world: World) -> None:
     """The same at the end of a run: what was published is looked at all the same."""
     world.job.hangs = 1
-    world.run._end()
+    world.run._stop_job()
     assert world.run.outcome.problems == ["the job did not stop within 60 s"]
 
 
