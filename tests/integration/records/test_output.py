@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,34 @@ import pytest
 
 from bridge.adapters.registry.client import Registry
 from bridge.encoding.partitioner import placement
-from bridge.model.times import UnixMicros, micros_of, timeuuid_of
+from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
+from sandbox.cql.interpret import Request
+from sandbox.cql.server import StatementServer
 from sandbox.cql.writing_session import WritingSession
+from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
 from schemas.wire.framing import unframe
 from tests.integration.records.output_table import (
+    COLUMNS,
     DEAD_LETTERS,
+    HOME,
     JOB,
     KEYSPACE,
     OPERATIONS,
+    OPTIONS,
     POISON_LOW,
+    RETRIED,
     SHAPES,
     STATEMENTS,
     UNHEARD,
     UNHEARD_OPERATION,
     Read,
+    _int,
+    mutations,
+    write_oddities,
 )
 from tests.integration.support.consuming import Deserializer, committed
 from tests.integration.support.debezium import Debezium, RawRecord
@@ -38,6 +52,46 @@ from tests.integration.support.reading import raw_rows
 from tests.integration.support.running import BridgeJob
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def written(session: WritingSession) -> dict[str, list[int]]:
+    """The tables with what happened to them, and the write timestamps in us.
+
+    Every statement of `delta` comes twice, with poison in between; two others end with an operation that nobody knows.
+    """
+    cluster = SimulatedCluster(session, seed=17)
+    cluster.reset()
+    start_us = UnixMicros(system_clock_us() - 60_000_000)
+    cluster.add_generation(UnixMillis(start_us // 1000 - 10_000))
+    server = StatementServer(KEYSPACE)
+    server.execute(HOME, Request(start_us, start_us))
+    stamps: dict[str, list[int]] = {}
+    for shape in SHAPES:
+        options = OPTIONS.get(shape, OPTIONS["full"])
+        ddl = f"CREATE TABLE {KEYSPACE}.{shape} ({COLUMNS}) WITH cdc = {{'enabled': true{options}}}"
+        server.execute(ddl, Request(start_us, start_us))
+        table = server.catalog.tables[-1]
+        simulated = SimulatedTable(
+            table.table_schema,
+            options=table.options,
+            # One type for all of the tables, made with the first one.
+            user_types=server.catalog.user_types(KEYSPACE) if shape == SHAPES[0] else (),
+        )
+        simulated.create(session)
+        simulated = replace(simulated, user_types=server.catalog.user_types(KEYSPACE))
+        simulator = Simulator(session, cluster, [simulated], seed=17, keep_base=True)
+        stamps[shape] = []
+        for number, statement in enumerate(STATEMENTS):
+            at_us = UnixMicros(start_us + number * 1_000_000)
+            for logged in server.execute(statement.format(f"{KEYSPACE}.{shape}"), Request(at_us, at_us)):
+                assert logged.partition_key == (_int(7),)
+            for mutation in mutations(server, statement.format(f"{KEYSPACE}.{shape}"), at_us):
+                # A client that did not hear the answer sends it again.
+                simulator.write(simulated, mutation, at_us, times=2 if shape == RETRIED else 1)
+            stamps[shape].append(at_us)
+    write_oddities(session, stamps)
+    return stamps
 
 
 @pytest.fixture(scope="module")
