@@ -108,6 +108,7 @@ constraints: ## Renew constraints.txt from the newest allowed versions
 
 docs: $(STAMP) ## Write the generated parts of docs/ and of the chart
 	@mkdir -p build
+	$(BIN)/python -m bridge.config.reference.example > build/example.yaml && mv build/example.yaml bridge/config/example.yaml
 	$(BIN)/python -m deploy.configuration
 	$(BIN)/python -m bridge.monitoring.metrics > build/metrics.md && mv build/metrics.md docs/metrics.md
 	$(BIN)/python -m tests.unit.bridge.config.bad_inputs > build/errors.md && mv build/errors.md docs/errors.md

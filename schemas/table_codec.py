@@ -21,8 +21,8 @@ from schemas.compiled.reference_encoder import ReferenceEncoder
 from schemas.compiled.row_encoder import compile_encoders
 from schemas.cql.table import TableSchema
 from schemas.log.cell_readers import LogRow
-from schemas.log.change_records import LogChange
 from schemas.log.columns import log_positions
+from schemas.log.log_change import LogChange
 from schemas.log.operations import OPERATION_SYMBOLS
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 from schemas.record_schemas import key_schema, schema_text, value_schema

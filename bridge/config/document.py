@@ -1,7 +1,6 @@
-"""The configuration file's shape: one model for each concern, each field with its meaning, unit, default and why.
+"""The whole configuration of a job, and that of the Spark source alone.
 
-`validate` takes a mapping whole: every unknown key and bad value is named at once. The sections stand in modules of
-their own (`config_servers`, `config_tables`, `config_running`); what uses the configuration imports it from here.
+Other packages import the models of all sections from here.
 """
 
 from __future__ import annotations
@@ -12,9 +11,12 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from bridge.config.base import InWords, Misplaced, Model, Place, Secret, misplaced
+from bridge.config.base import ExpectedText, LocatedProblem, Location, Model, located_error
+from bridge.config.kafka import KafkaSettings
 from bridge.config.process import LoggingSettings, MonitoringSettings, SparkSettings, StartupSettings
-from bridge.config.servers import KafkaSettings, RegistrySettings, ScyllaSettings
+from bridge.config.registry import RegistrySettings
+from bridge.config.scylla import ScyllaSettings
+from bridge.config.secret import Secret
 from bridge.config.tables import OutputSettings, PublishingSettings, ReadingSettings, TableEntry, TableSettings
 from schemas.options import OutputOptions
 
@@ -29,13 +31,13 @@ _TOPIC: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{_LONGEST_TOPIC}}}", re.ASCII)
 
 
 class BridgeConfig(Model):
-    """One job: which tables, from where, to where."""
+    """One job: which tables it reads, from which cluster, and where it publishes their changes."""
 
     name: Annotated[
-        str, InWords("1 to 100 letters, digits, '.', '_' and '-', of which the first is a letter or a digit")
+        str, ExpectedText("1 to 100 letters, digits, '.', '_' and '-', beginning with a letter or a digit")
     ] = Field(
         pattern=_NAME,
-        description="The job's name: first part of its transactional ids, progress topics and Spark application.",
+        description="The job's name; its transactional ids, progress topics and Spark application begin with it.",
     )
     scylla: ScyllaSettings
     kafka: KafkaSettings
@@ -50,26 +52,30 @@ class BridgeConfig(Model):
     logging: LoggingSettings = LoggingSettings()
 
     @model_validator(mode="after")
-    def _topics(self) -> Self:
-        # Each rests on those before it: a table that is named twice shares its topics with itself.
-        problems = [*self._doubled_tables(), *self._bad_templates()] or self._bad_names() or self._shared_names()
+    def _check_topics(self) -> Self:
+        # Later checks need what earlier ones ensure: a table that is listed twice would share its topics with itself.
+        problems = (
+            [*self._find_repeated_tables(), *self._find_bad_templates()]
+            or self._find_bad_topics()
+            or self._find_shared_topics()
+        )
         if problems:
-            raise misplaced(problems)
+            raise located_error(problems)
         return self
 
-    def _doubled_tables(self) -> Iterator[Misplaced]:
+    def _find_repeated_tables(self) -> Iterator[LocatedProblem]:
         seen: set[tuple[str, str]] = set()
         for number, table in enumerate(self.tables):
             name = (table.keyspace, table.table)
             if name in seen:
-                yield Misplaced(("tables", number), f"{'.'.join(name)}: named twice among `tables`")
+                yield LocatedProblem(("tables", number), f"{'.'.join(name)}: named twice among `tables`")
             seen.add(name)
 
-    def _templates(self, number: int) -> list[tuple[Place, str]]:
-        """Where the names of a table's topics come from: change topic, progress topic, dead-letter topic."""
+    def _templates(self, number: int) -> list[tuple[Location, str]]:
+        """Return the locations and templates of a table's change topic, progress topic and dead-letter topic."""
         own, publishing = self.tables[number].topic, self.publishing
-        change: Place = ("publishing", "topic") if own is None else ("tables", number, "topic")
-        found: list[tuple[Place, str]] = [
+        change: Location = ("publishing", "topic") if own is None else ("tables", number, "topic")
+        found: list[tuple[Location, str]] = [
             (change, own or publishing.topic),
             (("publishing", "progress_topic"), publishing.progress_topic),
         ]
@@ -77,70 +83,74 @@ class BridgeConfig(Model):
             found.append((("publishing", "dead_letter_topic"), publishing.dead_letter_topic))
         return found
 
-    def _bad_templates(self) -> list[Misplaced]:
-        templates = dict(one for number in range(len(self.tables)) for one in self._templates(number))
+    def _find_bad_templates(self) -> list[LocatedProblem]:
+        templates = dict(template for number in range(len(self.tables)) for template in self._templates(number))
         templates.setdefault(("publishing", "topic"), self.publishing.topic)
         return [
-            Misplaced(place, f"{template!r} has {left.group()!r}; what is replaced are {', '.join(_PLACEHOLDERS)}")
-            for place, template in templates.items()
+            LocatedProblem(
+                location, f"{template!r} has {left.group()!r}; the placeholders are {', '.join(_PLACEHOLDERS)}"
+            )
+            for location, template in templates.items()
             if (left := _BRACES.search(_PLACEHOLDER.sub("", template))) is not None
         ]
 
-    def _bad_names(self) -> list[Misplaced]:
+    def _find_bad_topics(self) -> list[LocatedProblem]:
         return [
-            Misplaced(
-                place,
-                f"the topic of table {_cut(table.name)} would be {_cut(self._filled(template, table))!r}, but "
+            LocatedProblem(
+                location,
+                f"the topic of table {_shorten(table.name)} would be {_shorten(self._fill(template, table))!r}, but "
                 f"Kafka takes names of 1 to {_LONGEST_TOPIC} letters, digits, '.', '_' and '-', not '.' or '..' alone",
             )
             for number, table in enumerate(self.tables)
-            for place, template in self._templates(number)
-            if not _is_topic(self._filled(template, table))
+            for location, template in self._templates(number)
+            if not _is_topic(self._fill(template, table))
         ]
 
-    def _shared_names(self) -> list[Misplaced]:
-        problems: list[Misplaced] = []
-        taken: dict[str, tuple[str, str, Place]] = {}
+    def _find_shared_topics(self) -> list[LocatedProblem]:
+        problems: list[LocatedProblem] = []
+        taken: dict[str, tuple[str, str, Location]] = {}
         for number, table in enumerate(self.tables):
-            for place, template in self._templates(number)[:2]:
-                mine = self._filled(template, table), table.name, place
-                # Kafka's metrics tell `.` and `_` not apart, so that it refuses topics that differ in nothing else.
+            for location, template in self._templates(number)[:2]:
+                mine = self._fill(template, table), table.name, location
+                # Kafka refuses topics that differ only in `.` and `_`: the names of its metrics would be equal.
                 theirs = taken.setdefault(_PERIOD.sub("_", mine[0]), mine)
                 if theirs != mine:
                     alike = "" if theirs[0] == mine[0] else f" (and {theirs[0]}, which Kafka takes for the same name)"
                     words = "each table needs a change topic and a progress topic of its own"
-                    problems.append(Misplaced(place, f"{mine[0]}{alike} is a topic of {theirs[1]} too; {words}"))
-        # Tables may share a dead-letter topic, but what reads changes or cursors can't read letters.
-        letters = {self.dead_letter_topic_of(table) or "" for table in self.tables} - {""}
-        mixed = sorted(topic for topic in letters if _PERIOD.sub("_", topic) in taken)
+                    problems.append(
+                        LocatedProblem(location, f"{mine[0]}{alike} is a topic of {theirs[1]} too; {words}")
+                    )
+        # Tables may share a dead-letter topic, but readers of changes or cursors can't read dead letters.
+        dead_letter_topics = {self.dead_letter_topic_of(table) or "" for table in self.tables} - {""}
+        mixed = sorted(topic for topic in dead_letter_topics if _PERIOD.sub("_", topic) in taken)
         if mixed:
             words = f"{', '.join(mixed)}: a dead-letter topic can't be a change or progress topic too"
-            problems.append(Misplaced(("publishing", "dead_letter_topic"), words))
+            problems.append(LocatedProblem(("publishing", "dead_letter_topic"), words))
         return problems
 
     def topic_of(self, table: TableSettings) -> str:
-        """The change topic of a table."""
-        return self._filled(table.topic or self.publishing.topic, table)
+        """Return the change topic of a table."""
+        return self._fill(table.topic or self.publishing.topic, table)
 
     def progress_topic_of(self, table: TableSettings) -> str:
-        """The compacted topic that holds the cursors of a table's lanes."""
-        return self._filled(self.publishing.progress_topic, table)
+        """Return the compacted topic that holds the cursors of a table's lanes."""
+        return self._fill(self.publishing.progress_topic, table)
 
-    def _filled(self, template: str, table: TableSettings) -> str:
+    def _fill(self, template: str, table: TableSettings) -> str:
         texts = {"name": self.name, "keyspace": table.keyspace, "table": table.table}
         return _PLACEHOLDER.sub(lambda match: texts[match.group(1)], template)
 
     def output_of(self, table: TableSettings) -> OutputSettings:
-        """What a table's changes look like."""
-        return _shaped(self.output, table)
+        """Return the output settings that apply to a table."""
+        return _with_shape(self.output, table)
 
     def dead_letter_topic_of(self, table: TableSettings) -> str | None:
-        """Where a table's changes go that can't be carried; None where such a change stops it."""
+        """Return the topic for a table's changes that cannot be published; None if such a change stops the table."""
         template = self.publishing.dead_letter_topic
-        return None if template is None else self._filled(template, table)
+        return None if template is None else self._fill(template, table)
 
     def table(self, keyspace: str, table: str) -> TableSettings:
-        """The settings of a captured table.
+        """Return the settings of a captured table, named without quotes.
 
         Raises:
             KeyError: the table is not among `tables`.
@@ -151,7 +161,7 @@ class BridgeConfig(Model):
         raise KeyError(f"{keyspace}.{table}")
 
 
-def _cut(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}... ({len(name)} characters)"
 
 
@@ -160,42 +170,43 @@ def _is_topic(name: str) -> bool:
 
 
 class SourceConfig(Model):
-    """What the Spark source needs by itself: one table, and how to read it."""
+    """What the Spark source needs when a query uses it without a job: one table, and how to read it."""
 
     scylla: ScyllaSettings
     table: TableEntry = Field(description="The captured table.")
     reading: ReadingSettings = ReadingSettings()
-    name: str = Field("scylla-cdc-bridge", description="The job's name, as the shape `debezium` tells it.")
+    name: str = Field("scylla-cdc-bridge", description="The name in the records of the shape `debezium`.")
     output: OutputSettings = OutputSettings()
     dead_letters: bool = Field(
-        False, description="Give changes that can't be carried as rows of their own kind; else they stop the query."
+        False,
+        description="Return changes that cannot be published as rows of their own kind; if false, they stop the query.",
     )
     lanes: int = Field(1, ge=1, le=1024, description="Input partitions of each micro-batch.")
-    sharing: int = Field(1, ge=1, description="How many queries like this share `scylla.requests_per_second`.")
+    sharing: int = Field(1, ge=1, description="Number of such queries that share `scylla.requests_per_second`.")
     payload: Literal["avro", "json"] = Field(
-        "avro", description="What `key` and `value` hold: Avro bodies, or the same as JSON text."
+        "avro", description="What `key` and `value` hold: Avro bodies, or their data as JSON text."
     )
 
     @property
     def output_options(self) -> OutputOptions:
-        """What the encoder takes."""
+        """The encoder's options."""
         return self.table_output.options(self.name)
 
     @property
     def table_output(self) -> OutputSettings:
-        """What the table's changes look like."""
-        return _shaped(self.output, self.table)
+        """The output settings that apply to the table."""
+        return _with_shape(self.output, self.table)
 
 
-def _shaped(output: OutputSettings, table: TableSettings) -> OutputSettings:
+def _with_shape(output: OutputSettings, table: TableSettings) -> OutputSettings:
     return output if table.shape is None else output.model_copy(update={"shape": table.shape})
 
 
 def validate(mapping: Mapping[str, object]) -> BridgeConfig:
-    """The configuration of a mapping; see `bridge.config.file.loader` for the file that it comes from.
+    """Return the configuration that a mapping holds.
 
     Raises:
-        pydantic.ValidationError: with every problem in it.
+        pydantic.ValidationError: with every unknown key and every bad value.
     """
     return BridgeConfig.model_validate(dict(mapping))
 

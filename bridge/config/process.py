@@ -1,4 +1,4 @@
-"""The sections about the process itself: `spark`, `startup`, `monitoring` and `logging`."""
+"""The sections about the job's processes: `spark`, `startup`, `monitoring` and `logging`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
-from bridge.config.base import DAY_S, HOUR_MS, Address, InWords, Model, RefusedNames, other_than, refuse_names
+from bridge.config.base import DAY_S, HOUR_MS, Address, ExpectedText, Model
+from bridge.config.refused_names import RefusedNames, other_than, refuse_names
 from bridge.config.secret_patterns import holds_secret
 
 
@@ -20,7 +21,7 @@ SPARK_SECRETS: Final = (
     "password",
     "passphrase",
     "token" + _other_than("file"),
-    # The class or the file that a store takes its credentials from is none.
+    # The class or the file that provides a store's credentials is no secret.
     rf"credential($|[^s.]|s{_other_than('.provider')}|\.{_other_than('provider')})",
     r"(access|account|private)\.key",
     r"encryption\.key$",
@@ -30,111 +31,112 @@ _SECRET: Final = re.compile("|".join(SPARK_SECRETS), re.IGNORECASE)
 _MASTER: Final = (
     r"^(local(\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\])?|local-cluster\[[0-9]+,[0-9]+,[0-9]+\]|yarn|(spark|k8s)://\S+)$"
 )
-_SETTINGS: Final = {
+_SETTING_BY_PROPERTY: Final = {
     "spark.master": "spark.master",
     "spark.app.name": "name",
     "spark.sql.streaming.checkpointLocation": "spark.checkpoint",
 }
-"""Spark's properties that have a setting of their own."""
+"""Properties of Spark that have a setting of their own."""
 SPARK_REFUSED: Final = RefusedNames(
-    {name: f"set {setting} instead" for name, setting in _SETTINGS.items()},
-    {SPARK_SECRETS: "a secret can not stand here; give it by the environment or the identity of the pod"},
-    {(other_than("spark."),): "properties of Spark begin with `spark.`, and it ignores all others"},
+    {name: f"set {setting} instead" for name, setting in _SETTING_BY_PROPERTY.items()},
+    {SPARK_SECRETS: "a secret can not be here; give it by the environment or the identity of the pod"},
+    {(other_than("spark."),): "Spark ignores properties that do not begin with `spark.`"},
 )
-"""Properties that `spark.properties` does not take."""
-_IN_PLAIN_SIGHT: Final = (
-    "a secret can't stand in the file, nor in Spark's command line; give it by the environment or the pod's identity"
+"""Properties that `spark.properties` refuses."""
+_IN_PLAIN_TEXT_WHY: Final = (
+    "a secret can't be in the file, nor in Spark's command line; give it by the environment or the pod's identity"
 )
 _WITH_LOGIN: Final = re.compile(r"^[a-z][a-z0-9+.-]*://[^/]*@", re.IGNORECASE)
 
 
 class SparkSettings(Model):
-    """Where the work runs."""
+    """Where Spark runs the job, and how."""
 
-    master: Annotated[str, InWords("local, local[N], local[*], spark://host:port, k8s://address or yarn")] = Field(
+    master: Annotated[str, ExpectedText("local, local[N], local[*], spark://host:port, k8s://address or yarn")] = Field(
         "local[*]", pattern=_MASTER, description="Spark master; `local[*]` is this machine alone."
     )
     checkpoint: str = Field(
         "checkpoint",
         min_length=1,
-        description="Folder (any Hadoop-compatible path) for Spark's plan; a lost one loses and doubles nothing.",
+        description="Folder for Spark's plan (any Hadoop-compatible path). Losing it neither loses nor duplicates "
+        "changes.",
     )
-    lanes: int | None = Field(
-        None, ge=1, le=1024, description="Lanes of each table; unset, as many as there are cores to work them."
-    )
+    lanes: int | None = Field(None, ge=1, le=1024, description="Lanes of each table; unset, one for each core.")
     trigger_interval_ms: int = Field(
         200,
         ge=0,
         le=HOUR_MS,
-        description="Shortest time from one micro-batch to the next, in ms. Each costs some 0.1 s of CPU, however few "
-        "changes it has; longer, they are fewer, and changes up to twice as much later.",
+        description="Shortest time in ms from one micro-batch to the next. Each micro-batch costs about 0.1 s of CPU, "
+        "however few changes it has. A longer interval saves CPU and delays changes by up to twice its length.",
     )
     properties: Annotated[dict[str, str | int | bool], SPARK_REFUSED] = Field(
         default_factory=dict,
-        description="Further Spark properties. They stand in command lines, so secrets have no place among them: "
-        "stores take those from the environment or from the pod's identity.",
+        description="Further Spark properties. They appear in command lines, so secrets are refused: stores take those "
+        "from the environment or from the pod's identity.",
     )
 
     @field_validator("checkpoint")
     @classmethod
-    def _no_login(cls, value: str) -> str:
+    def _refuse_login(cls, value: str) -> str:
         if _WITH_LOGIN.match(value) and not value.startswith(("abfs", "wasb")):
-            raise ValueError("a login can't stand in the path: give it by the environment or the pod's identity")
-        # Folders may be named as partitions are (`key=1`); what stands behind a `?` are parameters.
+            raise ValueError("a login can't be in the path: give it by the environment or the pod's identity")
+        # Names of folders may have the form of partitions (`key=1`); parameters follow a `?`.
         path, _, parameters = value.partition("?")
         if holds_secret(path.replace("=", "/")) or holds_secret(parameters):
-            raise ValueError("a secret can't stand in the path: give it by the environment or the pod's identity")
+            raise ValueError("a secret can't be in the path: give it by the environment or the pod's identity")
         return value
 
     @field_validator("properties")
     @classmethod
-    def _sparks_and_no_secrets(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
-        strange = [name for name in value if not name.startswith("spark.")]
-        secret = [name for name, text in value.items() if _SECRET.search(name) or holds_secret(str(text))]
+    def _refuse_properties(cls, value: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
+        unknown = [name for name in value if not name.startswith("spark.")]
+        secrets = [name for name, text in value.items() if _SECRET.search(name) or holds_secret(str(text))]
         refuse_names(
             [
-                *((name, _IN_PLAIN_SIGHT) for name in secret),
-                *((name, "Spark's properties begin with `spark.`, and it ignores all others") for name in strange),
-                *((name, f"set {_SETTINGS[name]} instead") for name in value if name in _SETTINGS),
+                *((name, _IN_PLAIN_TEXT_WHY) for name in secrets),
+                *((name, "Spark ignores properties that do not begin with `spark.`") for name in unknown),
+                *(
+                    (name, f"set {_SETTING_BY_PROPERTY[name]} instead")
+                    for name in value
+                    if name in _SETTING_BY_PROPERTY
+                ),
             ]
         )
         return value
 
 
 class StartupSettings(Model):
-    """How patient the start is with servers that are not there yet."""
+    """How long the start waits for servers that do not answer yet."""
 
-    patience_s: int = Field(
-        60, ge=0, le=DAY_S, description="How long in s an unreachable server is tried again at start."
-    )
+    patience_s: int = Field(60, ge=0, le=DAY_S, description="How long in s the start tries to reach servers.")
 
 
 class MonitoringSettings(Model):
-    """Metrics, probes and the status page, on one HTTP port of the job's first process."""
+    """Metrics, probes and the status page, on one HTTP port of the driver process."""
 
-    enabled: bool = Field(True, description="Whether the port is opened.")
+    enabled: bool = Field(True, description="Whether to open the port.")
     listen: Address = Field(
         "127.0.0.1:9404",
-        description="Where to listen, `host:port`; 0.0.0.0 is every interface. The default gives way to a free port "
-        "when another job has it; an address that is set must be free.",
+        description="Where to listen, `host:port`; 0.0.0.0 is every interface. If the default is in use, the job "
+        "takes a free port instead; an address that is set must be free.",
     )
     stalled_after_s: int = Field(
         60,
         ge=1,
         le=DAY_S,
-        description="A table is not ready once its cursors have stood for this long, in s, although there is something "
-        "to read.",
+        description="A table counts as not ready once its cursors have not moved for this long, in s, although there "
+        "are changes to read.",
     )
     outlive_tables: bool = Field(
         False,
-        description="Once every table has stopped for good, go on answering, not ready, instead of ending with status "
-        "1; for where whatever ends is started again.",
+        description="Once every table has stopped for good, keep answering as not ready instead of ending with status "
+        "1. For environments that restart a process that ends.",
     )
     dead_after_s: int = Field(
         300,
         ge=10,
         le=DAY_S,
-        description="The job counts as dead once its supervisor has not looked at its queries for this long, in s.",
+        description="The job counts as dead once its supervisor has not checked its queries for this long, in s.",
     )
 
 
@@ -142,5 +144,5 @@ class LoggingSettings(Model):
     """The job's own log, on standard error."""
 
     format: Literal["text", "json"] = Field(
-        "text", description="Lines for people, or one JSON object a line for log collectors."
+        "text", description="Lines for people, or one JSON object on each line for log collectors."
     )

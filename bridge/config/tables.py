@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from bridge.config.base import DAY_MS, HOUR_MS, InWords, Model, Start
+from bridge.config.base import DAY_MS, HOUR_MS, ExpectedText, Model, Start
 from bridge.model.record_form import RecordForm
 from schemas.options import OutputOptions, ShapeName
 from schemas.shapes import SHAPES, Shape, shape_of
@@ -16,33 +16,32 @@ from schemas.shapes import SHAPES, Shape, shape_of
 _TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)
 _TABLE_TEXT = re.sub(r"\?P<\w+>", "", _TABLE.pattern)
 _TOPIC = r"^[A-Za-z0-9._{}-]+$"
-_TOPIC_IN_WORDS = InWords("letters, digits, '.', '_' and '-', with {name}, {keyspace} and {table} for what is replaced")
+_TOPIC_EXPECTED = ExpectedText("letters, digits, '.', '_' and '-', and the placeholders {name}, {keyspace} and {table}")
 
-
-_Integrity = Literal["off", "sample", "always", False]
+_IntegrityInput = Literal["off", "sample", "always", False]
 
 
 class ReadingSettings(Model):
-    """Which part of the log is read, and in what portions."""
+    """Which part of the log the job reads, and in which portions."""
 
     start: Start = Field(
         "earliest",
-        description="Where a table that has no progress yet begins: now minus the log's TTL (`earliest`), now, or an "
-        "instant with its UTC offset. A change keeps the TTL that it was written under: where the TTL was longer once, "
-        "the log holds older changes than `earliest` reads, and an instant reaches them.",
+        description="Where a table without progress starts: `earliest` is now minus the log's TTL, `latest` is now, "
+        "or an instant with its UTC offset. A change keeps the TTL with which it was written. If the TTL has been "
+        "reduced, the log holds older changes than `earliest` reads; an instant reaches them.",
     )
     confidence_ms: int = Field(
         10_000,
         ge=0,
         le=DAY_MS,
-        description="Age in ms that a change must reach before it is read (the confidence window). Below write "
-        "timeout plus clock skew, changes that become visible late are missed; 0 is for tests.",
+        description="Age in ms at which changes are read (the confidence window). If it is shorter than write timeout "
+        "plus clock skew, changes that become visible late are missed; 0 is for tests.",
     )
     leeway_ms: int = Field(
         5_000,
         ge=0,
         le=DAY_MS,
-        description="How long in ms after its end a generation may still get rows; ScyllaDB's own bound is 5 s.",
+        description="How long in ms after its end a generation may still receive rows; ScyllaDB's own limit is 5 s.",
     )
     max_window_ms: int = Field(
         HOUR_MS, ge=100, le=30 * DAY_MS, description="Longest window of `cdc$time`, in ms, that one micro-batch reads."
@@ -51,39 +50,40 @@ class ReadingSettings(Model):
         3_000,
         ge=50,
         le=HOUR_MS,
-        description="Duration in ms that a micro-batch of a backlog should take: windows shrink and grow towards it.",
+        description="Duration in ms that a micro-batch should take while there is a backlog; window lengths adapt to "
+        "it.",
     )
     idle_interval_ms: int = Field(
         30_000,
         ge=0,
         le=HOUR_MS,
-        description="Longest time in ms from one micro-batch to the next of a table to which nothing is written. It "
-        "grows with the silence, to half of its length: a change that ends it is late by no more than that.",
+        description="Longest time in ms between two micro-batches of a table without writes. The interval grows to "
+        "half of the time since the last write; the next change is late by at most the interval.",
     )
     accept_data_loss: bool = Field(
         False,
-        strict=True,  # nothing that only reads like a yes permits a loss
-        description="Go on although changes, or the streams that held them, were gone before they were read; otherwise "
-        "the table stops and says which span of time is affected.",
+        strict=True,  # only a real boolean may permit a loss
+        description="Continue although changes, or the streams that held them, were gone before they were read. If not "
+        "set, the table stops and names the affected time span.",
     )
     on_incomplete_group: Literal["stop", "deliver"] = Field(
         "stop",
-        description="What to do with a group whose last row is missing (which ScyllaDB never writes): stop, or "
-        "deliver what is there.",
+        description="What to do with a group whose last row is missing (which ScyllaDB never writes): stop the table, "
+        "or publish the rows that there are.",
     )
     integrity: Annotated[
         Literal["off", "sample", "always"],
         # YAML reads a bare `off` as false.
-        BeforeValidator(lambda value: "off" if value is False else value, json_schema_input_type=_Integrity),
+        BeforeValidator(lambda value: "off" if value is False else value, json_schema_input_type=_IntegrityInput),
     ] = Field(
         "sample",
-        description="Whether the key of a change is held against the stream that it came in: of every change, of one "
-        "in 64, or of none. A mismatch is counted and logged with its position, and stops nothing.",
+        description="Whether to check that the key of a change belongs to the stream that holds the change: for every "
+        "change, for one in 64, or for none. A mismatch is counted and logged with its position; it stops nothing.",
     )
     deduplicate: bool = Field(
         False,
-        description="Leave out a group that repeats the changes of an earlier one of its stream and microsecond (a "
-        "client's retried write is logged twice). Of two with images either may be the one that is kept.",
+        description="Leave out a group that repeats the changes of an earlier group of its stream and microsecond: "
+        "ScyllaDB logs a write twice if a client retries it. If both have images, either of them may be kept.",
     )
 
 
@@ -120,7 +120,7 @@ class OutputSettings(Model):
     )
     tombstones: bool | None = Field(
         None,
-        description="Follow the delete of all that a record key stands for by a record without a value, for "
+        description="After the delete of everything under a record key, publish a record without a value, for "
         f"compacted topics; unset, true with the shape {_shapes_where(lambda shape: shape.default_tombstones)} only.",
     )
     headers: tuple[Literal["position", "operation", "timestamp", "table"], ...] = Field(
@@ -131,14 +131,14 @@ class OutputSettings(Model):
 
     @field_validator("headers")
     @classmethod
-    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        doubled = sorted({name for name in value if value.count(name) > 1})
-        if doubled:
-            raise ValueError(f"{', '.join(doubled)}: named twice")
+    def _refuse_duplicates(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        duplicates = sorted({name for name in value if value.count(name) > 1})
+        if duplicates:
+            raise ValueError(f"{', '.join(duplicates)}: named twice")
         return value
 
     def options(self, name: str) -> OutputOptions:
-        """What the encoder takes; `name` is the job's."""
+        """Return the encoder's options; `name` is the job's."""
         return OutputOptions(self.shape, self.decimals, self.timestamps, self.times, self.record_key, name)
 
     @property
@@ -149,7 +149,11 @@ class OutputSettings(Model):
         return shape_of(self.shape).default_key
 
     def record_form(self, *, dead_letters: bool) -> RecordForm:
-        """What records have besides their values."""
+        """Return which parts records have besides their values.
+
+        Args:
+            dead_letters: whether changes that cannot be published become dead letters.
+        """
         return RecordForm(
             primary_key=self.record_key == "primary_key",
             tombstones=shape_of(self.shape).default_tombstones if self.tombstones is None else self.tombstones,
@@ -161,12 +165,12 @@ class OutputSettings(Model):
 
 
 class PublishingSettings(Model):
-    """What is written to Kafka, and in transactions of which size."""
+    """Which topics the job writes, and how large its transactions are."""
 
-    topic: Annotated[str, _TOPIC_IN_WORDS] = Field(
+    topic: Annotated[str, _TOPIC_EXPECTED] = Field(
         "{keyspace}.{table}", pattern=_TOPIC, description="Change topic's name; {keyspace} and {table} are replaced."
     )
-    progress_topic: Annotated[str, _TOPIC_IN_WORDS] = Field(
+    progress_topic: Annotated[str, _TOPIC_EXPECTED] = Field(
         "{name}.progress.{keyspace}.{table}",
         pattern=_TOPIC,
         description="Name of the compacted topic that holds the lanes' cursors; {name} is the job's.",
@@ -175,36 +179,40 @@ class PublishingSettings(Model):
         50_000,
         ge=1,
         le=10_000_000,
-        description="A transaction is committed at the next end of a group once it holds this many.",
+        description="Once a transaction has this many records, it is committed at the next end of a group.",
     )
     max_transaction_bytes: int = Field(
-        64 * 1024 * 1024, ge=1024, le=2**31 - 1, description="The same for its bytes of keys and values."
+        64 * 1024 * 1024,
+        ge=1024,
+        le=2**31 - 1,
+        description="Once a transaction has this many bytes of keys and values, it is committed at the next end of a "
+        "group.",
     )
 
-    dead_letter_topic: Annotated[str | None, _TOPIC_IN_WORDS] = Field(
+    dead_letter_topic: Annotated[str | None, _TOPIC_EXPECTED] = Field(
         None,
         pattern=_TOPIC,
-        description="Where changes go that can't be carried, as JSON with the reason and the raw cells, in the same "
+        description="Topic for changes that cannot be published: JSON with the reason and the raw cells, in the same "
         "transaction; {name}, {keyspace} and {table} are replaced. Unset, such a change stops its table.",
     )
 
     @field_validator("progress_topic")
     @classmethod
-    def _own_progress(cls, value: str) -> str:
-        lacking = [part for part in ("{name}", "{keyspace}", "{table}") if part not in value]
-        if lacking:
-            raise ValueError(f"must hold {', '.join(lacking)}: two jobs or tables would share one cursor")
+    def _require_placeholders(cls, value: str) -> str:
+        missing = [part for part in ("{name}", "{keyspace}", "{table}") if part not in value]
+        if missing:
+            raise ValueError(f"must hold {', '.join(missing)}: two jobs or tables would share one cursor")
         return value
 
 
 class TableSettings(Model):
-    """One captured table; what is unset here comes from `reading` and `publishing`."""
+    """One captured table. Unset settings take their values from `reading`, `output`, `publishing` and `spark`."""
 
-    name: Annotated[str, InWords("keyspace.table")] = Field(
+    name: Annotated[str, ExpectedText("keyspace.table")] = Field(
         description="`keyspace.table`, quoted as in CQL where a name is not all lower case.",
         json_schema_extra={"pattern": _TABLE_TEXT},
     )
-    topic: Annotated[str | None, _TOPIC_IN_WORDS] = Field(
+    topic: Annotated[str | None, _TOPIC_EXPECTED] = Field(
         None, pattern=_TOPIC, description="This table's change topic."
     )
     start: Start | None = Field(None, description="As `reading.start`.")
@@ -213,33 +221,33 @@ class TableSettings(Model):
 
     @field_validator("name")
     @classmethod
-    def _qualified(cls, value: str) -> str:
+    def _require_keyspace(cls, value: str) -> str:
         if not _TABLE.match(value):
             raise ValueError(f'{value!r} is not keyspace.table (quote a part as in CQL: ks."MyTable")')
         return value
 
     @property
     def keyspace(self) -> str:
-        """The keyspace's own name, without quotes."""
-        return self._part("keyspace")
+        """The keyspace's name without quotes."""
+        return self._unquoted("keyspace")
 
     @property
     def table(self) -> str:
-        """The table's own name, without quotes."""
-        return self._part("table")
+        """The table's name without quotes."""
+        return self._unquoted("table")
 
-    def _part(self, which: str) -> str:
+    def _unquoted(self, which: str) -> str:
         match = _TABLE.match(self.name)
         assert match is not None
         part = match.group(which)
         return part[1:-1] if part.startswith('"') else part.lower()
 
 
-def _table(value: object) -> object:
+def _expand_name(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
 
 TableEntry = Annotated[
     TableSettings,
-    BeforeValidator(_table, json_schema_input_type=Annotated[str, Field(pattern=_TABLE_TEXT)] | TableSettings),
+    BeforeValidator(_expand_name, json_schema_input_type=Annotated[str, Field(pattern=_TABLE_TEXT)] | TableSettings),
 ]

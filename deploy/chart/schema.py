@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bridge.config.base import RefusedNames, left_out, never
+from bridge.config.kafka import KAFKA_REFUSED, KAFKA_SECRETS
 from bridge.config.process import SPARK_REFUSED, SPARK_SECRETS
 from bridge.config.reference.catalog import catalog_of
 from bridge.config.reference.json_schema import DRAFT, json_schema
+from bridge.config.refused_names import RefusedNames, left_out, never
 from bridge.config.secret_patterns import ASSIGNMENT, LOGIN, NAME, OPTION, PLACE, SIGNED
-from bridge.config.servers import KAFKA_REFUSED, KAFKA_SECRETS
 from deploy.chart.values import ChartValues
 
 OWNED: Final[Mapping[str, Mapping[str, str]]] = {

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from bridge.config.base import RefusedNames
+from bridge.config.refused_names import RefusedNames
 
 OWN_LABELS: Final = (
     "app.kubernetes.io/name",

@@ -12,7 +12,8 @@ from dataclasses import replace
 from schemas.avro.codec import compile_writer
 from schemas.cql.table import TableSchema
 from schemas.log.cell_readers import LogRow
-from schemas.log.change_records import LogChange, LogRecords
+from schemas.log.change_records import LogRecords
+from schemas.log.log_change import LogChange
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 from schemas.record_schemas import key_schema, value_schema
 from schemas.shapes import shape_of

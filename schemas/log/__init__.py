@@ -1,1 +1,1 @@
-"""The log's side: its columns, its operations, and what its cells say."""
+"""The CDC log: its columns and operations, and the values in its cells."""

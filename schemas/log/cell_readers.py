@@ -1,11 +1,11 @@
-"""The columns of one CDC log, resolved for encoding: where each cell is and how it is read.
+"""Readers for single columns of one CDC log: where a column's cell is in a row, and how to decode it.
 
-Made once for a table; ``schemas.log.change_records`` walks them for each row.
+They are made once for a table; ``schemas.log.change_records`` uses them for each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -13,23 +13,23 @@ from schemas.avro.names import avro_name
 from schemas.avro.types import union_branch
 from schemas.cql.table import Column
 from schemas.cql.types import CqlType
-from schemas.errors import CellError
+from schemas.errors import CellError, OperationError
 from schemas.log.cells import decoder, empty_is_value
 from schemas.log.scalar_cells import Decoder
 from schemas.options import OutputOptions
 
 LogRow: TypeAlias = Sequence[bytes | None]
-"""Raw cells of one log row in the order of the codec's `log_columns`; None is CQL null."""
+"""Raw cells of one log row in the order in which the log's columns are read; None is CQL null."""
 
 _ID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class LogFormat:
-    """What cells of one log have in common.
+    """The properties of one log that the readers of all its columns depend on.
 
     Attributes:
-        positions: where the log's columns are in a row.
+        positions: name -> index of the log's columns in a row.
         namespace: the Avro namespace of the table.
         output: the forms of the values.
     """
@@ -39,7 +39,7 @@ class LogFormat:
     output: OutputOptions
 
     def cell(self, column: str, cql_type: CqlType) -> LogCell:
-        """Resolve one column of the log."""
+        """Return the reader of one column of the log."""
         return LogCell(
             column=column,
             cql_type=str(cql_type),
@@ -49,11 +49,11 @@ class LogFormat:
         )
 
     def branch(self, cql_type: CqlType) -> str:
-        """Return the name by which a union selects the type."""
+        """Return the name of the type's branch in a union."""
         return union_branch(cql_type, self.namespace, self.output)
 
     def key(self, column: Column) -> KeyCell:
-        """Resolve a primary key column."""
+        """Return the reader of a primary key column."""
         return KeyCell(
             field=avro_name(column.name),
             cell=self.cell(column.name, column.type),
@@ -63,7 +63,15 @@ class LogFormat:
 
 @dataclass(frozen=True, slots=True)
 class LogCell:
-    """One column of the log, resolved: where its cell is and how it is read."""
+    """The reader of one column of the log.
+
+    Attributes:
+        column: the column's CQL name.
+        cql_type: the text of its type.
+        index: the place of its cell in a row.
+        decode: turns a cell that is neither null nor "empty" into a value.
+        empty_is_value: whether a zero-length cell is an ordinary value of the type.
+    """
 
     column: str
     cql_type: str
@@ -72,39 +80,62 @@ class LogCell:
     empty_is_value: bool
 
     def value(self, raw: bytes) -> object:
-        """Return the decoded cell; CellError names the column."""
+        """Return a decoded cell; the CellError for a malformed one names the column."""
         try:
             return self.decode(raw)
         except CellError as error:
             raise error.located(self.column, self.cql_type) from error
 
     def required(self, row: LogRow) -> object:
-        """Return the row's cell, which may be neither null nor of the wrong form."""
+        """Return the decoded cell of a row; CellError if it is null or malformed."""
         raw = row[self.index]
         if raw is None:
             raise self.error("is null where the log must have a value", raw)
         return self.value(raw)
 
     def sixteen_bytes(self, row: LogRow) -> bytes:
-        """Return the row's cell as it is, which must be 16 bytes."""
+        """Return the raw cell of a row; CellError if it is not 16 bytes long."""
         raw = row[self.index]
         if raw is None or len(raw) != _ID_BYTES:
             raise self.error(f"must be {_ID_BYTES} bytes long", raw)
         return raw
 
     def is_empty(self, raw: bytes) -> bool:
-        """Whether a cell is CQL's "empty", which the column's Avro type does not have."""
+        """Return whether a cell is CQL's zero-length "empty" value, which the column's Avro type lacks."""
         return not raw and not self.empty_is_value
 
     def error(self, reason: str, raw: bytes | None) -> CellError:
-        """Return the error that names this column."""
+        """Return an error about a cell of this column."""
         return CellError(self.cql_type, reason, raw, column=self.column)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCell:
-    """A primary key column; `branch` selects its type in the union of a clustering column."""
+    """The reader of a primary key column.
+
+    Attributes:
+        field: the column's Avro name.
+        cell: the reader of its cell.
+        branch: name of its type's branch in the union of a clustering column.
+    """
 
     field: str
     cell: LogCell
     branch: str
+
+
+def require_same_key(row: LogRow, other: LogRow, keys: Iterable[KeyCell], subject: str) -> None:
+    """Check that two rows of a change have the same key.
+
+    Args:
+        row: the change's delta.
+        other: the other row.
+        keys: the key columns to compare.
+        subject: what the other row is, for the message.
+
+    Raises:
+        OperationError: a cell differs; names the column.
+    """
+    for key in keys:
+        if row[key.cell.index] != other[key.cell.index]:
+            raise OperationError(f"{subject} has another value of key column {key.cell.column!r} than the change")

@@ -1,17 +1,18 @@
-"""Raw CQL cells of any type (native protocol v4 serialization) to the values that fastavro writes.
+"""Decoders from raw CQL cells of any type (native protocol v4 serialization) to the values that fastavro writes.
 
-Strict: counts and lengths must fill the cell exactly; whatever else raises ``CellError``. Nothing is
-allocated by a count that the cell only claims. Formats (native protocol v4, section 6; vectors as
-ScyllaDB and Cassandra write them):
+The decoders are strict: counts and lengths must fill the cell exactly, otherwise they raise ``CellError``. They check
+a count against the cell's size before they allocate memory for it. Formats (native protocol v4, section 6; vectors
+as ScyllaDB and Cassandra write them):
 
 - list, set, map: 4 bytes count, then for each element (of a map: key, value) 4 bytes length and that
-  many bytes. A negative length would be null, which no element can be.
-- tuple, user-defined type: for each field 4 bytes length and that many bytes, -1 being null. Values
-  written before ALTER TYPE ADD end early: the fields that are missing are null.
-- vector: the elements one after the other, each behind its length as an unsigned vint unless the
-  element's type has one width for all (in the server's eyes: see `vector_width_bytes`).
+  many bytes. A negative length means null, and an element cannot be null.
+- tuple, user-defined type: for each field 4 bytes length and that many bytes; -1 means null. Values
+  written before ALTER TYPE ADD end early: the missing fields are null.
+- vector: the elements one after the other, each behind its length as an unsigned vint. Elements of types
+  that the servers treat as fixed in width (`vector_width_bytes`) have no length.
 
-An element or a field may be CQL's zero-length "empty" only where that is a value (text, blob).
+The zero-length "empty" value of CQL is accepted in an element or a field only where it is an ordinary value (text,
+blob).
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ _VECTOR_WIDTHS: Final[dict[str, int]] = {
     "timeuuid": 16,
     "uuid": 16,
 }
-"""The types whose values the servers take for fixed in width; tinyint, smallint, date and time are not among them."""
+"""Types that the servers treat as fixed in width. They do not treat tinyint, smallint, date and time so."""
 
 
 def decoder(cql_type: CqlType, output: OutputOptions = DEFAULT_OUTPUT, namespace: str | None = None) -> Decoder:
-    """Return the function that decodes cells of a type; resolve it once, not per cell.
+    """Return the function that decodes cells of a type. Call this once for a column, not for each cell.
 
     Args:
-        cql_type: the type, its user-defined types resolved.
+        cql_type: the type, with the fields of its user-defined types.
         output: the forms of the values.
-        namespace: give the Avro namespace to have the fields of nested records as (union branch,
-            value), which spares fastavro the search; None for plain values.
+        namespace: an Avro namespace makes the fields of nested records (union branch, value), so that fastavro need
+            not try the branches; None makes them plain values.
 
     Raises:
         UnsupportedTypeError: the type has no Avro form.
@@ -60,9 +61,9 @@ def decoder(cql_type: CqlType, output: OutputOptions = DEFAULT_OUTPUT, namespace
 
 
 def empty_is_value(cql_type: CqlType) -> bool:
-    """Whether zero bytes are an ordinary value of the type and not CQL's odd "empty".
+    """Return whether zero bytes are an ordinary value of the type, and not CQL's special "empty" value.
 
-    So they are for text and blob, and for a tuple or user-defined type: all fields are missing.
+    They are for text and blob, and for a tuple or a user-defined type, where they mean that all fields are missing.
     """
     cql_type = unfrozen(cql_type)
     if isinstance(cql_type, NativeType):
@@ -71,7 +72,7 @@ def empty_is_value(cql_type: CqlType) -> bool:
 
 
 def vector_width_bytes(element: CqlType) -> int | None:
-    """Return how many bytes an element takes in a vector; None if each has its length before it."""
+    """Return the width in bytes of a vector's elements; None if each element has its length before it."""
     element = unfrozen(element)
     if isinstance(element, NativeType):
         return _VECTOR_WIDTHS.get(element.name)
@@ -82,7 +83,7 @@ def vector_width_bytes(element: CqlType) -> int | None:
 
 
 class _Decoders(TypeVisitor[Decoder]):
-    """Decoder of each kind of type."""
+    """Makes the decoder of each kind of type."""
 
     def __init__(self, output: OutputOptions, namespace: str | None) -> None:
         self._output = output
@@ -104,7 +105,7 @@ class _Decoders(TypeVisitor[Decoder]):
         text, decode_element = str(cql_type), self._of(element)
 
         def decode(raw: bytes) -> list[object]:
-            return [decode_element(one) for one in _counted(text, raw, 1)]
+            return [decode_element(one) for one in _elements_of(text, raw, 1)]
 
         return decode
 
@@ -112,7 +113,7 @@ class _Decoders(TypeVisitor[Decoder]):
         text, decode_key, decode_value = str(cql_type), self._of(cql_type.key), self._of(cql_type.value)
 
         def decode(raw: bytes) -> list[dict[str, object]]:
-            parts = _counted(text, raw, 2)
+            parts = _elements_of(text, raw, 2)
             return [{"key": decode_key(key), "value": decode_value(next(parts))} for key in parts]
 
         return decode
@@ -169,12 +170,12 @@ def field_cells(cql_type: str, raw: bytes, count: int) -> list[bytes | None]:
     """Return the cells of the fields of a tuple or a user-defined type; None for null ones.
 
     Args:
-        cql_type: the type's text, for errors.
-        raw: the value; it may have fewer fields than its type (the rest is null), not more.
+        cql_type: the type's text, for error messages.
+        raw: the value. It may have fewer fields than the type, but not more; missing fields are null.
         count: how many fields the type has.
 
     Raises:
-        CellError: of another form.
+        CellError: the value is malformed, or it has too many fields.
     """
     cells: list[bytes | None] = []
     at = 0
@@ -191,10 +192,19 @@ def field_cells(cql_type: str, raw: bytes, count: int) -> list[bytes | None]:
     return cells
 
 
-def _counted(cql_type: str, raw: bytes, parts: int) -> Iterator[bytes]:
-    """Yield the cells of a collection whose elements have so many parts, and check that they fill it."""
+def _elements_of(cql_type: str, raw: bytes, parts: int) -> Iterator[bytes]:
+    """Yield the cells of a collection's elements, and check that they fill it.
+
+    Args:
+        cql_type: the type's text, for error messages.
+        raw: the collection.
+        parts: how many cells an element has: 2 in a map, else 1.
+
+    Raises:
+        CellError: the collection is malformed.
+    """
     count, at = _length(cql_type, raw, 0)
-    # Each part takes the bytes of its length at least.
+    # A part takes at least the bytes of its length.
     if not 0 <= count <= len(raw) // (parts * _INT.size):
         raise CellError(cql_type, f"cannot have {count} elements in {len(raw)} bytes", raw)
     for _ in range(parts * count):
@@ -205,7 +215,7 @@ def _counted(cql_type: str, raw: bytes, parts: int) -> Iterator[bytes]:
 
 
 def _length(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
-    """Read the count or the length at `at`; return it and where what follows begins."""
+    """Return the count or length at `at`, and the place behind it."""
     end = at + _INT.size
     if end > len(raw):
         raise CellError(cql_type, "the cell ends too early", raw)

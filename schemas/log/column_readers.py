@@ -1,8 +1,8 @@
-"""What a log row says of one static or regular column: what a change did to it, and what an image shows.
+"""Readers for static and regular columns of a log row: what a change did to a column, and its value in an image.
 
-Three kinds of column (spec sections 1.2 and 2.3): those of one cell, collections, and non-frozen
-user-defined types. The log has a value and a "deleted" flag for each of them, and for the last two
-the set of the elements that were deleted.
+There are three kinds of columns (spec sections 1.2 and 2.3): columns of one cell, collections, and non-frozen
+user-defined types. The log has a value and a "deleted" flag for each of them. For the last two kinds it also has the
+set of the deleted elements.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from schemas.log.cell_readers import LogCell, LogFormat, LogRow
 from schemas.log.cells import decoder, field_cells
 from schemas.log.columns import deleted_elements, deleted_elements_type, deleted_flag, value_type
 from schemas.log.scalar_cells import Decoder
+from schemas.log.timeuuid import FLIPPED_SIGNS
 
 Branch: TypeAlias = tuple[str, object]
-"""A value with the name of its branch in a union."""
+"""Name of a union's branch, and the value of that branch."""
 
 
 class ColumnReader(Protocol):
-    """Reads one static or regular column of a log row. Every method may raise CellError, naming the column."""
+    """Reads one static or regular column of log rows. Every method may raise a CellError that names the column."""
 
     @property
     def column(self) -> str:
@@ -38,26 +39,46 @@ class ColumnReader(Protocol):
         """The column's Avro name."""
 
     def touched(self, row: LogRow) -> bool:
-        """Whether the row says anything of the column."""
+        """Return whether a row has a value, a deletion or deleted elements for the column."""
 
     def writes(self, row: LogRow) -> bool:
-        """Whether the row gives the column, or an element or a field of it, a value."""
+        """Return whether a row gives a value to the column, or to one of its elements or fields."""
 
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
-        """Return what the change did; None if nothing. A column whose value is CQL's "empty" is added to `empty`."""
+        """Return what a change did to the column; None if it did nothing.
+
+        Args:
+            row: the change's delta.
+            empty: receives the column's name if its value is CQL's "empty".
+        """
 
     def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
-        """Return whether an image says what the value is, and the value; `empty` as in `change`."""
+        """Return whether an image shows the column's value, and the value.
 
-    def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
-        """Return whether deltas of one row that touch the column say what its value is then, and the value."""
+        Args:
+            row: the pre- or post-image.
+            empty: receives the column's name if its value is CQL's "empty".
+        """
 
-    def laid_over(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
-        """Return the same where they do not say it all, with the value before them, which is known."""
+    def value_after(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
+        """Return whether the deltas alone determine the column's value after them, and the value.
+
+        Args:
+            rows: the deltas of one row that touch the column, in order.
+            empty: receives the column's name if its value is CQL's "empty".
+        """
+
+    def applied_to(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
+        """Return whether deltas and the value before them determine the column's value after them, and the value.
+
+        Args:
+            rows: the deltas of one row that touch the column, in order.
+            earlier: the column's value before them.
+        """
 
 
 def column_reader(column: Column, log: LogFormat) -> ColumnReader:
-    """Resolve a static or regular column."""
+    """Return the reader of a static or regular column."""
     if isinstance(column.type, UdtType):
         return UdtColumn.of(column, column.type, log)
     return CollectionColumn.of(column, log) if is_multi_cell(column.type) else CellColumn.of(column, log)
@@ -65,9 +86,12 @@ def column_reader(column: Column, log: LogFormat) -> ColumnReader:
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """The cells of one column that every kind has.
+    """The cells that a column of any kind has in the log.
 
     Attributes:
+        field: the column's Avro name.
+        value: the reader of the column itself.
+        deleted: the reader of its "deleted" flag.
         plain: union branch of the column's value in an image.
         change: union branch of what a change does to the column.
     """
@@ -89,12 +113,12 @@ class _Cells:
         )
 
     def is_deleted(self, row: LogRow) -> bool:
-        """Whether the flag is set; the server never writes false."""
+        """Return whether the "deleted" flag is true. The server writes true or null, never false."""
         raw = row[self.deleted.index]
         return raw is not None and bool(self.deleted.value(raw))
 
     def image(self, row: LogRow, empty: list[str]) -> tuple[bool, object]:
-        """Return whether an image says what the value is, and the value."""
+        """Return whether an image shows the value, and the value without its union branch."""
         raw, is_deleted = row[self.value.index], self.is_deleted(row)
         if raw is None:
             return is_deleted, None
@@ -106,13 +130,13 @@ class _Cells:
         return True, self.value.value(raw)
 
     def contradiction(self, raw: bytes) -> CellError:
-        """Return the error for a value that is said to be deleted."""
+        """Return the error for a column that has a value and a "deleted" flag."""
         return self.value.error(f"has a value although {self.deleted.column!r} is true", raw)
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """What the readers have in common."""
+    """The methods that all readers share."""
 
     cells: _Cells
 
@@ -127,47 +151,51 @@ class _Column:
         return self.cells.field
 
     def touched(self, row: LogRow) -> bool:
-        """See `ColumnReader`."""
+        """Return whether a row says anything about the column."""
         return row[self.cells.value.index] is not None or self.cells.is_deleted(row)
 
     def writes(self, row: LogRow) -> bool:
-        """See `ColumnReader`."""
+        """Return whether a row gives a value to the column."""
         return row[self.cells.value.index] is not None
 
     def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
-        """See `ColumnReader`."""
+        """Return whether an image shows the column's value, and the value."""
         known, value = self.cells.image(row, empty)
         return known, None if value is None else (self.cells.plain, value)
 
-    def laid_over(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
-        """See `ColumnReader`: not known; of a collection one would need the order of its elements' type."""
+    def applied_to(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
+        """Return that the value is not known: for a collection one would need the order of its elements' type."""
         del rows, earlier
         return False, None
 
 
 @dataclass(frozen=True, slots=True)
 class _ManyCells(_Column):
-    """A column that has the cells of its deleted elements as well."""
+    """A column whose log row also has a set of deleted elements.
+
+    Attributes:
+        removed: the reader of that set.
+    """
 
     removed: LogCell
 
     def touched(self, row: LogRow) -> bool:
-        """See `ColumnReader`."""
+        """Return whether a row says anything about the column."""
         cells = self.cells
         return row[cells.value.index] is not None or row[self.removed.index] is not None or cells.is_deleted(row)
 
 
 @dataclass(frozen=True, slots=True)
 class CellColumn(_Column):
-    """A column of one cell: of a scalar or a frozen type, a tuple or a vector."""
+    """Reader of a column of one cell: a scalar, a frozen type, a tuple or a vector."""
 
     @classmethod
     def of(cls, column: Column, log: LogFormat) -> CellColumn:
-        """Resolve the column."""
+        """Make the reader of a column."""
         return cls(_Cells.of(column, log))
 
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
-        """See `ColumnReader`: set to null, or to a value."""
+        """Return whether the change set the column to null or to a value; None if it did nothing."""
         cells = self.cells
         raw, is_deleted = row[cells.value.index], cells.is_deleted(row)
         if raw is None:
@@ -179,26 +207,26 @@ class CellColumn(_Column):
             return cells.change, {"value": None}
         return cells.change, {"value": (cells.plain, cells.value.value(raw))}
 
-    def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
-        """See `ColumnReader`: it is the last one's value."""
+    def value_after(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
+        """Return the value of the last delta."""
         return self.image(rows[-1], empty)
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionColumn(_ManyCells):
-    """A non-frozen list, set or map."""
+    """Reader of a non-frozen list, set or map."""
 
     is_list: bool
 
     @classmethod
     def of(cls, column: Column, log: LogFormat) -> CollectionColumn:
-        """Resolve the column."""
+        """Make the reader of a column."""
         removed = log.cell(deleted_elements(column.name), deleted_elements_type(column.type))
         return cls(_Cells.of(column, log), removed, isinstance(column.type, ListType))
 
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
-        """See `ColumnReader`: whether it was cleared, and which elements were added and removed."""
-        del empty  # A collection with elements of its own is never "empty" in that sense.
+        """Return whether the change cleared the collection, and which elements it added and removed."""
+        del empty  # A non-frozen collection has no "empty" value.
         if not self.touched(row):
             return None
         cells = self.cells
@@ -210,15 +238,15 @@ class CollectionColumn(_ManyCells):
         }
 
     def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
-        """See `ColumnReader`: a list is shown without its cells' keys."""
+        """Return whether an image shows the value, and the value; that of a list is without its cells' keys."""
         known, value = self.cells.image(row, empty)
         if value is None:
             return known, None
         assert isinstance(value, list)
         return known, (self.cells.plain, [one["value"] for one in value] if self.is_list else value)
 
-    def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
-        """See `ColumnReader`: known where the first one clears it and nothing is removed afterwards."""
+    def value_after(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
+        """Return the elements that the deltas added, if the first delta clears the column and none removes elements."""
         cells = self.cells
         if not cells.is_deleted(rows[0]) or any(row[self.removed.index] is not None for row in rows):
             return False, None
@@ -235,14 +263,22 @@ class CollectionColumn(_ManyCells):
 
 
 def _list_order(element: Mapping[str, Any]) -> tuple[int, bytes]:
-    """Where a list's element stands: by its key's time, then by the other bytes, which the server takes as signed."""
+    """Return the sort key of a list's element: its cell key's time, then the key's last 8 bytes as signed bytes."""
     key = UUID(str(element["key"]))
-    return key.time, bytes(byte ^ 0x80 for byte in key.bytes[8:])
+    return key.time, key.bytes[8:].translate(FLIPPED_SIGNS)
 
 
 @dataclass(frozen=True, slots=True)
 class _UdtField:
-    """A field: its CQL and Avro names, the union branches of its cell record and its value, and how it is read."""
+    """One field of a user-defined type.
+
+    Attributes:
+        name: its CQL name.
+        field: its Avro name.
+        change: union branch of what a change does to the field.
+        plain: union branch of the field's value.
+        decode: decodes the field's cell.
+    """
 
     name: str
     field: str
@@ -253,13 +289,13 @@ class _UdtField:
 
 @dataclass(frozen=True, slots=True)
 class UdtColumn(_ManyCells):
-    """A non-frozen user-defined type."""
+    """Reader of a non-frozen user-defined type."""
 
     fields: tuple[_UdtField, ...]
 
     @classmethod
     def of(cls, column: Column, cql_type: UdtType, log: LogFormat) -> UdtColumn:
-        """Resolve the column."""
+        """Make the reader of a column."""
         cells = _Cells.of(column, log)
         removed = log.cell(deleted_elements(column.name), deleted_elements_type(cql_type))
         fields = tuple(
@@ -275,12 +311,15 @@ class UdtColumn(_ManyCells):
         return cls(cells, removed, fields)
 
     def writes(self, row: LogRow) -> bool:
-        """See `ColumnReader`: the value is there even where the row only removes fields."""
+        """Return whether a row gives a value to a field; the log has a value even where a row only removes fields."""
         return any(one is not None for one in self._written(row[self.cells.value.index]))
 
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
-        """See `ColumnReader`: a null field in the value says nothing, only the deleted elements do (spec 2.3)."""
-        del empty  # The value is never "empty": it has a length for each field.
+        """Return whether the change cleared the value, and what it did to each field.
+
+        A null field in the log's value means nothing; only the deleted elements show a removal (spec section 2.3).
+        """
+        del empty  # The value has a length for each field, so it is never "empty".
         if not self.touched(row):
             return None
         cells = self.cells
@@ -298,7 +337,7 @@ class UdtColumn(_ManyCells):
         return cells.change, {"cleared": cells.is_deleted(row), "fields": fields}
 
     def _written(self, raw: bytes | None) -> list[bytes | None]:
-        """Return the cell of each field."""
+        """Return the cell of each field; None where the delta gives it no value."""
         try:
             return field_cells(self.cells.value.cql_type, raw or b"", len(self.fields))
         except CellError as error:
@@ -322,13 +361,13 @@ class UdtColumn(_ManyCells):
                 raise self.removed.error(f"there is no field {index}; the type has {len(self.fields)}", raw)
         return frozenset(indices)
 
-    def outcome(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
-        """See `ColumnReader`: known where the first one clears it."""
-        del empty  # The value is never "empty": it has a length for each field.
-        return self.laid_over(rows, None) if self.cells.is_deleted(rows[0]) else (False, None)
+    def value_after(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
+        """Return the value that the deltas give, if the first delta clears the column."""
+        del empty  # The value has a length for each field, so it is never "empty".
+        return self.applied_to(rows, None) if self.cells.is_deleted(rows[0]) else (False, None)
 
-    def laid_over(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
-        """See `ColumnReader`: the fields that they leave alone are as they were."""
+    def applied_to(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
+        """Return the earlier value with the fields replaced that the deltas touch; it is always known."""
         fields: dict[str, object] = {} if earlier is None else dict(cast("dict[str, object]", earlier[1]))
         for row in rows:
             done = self.change(row, [])

@@ -1,13 +1,12 @@
-"""Raw CQL cells of the native types (native protocol v4 serialization) to the values that fastavro writes.
+"""Decoders from raw CQL cells of the native types (native protocol v4 serialization) to values that fastavro writes.
 
-Strict: a cell of the wrong length or content raises ``CellError``, it is never guessed at.
-Nothing passes through ``datetime`` or ``Decimal``, so nothing overflows or rounds at the
-limits. Source: CQL native protocol v4, section 6; checked with cells recorded from a
-ScyllaDB 5.2 node.
+The decoders are strict: a cell of the wrong length or content raises ``CellError``. Values do not pass through
+``datetime``, and `Decimal` is built from exact parts, so nothing overflows or rounds at the limits. Source: CQL native
+protocol v4, section 6; checked with cells recorded from a ScyllaDB 5.2 node.
 
-The zero-length cell is CQL's odd "empty" value for most types. Only text and blob have such a
-value in Avro; the decoders of all other types refuse it, and who wants to carry it
-(``schemas.log.cell_readers``) must ask before decoding.
+For most types a zero-length cell is CQL's special "empty" value. Only text and blob have such a value in Avro. The
+decoders of all other types refuse it, so a caller that accepts it (``schemas.log.cell_readers``) must check for it
+before it decodes a cell.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from schemas.errors import CellError, UnsupportedTypeError
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 
 Decoder: TypeAlias = Callable[[bytes], object]
-"""One cell's bytes, neither null nor "empty" -> the value; raises CellError without a column."""
+"""Bytes of a cell that is neither null nor "empty" -> its value; raises a CellError that names no column."""
 
 DATE_OF_EPOCH: Final = 1 << 31
-"""CQL dates count days unsigned with 1970-01-01 in the middle of the range."""
+"""CQL's number of 1970-01-01: dates are unsigned days with this day in the middle of the range."""
 
 SCALE_BYTES: Final = 4
-"""A decimal begins with its scale, a signed number; the rest is its unscaled value."""
+"""Width of the scale, a signed number, at the beginning of a decimal; the rest is the unscaled value."""
 
 _DECIMALS: Final = frozenset({"decimal", "varint"})
 _LONGEST_CONVERTED_BYTES: Final = 8192
-"""Decimals of more bytes are not turned into digits: the time for it grows with the square."""
+"""Longer decimals are not converted to digits, because the time for this grows with the square of the length."""
 
 _DURATION_PARTS: Final = (("months", 32), ("days", 32), ("nanoseconds", 64))
 _MAPPED_IPV4: Final = bytes(10) + b"\xff\xff"
@@ -142,7 +141,7 @@ def _inet(cql_type: str) -> Decoder:
         if len(raw) != _IPV6_BYTES:
             raise _wrong_length(cql_type, "4 or 16", raw)
         if raw.startswith(_MAPPED_IPV4):
-            # Spelled out, since Python 3.13 changed how it prints these addresses.
+            # Python 3.13 prints these addresses differently from 3.11, so that the text is made here.
             return f"::ffff:{ipaddress.IPv4Address(raw[12:])}"
         return str(ipaddress.IPv6Address(raw))
 
@@ -169,7 +168,7 @@ def _decimal(cql_type: str) -> Decoder:
 
 
 def _decimal_as(cql_type: str, form: Literal["string", "double"]) -> Decoder:
-    """Return the decoder of a decimal or varint in a form that is not its two parts."""
+    """Return the decoder of a decimal or varint to a string or a double."""
     parts = _decimal(cql_type) if cql_type == "decimal" else _varint(cql_type)
 
     def decode(raw: bytes) -> str | float:
@@ -179,7 +178,7 @@ def _decimal_as(cql_type: str, form: Literal["string", "double"]) -> Decoder:
             reason = f"has an unscaled value of more than {_LONGEST_CONVERTED_BYTES} bytes, too long for a {form}"
             raise CellError(cql_type, reason, raw)
         sign, digits, _ = Decimal(int.from_bytes(value["value"], "big", signed=True)).as_tuple()
-        # Made of its parts: exact, whatever the scale.
+        # Arithmetic would round to the context's precision; the constructor is exact at any scale.
         number = Decimal((sign, digits, -value["scale"]))
         if form == "string":
             return str(number)
@@ -225,13 +224,18 @@ def _duration(cql_type: str) -> Decoder:
 
 
 def unsigned_vint(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
-    """Read one of Cassandra's vints at `at`; return it and where the next one begins.
+    """Return the unsigned vint at `at`, and the place behind it.
+
+    The number of leading one bits of the first byte is the number of bytes that follow. The rest of the first byte
+    and those bytes are the value, big-endian.
+
+    Args:
+        cql_type: the type's text, for error messages.
+        raw: the cell.
+        at: where the vint begins.
 
     Raises:
-        CellError: the cell ends inside it.
-
-    The number of leading one bits of the first byte is the number of bytes that follow; the
-    rest of the first byte and those bytes are the value, big-endian.
+        CellError: the cell ends inside the vint.
     """
     if at < len(raw):
         first = raw[at]

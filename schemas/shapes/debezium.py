@@ -29,7 +29,8 @@ from typing import ClassVar, Final
 from uuid import UUID
 
 from schemas.avro.records import ENVELOPE_VERSION, UNKNOWN_OPERATION, Records
-from schemas.log.change_records import LogChange, LogRecords
+from schemas.log.change_records import LogRecords
+from schemas.log.log_change import LogChange
 from schemas.log.operations import RANGE_DELETE
 from schemas.shapes.shape import Effect, LogOptions, Shape, absent_postimages, partial_preimages
 
@@ -101,18 +102,18 @@ class DebeziumShape(Shape):
         op = _OPS[symbol] if symbol != UNKNOWN_OPERATION or change.after is None else "u"
         empty: list[str] = []
         key = log.primary_key(change, symbol, empty)
-        before, earlier, after = log.before(change, symbol), None, None
+        before, earlier, after = log.rows.before(change, symbol), None, None
         unavailable: list[str] = []
         before_unavailable: list[str] = []
         if op == "d" or (before.row is not None and op != "m"):
             earlier = log.whole_row("Value", key, before)
-            before_unavailable = [*empty, *log.unavailable(before, symbol)]
+            before_unavailable = [*empty, *log.rows.unavailable(before, symbol)]
         if op in ("c", "u"):
-            outcome = log.outcome(change, symbol)
+            outcome = log.rows.row_after(change, symbol)
             after = log.whole_row("Value", key, outcome)
-            unavailable = [*empty, *log.unavailable(outcome, symbol)]
+            unavailable = [*empty, *log.rows.unavailable(outcome, symbol)]
         if op == "m":
-            log.check(change)
+            log.rows.check_cells(change)
         source = _source_values(log, change)
         return {
             "before": earlier,

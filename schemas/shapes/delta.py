@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from schemas.avro.records import Records
-from schemas.log.change_records import LogChange, LogRecords
+from schemas.log.change_records import LogRecords
+from schemas.log.log_change import LogChange
 from schemas.shapes.shape import Effect, LogOptions, Shape, has_images
 
 _UNUSED_IMAGES: Final = Effect("the output shape delta leaves images out", is_loss=False)

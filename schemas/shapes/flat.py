@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from schemas.avro.records import Records
-from schemas.log.change_records import LogChange, LogRecords
+from schemas.log.change_records import LogRecords
 from schemas.log.column_readers import Branch
+from schemas.log.log_change import LogChange
 from schemas.log.operations import WITH_COLUMNS
 from schemas.shapes.shape import Effect, LogOptions, Shape, absent_postimages
 
@@ -81,13 +82,13 @@ class FlatShape(Shape):
         upsert = symbol in WITH_COLUMNS
         empty: list[str] = []
         key = log.primary_key(change, symbol, empty)
-        row = log.outcome(change, symbol) if upsert else log.before(change, symbol)
-        unavailable = [*empty, *log.unavailable(row, symbol)]
+        row = log.rows.row_after(change, symbol) if upsert else log.rows.before(change, symbol)
+        unavailable = [*empty, *log.rows.unavailable(row, symbol)]
         source = log.source(change)
         ttl, ttl_mixed = log.ttl_of(change)
         return {
             **key,
-            **log.columns_of(row),
+            **row.columns,
             "__op": symbol,
             "__deleted": not upsert,
             "__timestamp_us": source["timestamp_us"],

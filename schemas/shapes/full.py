@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from schemas.avro.records import Records
-from schemas.log.change_records import LogChange, LogRecords
+from schemas.log.change_records import LogRecords
+from schemas.log.log_change import LogChange
 from schemas.shapes.delta import DELTA
 from schemas.shapes.shape import Effect, LogOptions, Shape, has_images, partial_preimages
 
@@ -47,7 +48,7 @@ class FullShape(Shape):
         """Return the values of the fields."""
         record = DELTA.value(log, change)
         symbol = str(record["op"])
-        before, after = log.before(change, symbol), log.after(change, symbol)
+        before, after = log.rows.before(change, symbol), log.rows.after(change, symbol)
         return {
             **record,
             "before": before.row,

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from schemas.avro.records import Records
-from schemas.log.change_records import LogChange, LogRecords
+from schemas.log.change_records import LogRecords
+from schemas.log.log_change import LogChange
 
 KeyColumns: TypeAlias = Literal["partition_key", "primary_key"]
 """Which columns a record key holds."""

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel
 
 from bridge.config.document import BridgeConfig, Secret
-from bridge.config.reference.catalog import _parts, catalog_of
+from bridge.config.reference.catalog import catalog_of, type_alternatives
 from deploy.chart.__main__ import generated
 from deploy.chart.dashboard import dashboard_text
 from deploy.chart.documents import CHART, values_yaml
@@ -78,8 +78,8 @@ def _models(model: type[BaseModel]) -> dict[str, set[str]]:
 
 
 def _inner(annotation: object) -> list[type[BaseModel]]:
-    parts = [inner for part in _parts(annotation) for inner in (getattr(part, "__args__", None) or [part])]
-    flat = [one for part in parts for one in _parts(part)]
+    parts = [inner for part in type_alternatives(annotation) for inner in (getattr(part, "__args__", None) or [part])]
+    flat = [one for part in parts for one in type_alternatives(part)]
     return [one for one in flat if isinstance(one, type) and issubclass(one, BaseModel) and one is not Secret]
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from bridge.config.document import validate
-from bridge.config.servers import _OURS, _SECTIONS, _UNSAFE
+from bridge.config.kafka import RESERVED, SETTING_BY_PROPERTY, UNSAFE
 from deploy.chart.documents import leaves
 from deploy.chart.values import ChartValues
 from tests.chart.rendering import FULL, LOCAL, Chart, HelmError, Rendered
@@ -339,7 +339,7 @@ def test_ports_of_executors_do_not_matter_without_any(chart: Chart) -> None:
 def test_what_the_bridge_refuses_the_chart_refuses(chart: Chart) -> None:
     """Of librdkafka's properties that the bridge does not take, none gets as far as the cluster."""
     given = yaml.safe_load(LOCAL.read_text(encoding="utf-8"))["config"]
-    refused = dict.fromkeys((*_OURS, *_SECTIONS, *_UNSAFE, "ssl.key.pem", "oauth_cb", "on_delivery"), "a")
+    refused = dict.fromkeys((*RESERVED, *SETTING_BY_PROPERTY, *UNSAFE, "ssl.key.pem", "oauth_cb", "on_delivery"), "a")
     for name in refused:
         with pytest.raises(ValidationError, match=rf"(?m)^kafka.properties\n.*{re.escape(name)}"):
             validate(given | {"kafka": given["kafka"] | {"properties": {name: "a"}}})

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bridge.adapters.tls import client_context
-from bridge.config.base import Secret
 from bridge.config.document import KafkaSettings
 from bridge.config.sasl import SaslSettings
+from bridge.config.secret import Secret
 from bridge.config.tls import TlsSettings
 from bridge.errors import AccessError
 

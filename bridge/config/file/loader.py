@@ -1,4 +1,4 @@
-"""The configuration from a YAML file, or from flat options: read, checked whole, every problem named with its place."""
+"""Reads the configuration from a YAML file or from flat options, and reports every problem with its location."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from bridge.config.base import Place
+from bridge.config.base import Location
 from bridge.config.document import BridgeConfig, validate
-from bridge.config.file.problems import Problem, problems_of, shown
+from bridge.config.file.problems import Problem, location_text, problems_of
 from bridge.config.file.yaml_lines import parse, with_line
 from bridge.config.reference.catalog import BOOLEAN, Catalog, catalog_of
 from bridge.errors import ConfigError
@@ -24,66 +24,69 @@ _COMMA_OUTSIDE_QUOTES: Final = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
 
 
 def load(path: str | Path) -> BridgeConfig:
-    """The configuration in a YAML file.
+    """Return the configuration of a YAML file.
 
     Raises:
-        ConfigError: with every problem of the file, each as `bridge.yaml:12: reading.confidence: unknown key; ...`.
+        ConfigError: the file can't be read, or has problems; the error has all of them, each as in
+            `bridge.yaml:12: reading.confidence: unknown key; ...`.
     """
     name = str(path)
     if not name or "\0" in name:
-        raise ConfigError(["the configuration file's name is empty, or none that a file can have"])
-    text = _read(Path(path), name)
+        raise ConfigError(["the configuration file's name is empty, or no valid file name"])
+    text = _read_text(Path(path), name)
     document = parse(text, name)
-    problems = [(line, _with_place(place, words)) for place, words, line in document.problems()]
+    problems = [(line, _with_location(location, words)) for location, words, line in document.problems()]
     if isinstance(document.value, dict):
         try:
-            config = validate(_with_empty_sections(document.value))
+            config = validate(_fill_empty_sections(document.value))
         except ValidationError as error:
             problems += [
-                (document.line(found.place), _with_place(found.place, found.text))
+                (document.line(found.location), _with_location(found.location, found.text))
                 for found in problems_of(error, catalog_of())
             ]
         else:
             if not problems:
                 return config
-    # The sort is stable: what has the same line keeps the order of the model.
+    # The sort is stable, so problems of one line keep the order of the model.
     problems.sort(key=lambda found: found[0] or 0)
     raise ConfigError([with_line(name, line, words) for line, words in problems])
 
 
 def from_options(options: Mapping[str, str], model: type[M]) -> M:
-    """A configuration in flat options, as a Spark source gets them: `reading.confidence_ms` -> "0".
+    """Return the configuration that flat options hold, such as those of a Spark source: `reading.confidence_ms` -> "0".
 
-    `table` is its name, and `tables` holds names separated by commas; what follows `kafka.properties.` or
-    `spark.properties.` is one name, dots and all; a secret is `scylla.password.env` or `scylla.password.file`.
+    `table` is a table's name, and `tables` holds names separated by commas. All that follows `kafka.properties.` or
+    `spark.properties.` is one name, including dots. A secret is `scylla.password.env` or `scylla.password.file`.
 
     Args:
         options: values by name; names are not case-sensitive.
-        model: what they make up, such as `SourceConfig`.
+        model: the model to make of them, such as `SourceConfig`.
 
     Raises:
-        ConfigError: with every problem, each naming its option.
+        ConfigError: the options have problems; the error has all of them, each with its option.
     """
     catalog = catalog_of(model)
     names = _option_names(catalog, model)
     nested: dict[str, Any] = {}
     problems: list[str] = []
     for name, value in sorted(options.items()):
-        place = _free_option(name, catalog) or names.get(name.lower())
-        if place is None:
-            problems.append(f"option {name}: unknown; {_option_hint(name, names)}")
+        location = _free_option(name, catalog) or names.get(name.lower())
+        if location is None:
+            problems.append(f"option {name}: unknown; {_suggest_option(name, names)}")
         else:
-            setting = catalog.settings.get(shown(place))
-            # Options have no booleans but in text, which a strict setting does not take.
+            setting = catalog.settings.get(location_text(location))
+            # Options have booleans only as text, which a strict setting refuses.
             is_boolean = setting is not None and setting.expected == BOOLEAN
-            _put(nested, place, _BOOLEANS.get(value.lower(), value) if is_boolean else value)
+            _put(nested, location, _BOOLEANS.get(value.lower(), value) if is_boolean else value)
     if "tables" in nested:
         nested["tables"] = [part.strip() for part in _COMMA_OUTSIDE_QUOTES.split(nested["tables"]) if part.strip()]
     try:
         config = model.model_validate(nested)
     except ValidationError as error:
         problems += [
-            f"option {shown(found.place)}: {_option_words(found, catalog)}" if found.place else f"options: {found.text}"
+            f"option {location_text(found.location)}: {_option_problem(found, catalog)}"
+            if found.location
+            else f"options: {found.text}"
             for found in problems_of(error, catalog)
         ]
     else:
@@ -93,16 +96,16 @@ def from_options(options: Mapping[str, str], model: type[M]) -> M:
 
 
 def _option_names(catalog: Catalog, model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
-    """The options that can be given, and their place."""
+    """Return the location of each option that can be given."""
     shorthands = {"table": ("table", "name"), "tables": ("tables",)}
-    names = {name: place for name, place in shorthands.items() if name in model.model_fields}
+    names = {name: location for name, location in shorthands.items() if name in model.model_fields}
     for path, setting in catalog.settings.items():
         if "[]" not in path and setting.kind != "mapping":
-            place = tuple(path.split("."))
-            # The bare name of a secret is known too, so that it is refused with what to do instead.
-            names[path] = place
+            location = tuple(path.split("."))
+            # The bare name of a secret is included, so that its error says what to do instead.
+            names[path] = location
             if setting.secret:
-                names |= {f"{path}.env": (*place, "env"), f"{path}.file": (*place, "file")}
+                names |= {f"{path}.env": (*location, "env"), f"{path}.file": (*location, "file")}
     return names
 
 
@@ -113,30 +116,30 @@ def _free_option(name: str, catalog: Catalog) -> tuple[str, ...] | None:
     return None
 
 
-def _put(nested: dict[str, Any], place: tuple[str, ...], value: str | bool) -> None:
-    *parents, last = place
+def _put(nested: dict[str, Any], location: tuple[str, ...], value: str | bool) -> None:
+    *parents, last = location
     for part in parents:
         inner = nested.setdefault(part, {})
         if not isinstance(inner, dict):
-            return  # a secret given whole: that is refused anyway, with what to do instead
+            return  # a secret given as text: its own option is refused
         nested = inner
     nested[last] = value
 
 
-def _option_hint(name: str, names: Collection[str]) -> str:
+def _suggest_option(name: str, names: Collection[str]) -> str:
     near = [known for known in names if known.endswith(f".{name.lower()}")]
     near = near or get_close_matches(name.lower(), names, n=1)
     return f"did you mean {' or '.join(near)}?" if near else "options are named like the settings of the file"
 
 
-def _option_words(problem: Problem, catalog: Catalog) -> str:
-    setting = catalog.settings.get(shown(problem.place))
+def _option_problem(problem: Problem, catalog: Catalog) -> str:
+    setting = catalog.settings.get(location_text(problem.location))
     if setting is not None and setting.secret:
         return f"a secret can't be an option: give {setting.path}.env or {setting.path}.file"
     return problem.text
 
 
-def _read(path: Path, name: str) -> str:
+def _read_text(path: Path, name: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -145,15 +148,15 @@ def _read(path: Path, name: str) -> str:
         raise ConfigError([f"{name}: is not UTF-8 text (at byte {error.start})"]) from error
 
 
-def _with_empty_sections(value: dict[Any, Any], parent: str = "") -> dict[Any, Any]:
-    """A section whose settings are all commented out is there, but null: it means the defaults."""
+def _fill_empty_sections(value: dict[Any, Any], parent: str = "") -> dict[Any, Any]:
+    """Replace null by an empty section: YAML reads a section as null if all its settings are commented out."""
     filled = {}
     for key, found in value.items():
         is_section = f"{parent}{key}" in catalog_of().sections
         inner = {} if is_section and found is None else found
-        filled[key] = _with_empty_sections(inner, f"{parent}{key}.") if isinstance(inner, dict) else inner
+        filled[key] = _fill_empty_sections(inner, f"{parent}{key}.") if isinstance(inner, dict) else inner
     return filled
 
 
-def _with_place(place: Place, words: str) -> str:
-    return f"{shown(place)}: {words}" if place else words
+def _with_location(location: Location, words: str) -> str:
+    return f"{location_text(location)}: {words}" if location else words

@@ -1,6 +1,6 @@
-"""A YAML document that knows the line of each of its parts, and says what is wrong without showing what it holds.
+"""Parses YAML, remembers the line of each part, and reports problems without showing values.
 
-PyYAML's own messages quote the lines at fault; in a configuration those may hold a password.
+PyYAML's own messages quote lines of the file, which may hold a password.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from bridge.config.base import Place
+from bridge.config.base import Location
 from bridge.config.file.problems import is_sensitive
 from bridge.errors import ConfigError
 
@@ -23,26 +23,32 @@ _EMPTY: Final = "is empty; `scylla-cdc-bridge example` prints a configuration to
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file: its value, and the nodes that know the lines."""
+    """A parsed file.
+
+    Attributes:
+        node: the root node, whose descendants have the lines.
+        value: what the file holds, as Python values.
+        repeated_keys: keys that a mapping has twice: location, line, line of the first.
+    """
 
     node: yaml.Node
     value: object
-    doubled: list[tuple[Place, int, int]]
+    repeated_keys: list[tuple[Location, int, int]]
 
-    def problems(self) -> Iterator[tuple[Place, str, int | None]]:
-        """What YAML itself has no objection to: place, words, line."""
-        for place, line, first in self.doubled:
-            where = place[:-1] if is_sensitive(place[:-1]) else place
-            yield where, f"given twice, first in line {first}", line
+    def problems(self) -> Iterator[tuple[Location, str, int | None]]:
+        """Yield problems of a file that is valid YAML: location, message, line."""
+        for location, line, first in self.repeated_keys:
+            shown = location[:-1] if is_sensitive(location[:-1]) else location
+            yield shown, f"given twice, first in line {first}", line
         if not isinstance(self.value, dict):
             kind = "a list" if isinstance(self.value, list) else "a single value"
             yield (), f"must be a mapping with sections such as scylla, kafka and tables, not {kind}", 1
 
-    def line(self, place: Place) -> int | None:
-        """The line of a place, or of the nearest one around it that the file has."""
+    def line(self, location: Location) -> int | None:
+        """Return the line of a location; if the file does not have it, that of the nearest part around it."""
         node = self.node
         line: int | None = None
-        for part in place:
+        for part in location:
             if isinstance(node, yaml.MappingNode):
                 found = next(((key, value) for key, value in node.value if key.value == str(part)), None)
                 if found is None:
@@ -57,29 +63,29 @@ class Document:
 
 
 def parse(text: str, name: str) -> Document:
-    """The document in a YAML text.
+    """Parse a YAML text.
 
     Args:
         text: the file's contents.
-        name: what messages call the file.
+        name: the file's name, for messages.
 
     Raises:
-        ConfigError: it is empty or no YAML; the message has the line, and nothing of its contents.
+        ConfigError: the text is empty or not YAML; the message has the line, but none of the text.
     """
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             raise ConfigError([f"{name}: {_EMPTY}"])
-        doubled = list(_doubled(node, (), set()))
-        bad = next(_unreadable(node, set(), ()), None)
-        if bad is not None:
-            raise ConfigError([with_line(name, *bad)])
-        return Document(node, loader.construct_document(node), doubled)
+        repeated_keys = list(_find_repeated_keys(node, (), set()))
+        unusable = next(_find_unusable(node, set(), ()), None)
+        if unusable is not None:
+            raise ConfigError([with_line(name, *unusable)])
+        return Document(node, loader.construct_document(node), repeated_keys)
     except yaml.MarkedYAMLError as error:
-        # Not str(error): it quotes the lines, with whatever they hold.
+        # str(error) would quote lines of the file.
         line = None if error.problem_mark is None else error.problem_mark.line + 1
-        raise ConfigError([with_line(name, line, f"not YAML: {_syntax_words(error)}")]) from None
+        raise ConfigError([with_line(name, line, f"not YAML: {_syntax_text(error)}")]) from None
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1
         raise ConfigError([with_line(name, line, f"not YAML: {error.reason}")]) from None
@@ -88,21 +94,21 @@ def parse(text: str, name: str) -> Document:
 
 
 def with_line(name: str, line: int | None, words: str) -> str:
-    """A message as editors understand it: `bridge.yaml:12: ...`."""
+    """Return a message in the form that editors understand: `bridge.yaml:12: ...`."""
     return f"{name}: {words}" if line is None else f"{name}:{line}: {words}"
 
 
-def _syntax_words(error: yaml.MarkedYAMLError) -> str:
+def _syntax_text(error: yaml.MarkedYAMLError) -> str:
     words = ", ".join(part for part in (error.context, error.problem) if part)
-    # An alias or a tag may be a password that begins with `*` or `!`: only single characters and <tokens> are shown.
+    # An alias or a tag may be a password that begins with `*` or `!`, so only single characters and <tokens> stay.
     words = re.sub(r" ?'(?!<)[^']{2,}'", "", words)
     if re.search(r" ?'\\t'", f"{error.problem}"):
-        words += " (a tab; YAML takes blanks alone for indentation)"
+        words += " (a tab; YAML allows only blanks for indentation)"
     return words.replace("could not determine a constructor for the tag", "unknown tag")
 
 
-def _doubled(node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place, int, int]]:
-    """Keys that a mapping holds twice (YAML would silently take the last): place, line, line of the first."""
+def _find_repeated_keys(node: yaml.Node, location: Location, seen: set[int]) -> Iterator[tuple[Location, int, int]]:
+    """Yield keys that a mapping has twice, of which PyYAML would silently take the last."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -112,19 +118,19 @@ def _doubled(node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Pl
             name = key.value if isinstance(key, yaml.ScalarNode) else "?"
             line = key.start_mark.line + 1
             if name in lines and name != "<<":
-                yield (*place, name), line, lines[name]
+                yield (*location, name), line, lines[name]
             lines.setdefault(name, line)
-            yield from _doubled(value, (*place, name), seen)
+            yield from _find_repeated_keys(value, (*location, name), seen)
     elif isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
-            yield from _doubled(item, (*place, number), seen)
+            yield from _find_repeated_keys(item, (*location, number), seen)
 
 
-def _unreadable(node: yaml.Node, seen: set[int], above: tuple[int, ...]) -> Iterator[tuple[int, str]]:
-    """Lines, with words, of what is YAML but can't be meant: the date 2026-02-31, keys that are no text, circles."""
+def _find_unusable(node: yaml.Node, seen: set[int], above: tuple[int, ...]) -> Iterator[tuple[int, str]]:
+    """Yield line and message of valid YAML that can't be used: the date 2026-02-31, keys that are not text, cycles."""
     line = node.start_mark.line + 1
     if id(node) in above:
-        yield line, "an alias (`*...`) stands inside of what it names"
+        yield line, "an alias (`*...`) is inside the node that it refers to"
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -132,7 +138,7 @@ def _unreadable(node: yaml.Node, seen: set[int], above: tuple[int, ...]) -> Iter
         try:
             yaml.SafeLoader("").construct_object(node)
         except ValueError:
-            yield line, "looks like a date or a number but is none; put it in quotes"
+            yield line, "looks like a date or a number, but is not a valid one; put it in quotes"
     for child in node.value if isinstance(node, yaml.CollectionNode) else ():
         if isinstance(child, tuple):
             key = child[0]
@@ -140,5 +146,5 @@ def _unreadable(node: yaml.Node, seen: set[int], above: tuple[int, ...]) -> Iter
                 yield key.start_mark.line + 1, "a key must be text; was a template (`{{ }}`) left unfilled?"
             elif key.tag not in (_TEXT, _MERGE):
                 yield key.start_mark.line + 1, "a key must be text; put it in quotes"
-        for one in child if isinstance(child, tuple) else (child,):
-            yield from _unreadable(one, seen, (*above, id(node)))
+        for part in child if isinstance(child, tuple) else (child,):
+            yield from _find_unusable(part, seen, (*above, id(node)))

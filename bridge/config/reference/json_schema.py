@@ -1,6 +1,6 @@
-"""The configuration file's JSON schema, for editors and for the Helm chart's values. Made of the models alone.
+"""Generates the configuration file's JSON schema, for editors and for the Helm chart's values. Pure.
 
-It holds what one value can be, not what several must be together: `bridge.config` has the last word.
+The schema describes single values. Rules about several values together are checked only by the models.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from bridge.config.document import BridgeConfig
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
-"""What Helm's older releases and every editor know."""
+"""The newest draft that Helm's older releases and all editors support."""
 
 
 def json_schema(model: type[BaseModel] = BridgeConfig) -> dict[str, Any]:
-    """The schema of a model: what may be written in the file, with meanings and defaults.
+    """Return the schema of a model: what the file may hold, with descriptions and defaults.
 
     Returns:
         A draft-07 schema; sections are under `definitions` by the name of their model.
@@ -28,9 +28,9 @@ def json_schema(model: type[BaseModel] = BridgeConfig) -> dict[str, Any]:
 
 
 def without_titles(node: Any) -> Any:
-    """A schema without the titles that pydantic makes of field names; they say nothing."""
+    """Return a schema without the titles that pydantic derives from field names."""
     if isinstance(node, dict):
         return {
             key: without_titles(value) for key, value in node.items() if key != "title" or not isinstance(value, str)
         }
-    return [without_titles(one) for one in node] if isinstance(node, list) else node
+    return [without_titles(item) for item in node] if isinstance(node, list) else node

@@ -24,7 +24,7 @@ from bridge.errors import StartupError
 from bridge.runtime import log_setup
 from tests.unit.bridge.adapters.registry.fake_registry import FixedAnswers, serving
 from tests.unit.bridge.cli.server_errors import SERVER_CASES, Entry
-from tests.unit.bridge.config.bad_inputs import GOOD
+from tests.unit.bridge.config.bad_input_cases import GOOD
 
 _HERE: Final = "127.0.0.1"
 _NOWHERE: Final = "no-such-host.invalid"

@@ -1,7 +1,7 @@
-"""What users get wrong, and `docs/errors.md`, which is made of it: `python -m tests.unit.bridge.config.bad_inputs`.
+"""Tries what users get wrong, and writes `docs/errors.md`: `python -m tests.unit.bridge.config.bad_inputs`.
 
-What needs no server is tried in this very process, each time the document is made or checked. What needs servers stands
-here as it was seen, with the test that holds it, or without one where it was tried by hand.
+Cases that need no server run in this process, whenever the document is written or checked. Cases that need servers are
+quoted as seen, with the test that checks them, or without a test if they were tried by hand.
 """
 
 from __future__ import annotations
@@ -12,296 +12,54 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from unittest.mock import patch
-
-import yaml
 
 from bridge.cli import main
 from bridge.runtime import log_setup
 from tests.unit.bridge.cli.server_errors import SERVER_CASES
+from tests.unit.bridge.config.bad_input_cases import FILE, Case, sections
 
 DOCUMENT: Final = Path(__file__).resolve().parents[4] / "docs" / "errors.md"
-SECRET: Final = "hunter2"
-"""What no message may show, wherever it was written."""
-FILE: Final = "bridge.yaml"
-VALIDATE: Final = ("validate", "-c", FILE)
-GOOD: Final[dict[str, Any]] = {
-    "name": "orders",
-    "scylla": {"contact_points": "127.0.0.1:9042"},
-    "kafka": {"bootstrap_servers": "127.0.0.1:9092"},
-    "registry": {"url": "http://127.0.0.1:8081"},
-    "tables": ["shop.orders"],
-}
-GOOD_TEXT: Final = yaml.safe_dump(GOOD, sort_keys=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One thing to try.
+class Outcome:
+    """What the user gets.
 
     Attributes:
-        tried: in words.
-        words: of the command line.
-        text: of the configuration file; None where there is none.
+        messages: the lines on standard error, without the program's name.
+        status: the exit status.
+        raw: all of standard error and standard output.
     """
 
-    tried: str
-    words: tuple[str, ...] = VALIDATE
-    text: str | bytes | None = GOOD_TEXT
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the user gets: the lines on standard error, without the program's name, and the exit status."""
-
-    told: tuple[str, ...]
+    messages: tuple[str, ...]
     status: int
     raw: str
 
 
-def _set(path: str, value: object) -> Case:
-    mapping = deepcopy(GOOD)
-    *parents, last = path.split(".")
-    inner: dict[str, Any] = mapping
-    for parent in parents:
-        inner = inner.setdefault(parent, {})
-    inner[last] = value
-    shown = yaml.safe_dump(value, default_flow_style=True, width=200).removesuffix("...\n").strip()
-    if len(shown) > 70:
-        shown = f"{shown[:40]}... ({len(shown)} characters)"
-    return Case(f"`{path}: {shown}`", text=yaml.safe_dump(mapping, sort_keys=False))
-
-
-def _without(*paths: str) -> Case:
-    mapping = {name: value for name, value in deepcopy(GOOD).items() if name not in paths}
-    return Case(f"no {' and no '.join(f'`{path}`' for path in paths)}", text=yaml.safe_dump(mapping, sort_keys=False))
-
-
-def _more(tried: str, text: str) -> Case:
-    return Case(tried, text=GOOD_TEXT + text)
-
-
-def _command(*words: str) -> Case:
-    return Case(f"`{' '.join(words)}`", words)
-
-
-@cache
-def sections() -> dict[str, list[Case]]:
-    """The cases by title; made when a test asks: else every worker would write their YAML."""
-    return {
-        "The command line": [
-            Case("no command", ()),
-            _command("runn"),
-            _command("run"),
-            _command("run", "-c"),
-            _command("validate", FILE),
-            _command("validate", "-c", ""),
-            _command("--log-level", "debug", "status"),
-            _command("status", "-c", FILE, "--log-level", "loud"),
-            _command("consume", "-c", FILE),
-            _command("consume", "-c", FILE, "shop.nothing"),
-            _command("consume", "-c", FILE, "shop.orders", "--topic", "t"),
-            _command("consume", "-c", FILE, "shop.orders", "--max", "0"),
-            _command("consume", "-c", FILE, "shop.orders", "--max", "many"),
-            _command("schemas", "-c", FILE, "orders"),
-            _command("example", "more"),
-            _command("local"),
-            _command("local", "fly"),
-            _command("local", "status", "--folder", "nowhere"),
-            _command("local", "down", "--folder", "nowhere"),
-            _command("local", "up", "--folder", FILE),
-            _command("local", "up", "--kafka-port", "99999"),
-            _command("local", "up", "--kafka-port", "kafka"),
-            _command("local", "cql", "--folder", "nowhere", "SELECT 1"),
-            _command("local", "streams"),
-            _command("local", "streams", "show", "--folder", "nowhere"),
-            _command("local", "streams", "split"),
-            _command("local", "streams", "new-generation", "--in", "1"),
-        ],
-        "The file": [
-            Case("`-c nothing.yaml`, which does not exist", ("validate", "-c", "nothing.yaml")),
-            Case("`run` with a file that does not exist", ("run", "-c", "nothing.yaml")),
-            Case("`-c .`, a folder", ("validate", "-c", ".")),
-            Case("an empty file", text=""),
-            Case("comments alone", text="# name: orders\n"),
-            Case("a list", text="- name: orders\n"),
-            Case("lines as in a properties file", text="name=orders\nscylla.contact_points=127.0.0.1:9042\n"),
-            Case("not UTF-8", text="name: Aufträge\n".encode("latin-1")),
-            Case("UTF-16", text=GOOD_TEXT.encode("utf-16")),
-            Case("a NUL character", text="name: a\0b\n"),
-            Case("a tab for indentation", text="name: orders\nscylla:\n\tcontact_points: 127.0.0.1:9042\n"),
-            Case("a bracket that is never closed", text="name: [orders\n"),
-            Case("a quote that is never closed", text='name: "orders\n'),
-            Case("a template that nobody filled", text="name: {{ .Values.name }}\n"),
-            Case("nested 1,000 deep", text="name: " + "[" * 1000),
-            _more("two documents", f"---\n{GOOD_TEXT}"),
-            _more("a key twice", "name: others\n"),
-            _more("a key twice in a section", "reading:\n  start: latest\n  start: earliest\n"),
-            _more("a key that is a number", "5: orders\n"),
-            _more("a key that is null", "~: orders\n"),
-            _more("an alias inside of what it names", "reading: &all\n  start: *all\n"),
-            _more("an alias that nothing defines", f"reading: *{SECRET}\n"),
-            _more("a tag", f"reading: !{SECRET} x\n"),
-            _more("a tag that would run a program", "reading: !!python/object/apply:os.system [ls]\n"),
-            _more("a dotted key", "reading.start: latest\n"),
-            _more("a date that is none", "reading: {start: 2026-02-31}\n"),
-            _more("a section twice, once as a word", "scylla: yes\n"),
-            _more("an unknown section, near a known one", "publish: {}\n"),
-            _more("an unknown section", "sink: {}\n"),
-            _without("name"),
-            _without("scylla", "tables"),
-        ],
-        "`name` and `tables`": [
-            _set("name", ""),
-            _set("name", "my orders"),
-            _set("name", "x" * 101),
-            _set("tables", []),
-            _set("tables", None),
-            _set("tables", "shop.orders"),
-            _set("tables", {"shop.orders": {}}),
-            _set("tables", ["orders"]),
-            _set("tables", ["a.b.c"]),
-            _set("tables", ["shop.or-ders"]),
-            _set("tables", ['shop."Orders']),
-            _set("tables", [5]),
-            _set("tables", [None]),
-            _set("tables", ["shop.orders", "shop.orders"]),
-            _set("tables", ["shop.orders", "SHOP.Orders"]),
-            _set("tables", [{"topic": "orders"}]),
-            _set("tables", [{"name": "shop.orders", "shap": "full"}]),
-            _set("tables", [{"name": "shop.orders", "lanes": 0}]),
-            _set("tables", [{"name": "shop.orders", "topic": "my orders"}]),
-            _set("tables", [{"name": "shop.orders", "topic": ".."}]),
-            _set("tables", [{"name": "shop.orders", "topic": "t"}, {"name": "shop.lines", "topic": "t"}]),
-            _set("tables", ["shop.or_ders", {"name": "shop.orders", "topic": "shop.or.ders"}]),
-            _set("tables", [f"shop.{'x' * 250}"]),
-        ],
-        "Addresses": [
-            _set("scylla.contact_points", "127.0.0.1"),
-            _set("scylla.contact_points", "127.0.0.1:70000"),
-            _set("scylla.contact_points", "127.0.0.1:0"),
-            _set("scylla.contact_points", ""),
-            _set("scylla.contact_points", []),
-            _set("scylla.contact_points", 9042),
-            _set("scylla.contact_points", "::1:9042"),
-            _set("scylla.contact_points", "http://127.0.0.1:9042"),
-            _set("scylla.contact_points", f"cdc:{SECRET}@127.0.0.1:9042"),
-            _set("kafka.bootstrap_servers", "SASL_SSL://127.0.0.1:9092"),
-            _set("kafka.bootstrap_servers", ["127.0.0.1:9092", 5]),
-            _set("registry.url", "127.0.0.1:8081"),
-            _set("registry.url", "ftp://127.0.0.1"),
-            _set("registry.url", "http://127.0.0.1:99999"),
-            _set("registry.url", "http://127.0.0.1:8081/?a=b"),
-            _set("registry.url", f"http://bridge:{SECRET}@127.0.0.1:8081"),
-            _set("monitoring.listen", "9404"),
-            _set("monitoring.listen", "0.0.0.0:99999"),
-        ],
-        "Secrets and TLS": [
-            _set("scylla.username", "cdc"),
-            _set("scylla.password", SECRET),
-            _set("scylla.password", {"env": "A", "file": "b"}),
-            _set("scylla.password", {"envv": SECRET}),
-            _set("registry.token", SECRET),
-            _set("kafka.sasl.mechanism", "GSSAPI"),
-            _set("kafka.sasl.mechanism", "PLAIN"),
-            _set("kafka.sasl.mechanism", "OAUTHBEARER"),
-            _set("kafka.sasl.username", "bridge"),
-            _set("kafka.sasl.token_endpoint_url", f"https://me:{SECRET}@login.example.com/token"),
-            _set("kafka.sasl.token_endpoint_url", f"https://login.example.com/token?client_secret={SECRET}"),
-            _set("kafka.sasl.extensions", {"apiSecret": SECRET}),
-            _set("kafka.properties", {"sasl.password": SECRET}),
-            _set("kafka.properties", {"enable.ssl.certificate.verification": False}),
-            _set("spark.properties", {"spark.hadoop.fs.s3a.secret.key": SECRET}),
-            _set("spark.properties", {"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.keyStorePassword={SECRET}"}),
-            _set("spark.checkpoint", f"s3a://key:{SECRET}@bucket/x"),
-            _set("spark.checkpoint", f"wasbs://box@account.blob.core.windows.net/x?sig={SECRET}"),
-            _set("scylla.tls", True),
-            _set("scylla.tls.enabled", "perhaps"),
-            _set("scylla.tls.ca_file", "/etc/ssl/ca.pem"),
-        ],
-        "Numbers, durations, instants": [
-            _set("scylla.page_rows", 0),
-            _set("scylla.page_rows", -1),
-            _set("scylla.page_rows", 10**30),
-            _set("scylla.page_rows", 2.5),
-            _set("scylla.page_rows", "2k"),
-            _set("scylla.page_rows", True),
-            _set("scylla.page_rows", float("nan")),
-            _set("scylla.page_rows", [2000]),
-            _set("scylla.page_rows", None),
-            _set("scylla.request_timeout_ms", "10s"),
-            _set("reading.confidence", 10),
-            _set("reading.confidence_ms", -1),
-            _set("reading.confidence_ms", 10**15),
-            _set("publishing.max_transaction_bytes", "64MB"),
-            _set("kafka.replication_factor", 0),
-            _set("startup.patience_s", "1m"),
-            _set("reading.start", "yesterday"),
-            _set("reading.start", "2026-01-31"),
-            _set("reading.start", "2026-01-31T12:00:00"),
-            _set("reading.start", "2026-02-31T00:00:00Z"),
-            _set("reading.start", 1700000000),
-            _set("reading.start", "-1d"),
-        ],
-        "Choices and names": [
-            _set("scylla.consistency", "quorum"),
-            _set("scylla.port", 9042),
-            _set("kafka.compression", "brotli"),
-            _set("kafka.properties", {"acks": 1}),
-            _set("kafka.properties", {"linger.ms": 5}),
-            _set("kafka.properties", {"error_cb": "print"}),
-            _set("kafka.properties", {"message.max.bytes": "lots"}),
-            _set("kafka.properties", ["a"]),
-            _set("kafka.properties", {"client.rack": ["a"]}),
-            _set("registry.subject_name_strategy", "Topic"),
-            _set("reading.integrity", True),
-            _set("reading.accept_data_loss", "yes"),
-            _set("reading.accept_data_loss", 1),
-            _set("reading", "earliest"),
-            _set("output.shape", "debesium"),
-            _set("output.headers", ["cdc.position"]),
-            _set("output.headers", ["position", "position"]),
-            _set("publishing.topic", "{keyspace}-{tabel}"),
-            _set("publishing.topic", "{keyspace"),
-            _set("publishing.topic", ""),
-            _set("publishing.progress_topic", "{keyspace}.{table}"),
-            _set("publishing.dead_letter_topic", "{keyspace}.{table}"),
-            _set("spark.master", "locl[*]"),
-            _set("spark.master", "local[0]"),
-            _set("spark.checkpoint", ""),
-            _set("spark.properties", {"driver.memory": "1g"}),
-            _set("spark.properties", {"spark.master": "yarn"}),
-            _set("logging.level", "debug"),
-            _set("logging.format", "xml"),
-        ],
-    }
-
-
-def seen(case: Case) -> Seen:
-    """Try it, in the present folder."""
+def try_case(case: Case) -> Outcome:
+    """Run the command line of a case in the working folder."""
     path = Path(FILE)
     path.unlink(missing_ok=True)
     if case.text is not None:
         path.write_bytes(case.text.encode() if isinstance(case.text, str) else case.text)
-    told, shown = io.StringIO(), io.StringIO()
-    # A log handler would keep hold of this case's stream.
-    with redirect_stderr(told), redirect_stdout(shown), patch.object(log_setup, "setup"):
+    errors, output = io.StringIO(), io.StringIO()
+    # A log handler would keep the stream of this case.
+    with redirect_stderr(errors), redirect_stdout(output), patch.object(log_setup, "setup"):
         status = main.main(case.words)
-    lines = told.getvalue().splitlines()
+    lines = errors.getvalue().splitlines()
     if lines and lines[0].startswith("usage: "):
         lines = lines[-1:]
-    words = tuple(line.partition("error: ")[2] or line.replace(str(Path.cwd()), "...") for line in lines)
-    return Seen(words, status, told.getvalue() + shown.getvalue())
+    messages = tuple(line.partition("error: ")[2] or line.replace(str(Path.cwd()), "...") for line in lines)
+    return Outcome(messages, status, errors.getvalue() + output.getvalue())
 
 
 @contextmanager
-def elsewhere() -> Iterator[None]:
-    """An empty folder to try things in."""
+def empty_folder() -> Iterator[None]:
+    """Work in an empty folder."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -314,8 +72,8 @@ def elsewhere() -> Iterator[None]:
 _HEAD: Final = """\
 # What goes wrong, and what you see
 
-No mistake in a file, on the command line or at a server ends in a traceback. A message says what is at fault and where
-(file and line, setting, table, topic, address), and what to do. Secrets are in none.
+No mistake in a file, on the command line or at a server ends in a traceback. A message says what is wrong and where
+(file and line, setting, table, topic, address), and what to do. No message shows a secret.
 
 | exit status | meaning |
 |---|---|
@@ -323,27 +81,27 @@ No mistake in a file, on the command line or at a server ends in a traceback. A 
 | 1 | failed while running |
 | 2 | refused before anything was written |
 | 130 | ended by Ctrl-C |
-| 143 | `run` ended by SIGTERM while it came up, before anything was begun |
+| 143 | `run` ended by SIGTERM while it started, before it did anything |
 
-Every problem of a file is told at once, each on a line of its own. The tables are made by
-`python -m tests.unit.bridge.config.bad_inputs > docs/errors.md`; a test holds them against what the commands say now.
+All problems of a file are reported at once, each on a line of its own. These tables are generated by
+`python -m tests.unit.bridge.config.bad_inputs > docs/errors.md`; a test compares them with what the commands print.
 """
 
 
 _ABOUT_SERVERS: Final = """\
-Shortened by `...`. At a start all servers and tables are looked at, and all that is wrong is told together; servers
-that do not answer are tried again for `startup.patience_s`. While a job runs, what may pass is tried again.
+Messages are shortened by `...`. At a start, the job checks all servers and tables and reports all problems together; it
+tries servers that do not answer again for `startup.patience_s`. A running job tries again after errors that may pass.
 """
 
 
-def document(found: dict[str, list[Seen]]) -> str:
-    """The whole of `docs/errors.md`, with what each section's cases gave."""
-    lines = [_HEAD, "# Without servers\n", "What is tried with `validate -c bridge.yaml` is refused by every other"]
-    lines[-1] += " command alike.\n"
+def document(outcomes: dict[str, list[Outcome]]) -> str:
+    """Return the whole of `docs/errors.md`, given the outcomes of each section's cases."""
+    lines = [_HEAD, "# Without servers\n", "Every command refuses what `validate -c bridge.yaml` refuses.\n"]
     for title, cases in sections().items():
         lines += [f"## {title}\n", "| tried | what you see | exit |", "|---|---|---:|"]
-        for case, one in zip(cases, found[title], strict=True):
-            lines.append(_row(case.tried, "<br>".join(map(_literal, one.told)), str(one.status)))
+        for case, outcome in zip(cases, outcomes[title], strict=True):
+            messages = "<br>".join(map(_literal, outcome.messages))
+            lines.append(_row(case.tried, messages, str(outcome.status)))
         lines.append("")
     lines += ["# With servers\n", _ABOUT_SERVERS]
     for title, entries in SERVER_CASES.items():
@@ -367,10 +125,10 @@ def _literal(text: str) -> str:
     return f"{mark} {text} {mark}" if mark == "``" else f"`{text}`"
 
 
-def try_all() -> dict[str, list[Seen]]:
-    """Every case, by section; argparse's words are in English, whoever runs this."""
-    with elsewhere(), patch.dict(os.environ, LANGUAGE="C"):
-        return {title: [seen(case) for case in cases] for title, cases in sections().items()}
+def try_all() -> dict[str, list[Outcome]]:
+    """Run every case, by section, with argparse's messages in English."""
+    with empty_folder(), patch.dict(os.environ, LANGUAGE="C"):
+        return {title: [try_case(case) for case in cases] for title, cases in sections().items()}
 
 
 if __name__ == "__main__":

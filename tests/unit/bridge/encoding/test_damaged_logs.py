@@ -33,8 +33,8 @@ from schemas.compiled.reference_encoder import ReferenceEncoder
 from schemas.cql.table import TableSchema
 from schemas.cql.types import is_multi_cell
 from schemas.errors import SchemaError
-from schemas.log.change_records import LogChange
 from schemas.log.columns import log_positions
+from schemas.log.log_change import LogChange
 from schemas.options import OutputOptions
 from schemas.shapes import shape_of
 from schemas.table_codec import TableCodec

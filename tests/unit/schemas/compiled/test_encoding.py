@@ -30,8 +30,8 @@ from schemas.cql.types import (
     unfrozen,
 )
 from schemas.errors import CellError, SchemaError, UnsupportedTypeError
-from schemas.log.change_records import LogChange
 from schemas.log.columns import deleted_elements, deleted_elements_type, deleted_flag, log_positions, value_type
+from schemas.log.log_change import LogChange
 from schemas.log.operations import NO_CHANGES, OPERATION_SYMBOLS, WITH_ROW, WITHOUT_ROW
 from schemas.options import OutputOptions
 from schemas.table_codec import TableCodec

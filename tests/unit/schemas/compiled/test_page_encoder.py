@@ -17,8 +17,8 @@ from schemas.compiled.row_encoder import ChangeEncoder, compile_encoders
 from schemas.cql.table import TableSchema
 from schemas.errors import SchemaError
 from schemas.log.cell_readers import LogRow
-from schemas.log.change_records import LogChange
 from schemas.log.columns import log_positions
+from schemas.log.log_change import LogChange
 from schemas.log.timeuuid import UNIX_EPOCH_TICKS
 from schemas.options import DEFAULT_OUTPUT
 from schemas.table_codec import TableCodec

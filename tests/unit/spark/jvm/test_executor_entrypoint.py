@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 from bridge.cli import preflight
-from bridge.config.reference.catalog import example_yaml
+from bridge.config.reference.example import example_yaml
 from bridge.errors import StartupError
 from bridge.runtime import log_setup
 from spark.job import application

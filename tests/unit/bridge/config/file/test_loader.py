@@ -98,7 +98,7 @@ def test_all_at_once(tmp_path: Path) -> None:
         ),
         (
             "publishing:\n  topic: '{tabel}'",
-            "11: publishing.topic: '{tabel}' has '{tabel}'; what is replaced are {name}, {keyspace}, {table}",
+            "11: publishing.topic: '{tabel}' has '{tabel}'; the placeholders are {name}, {keyspace}, {table}",
         ),
     ],
 )
@@ -128,10 +128,10 @@ def test_missing(tmp_path: Path) -> None:
         (
             "a: 1\n\tb: 2\n",
             ":2: not YAML: while scanning for the next token, found character that cannot start any token (a tab; YAML "
-            "takes blanks alone for indentation)",
+            "allows only blanks for indentation)",
         ),
         ("a: \0\n", ":1: not YAML: special characters are not allowed"),
-        ("a: 1\nb: 2026-02-31\n", ":2: looks like a date or a number but is none; put it in quotes"),
+        ("a: 1\nb: 2026-02-31\n", ":2: looks like a date or a number, but is not a valid one; put it in quotes"),
         ("a: 1\n---\nb: 1\n", ":2: not YAML: expected a single document in the stream, but found another document"),
         ("[" * 1000, ": not YAML that can be read: nested too deeply"),
     ],

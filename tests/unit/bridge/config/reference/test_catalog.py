@@ -1,4 +1,4 @@
-"""What is generated from the settings: the example file and the table for the documentation."""
+"""The catalog of settings, and the example file that is generated from it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import pytest
 
 from bridge.config.document import BridgeConfig, SourceConfig, validate
 from bridge.config.file.loader import load
-from bridge.config.reference.catalog import catalog_of, example_yaml
+from bridge.config.reference.catalog import catalog_of
+from bridge.config.reference.example import example_yaml
 
 
 def test_example_is_current() -> None:
-    """The packaged example is what the settings give now."""
+    """The packaged example is the one that the settings generate."""
     packaged = resources.files("bridge.config").joinpath("example.yaml").read_text(encoding="utf-8")
-    code = 'from bridge.config.reference.catalog import example_yaml; print(example_yaml(), end="")'
-    how = f"python -c '{code}' > bridge/config/example.yaml"
-    assert packaged == example_yaml(), f"bridge/config/example.yaml is out of date; make it anew: {how}"
+    assert packaged == example_yaml(), "bridge/config/example.yaml is out of date: make docs"
 
 
 def test_example_loads(tmp_path: Path) -> None:
-    """The example is a good configuration with nothing but defaults."""
+    """The example is a valid configuration whose settings have their defaults."""
     path = tmp_path / "bridge.yaml"
     path.write_text(example_yaml(), encoding="utf-8")
     config = load(path)
@@ -31,15 +30,15 @@ def test_example_loads(tmp_path: Path) -> None:
 
 
 _EITHER = {"username", "password"}, {"token", "logical_cluster", "identity_pool"}
-"""Settings of the registry of which only the ones or the others can be given."""
+"""Settings of the registry that exclude each other."""
 
 
 @pytest.mark.parametrize("left_out", _EITHER)
 def test_every_setting_uncommented_loads(tmp_path: Path, left_out: set[str]) -> None:
-    """Each setting of the example is right as it stands, and each setting is there."""
+    """The example has every setting, and each is valid without its comment sign."""
     names = {path.rpartition(".")[2] for path in catalog_of().settings}
     text = re.sub(rf"^( *)# (?=(?:{'|'.join(names)}): )", r"\1", example_yaml(), flags=re.MULTILINE)
-    # A login is by name or by token, and the token is given or asked for.
+    # A login uses a name or a token, and either has the token or requests it.
     idle = "token|token_endpoint_url|token_endpoint_ca_file|client_id|client_secret|scope|extensions"
     text = re.sub(rf"^    (?=(?:{idle}): )", "    # ", text, flags=re.MULTILINE)
     text = text.replace("enabled: false", "enabled: true")
@@ -58,7 +57,7 @@ def test_every_setting_uncommented_loads(tmp_path: Path, left_out: set[str]) -> 
 
 @pytest.mark.parametrize("model", [BridgeConfig, SourceConfig])
 def test_every_setting_is_described(model: type[BridgeConfig] | type[SourceConfig]) -> None:
-    """No setting and no section lacks its meaning."""
+    """Every setting and every section has a description."""
     catalog = catalog_of(model)
     assert [path for path, setting in catalog.settings.items() if not setting.description] == []
     assert [path for path, meaning in catalog.sections.items() if not meaning] == []
