@@ -22,7 +22,7 @@ from bridge.model.micro_batch import Part
 from bridge.model.position import Position
 from bridge.monitoring.counters import LaneFigures, tally
 from bridge.monitoring.measured_log import ObservedLog
-from bridge.planning.poll_rate import LONGEST_PAUSE_S, load_interval_s
+from bridge.planning.poll_rate import LONGEST_RETRY_PAUSE_S, load_interval_s
 from bridge.publishing.protocol import LaneTask
 from bridge.reading import schema_change
 from bridge.reading.fast_path import PlainRows, encoded
@@ -125,7 +125,7 @@ class LaneChanges:
         if process_cache.is_retry():
             # The attempt before may have asked them all just now.
             lanes_share = scylla.requests_per_second / self._config.sharing / task.batch.layout.lanes
-            _pause(min(LONGEST_PAUSE_S, load_interval_s(len(streams), lanes_share)))
+            _pause(min(LONGEST_RETRY_PAUSE_S, load_interval_s(len(streams), lanes_share)))
         opened = {stream.raw: opened_ms for stream, opened_ms in streams.items()}
         output, layout = self._config.table_output, captured.layout
         form = output.record_form(dead_letters=self._config.dead_letters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.monitoring.snapshot import JobView, TableView
-from bridge.planning.data_loss import ahead_us
+from bridge.planning.data_loss import ahead_of_servers_us
 
 _MARGIN_S: Final = 1.0
 """What the pause between two micro-batches may add to the youngest age that is read, and clocks may differ by."""
@@ -45,7 +45,8 @@ def _clock_problem(job: JobView, table: TableView) -> str | None:
     if job.topology.clock_ahead_s is None:
         return None
     ahead_s = max(
-        (ahead_us(one.cursor, job.servers_s * 1e6) / 1e6 for one in table.active if one.cursor is not None), default=0.0
+        (ahead_of_servers_us(one.cursor, job.servers_s * 1e6) / 1e6 for one in table.active if one.cursor is not None),
+        default=0.0,
     )
     if ahead_s > _MARGIN_S:
         return (

@@ -30,7 +30,7 @@ from bridge.model.times import UnixMicros
 from bridge.monitoring.state import Board
 from bridge.planning.data_loss import find_gap
 from bridge.planning.retention import LogTtl
-from bridge.planning.table_watch import TableState, made_anew_in_words
+from bridge.planning.table_watch import TableState, describe_recreated_table
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import LaneOwnership
 from bridge.publishing.start_decision import decide_start
@@ -306,7 +306,9 @@ class TableQuery:
         ttl = self._known_ttl.known()
         if state.options is None:
             return ttl
-        return ttl.seen(state.options.ttl_s, process_cache.server_time(self._config.scylla).servers_us(), state.log_id)
+        return ttl.observe(
+            state.options.ttl_s, process_cache.server_time(self._config.scylla).servers_us(), state.log_id
+        )
 
     def _keep_ttl(self) -> bool:
         """Begin to keep what the planner has seen, or see whether it is kept; says whether something is to be done yet.
@@ -341,7 +343,7 @@ class TableQuery:
         is_another = is_late if known is None else known != state.log_id
         if is_another and state.log_id not in self._logs_said:
             self._logs_said.add(state.log_id)
-            _log.warning("%s: %s", self.name, made_anew_in_words(state, start))
+            _log.warning("%s: %s", self.name, describe_recreated_table(state, start))
 
     def _know_log(self, state: TableState) -> None:
         if state.log_id is not None and state.log_id != self._log_id:
@@ -353,7 +355,7 @@ class TableQuery:
         table = self._table
         metadata = process_cache.stream_metadata(self._config.scylla, table.keyspace, table.table)
         generations = metadata.generations()
-        expired_us = self._see_ttl(state).oldest_us(process_cache.server_time(self._config.scylla).servers_us())
+        expired_us = self._see_ttl(state).edge_us(process_cache.server_time(self._config.scylla).servers_us())
         self._check_log(state, start.cursor, expired_us)
         gap = find_gap(start.cursor, generations, expired_us, may_lag=metadata.may_lag, log_made_us=state.log_made_us)
         if gap is None:

@@ -9,7 +9,7 @@ import pytest
 from bridge.errors import DataLossError, RetriableError
 from bridge.model.cursor import CatchUp, Cursor
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.planning.data_loss import ahead_us, find_gap, overtaken
+from bridge.planning.data_loss import ahead_of_servers_us, find_gap, overtaken_generation
 from bridge.planning.micro_batches import GenerationStart
 
 SECOND = 1_000_000
@@ -40,7 +40,10 @@ def test_expired_changes() -> None:
         "the log's TTL has passed: changes written between 2023-11-14T22:13:30.000000Z and 2023-11-14T22:14:50.000000Z "
         "are affected"
     )
-    assert gap.advice() == "To go on all the same, from 2023-11-14T22:13:30.000000Z, set reading.accept_data_loss"
+    assert (
+        gap.advice()
+        == "To continue from 2023-11-14T22:13:30.000000Z in spite of the loss, set reading.accept_data_loss"
+    )
 
 
 def test_lagging_streams_decide() -> None:
@@ -69,15 +72,15 @@ def test_log_made_anew() -> None:
     assert gap is not None
     assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 59).time_us, made_us, at(G2, 0))
     assert str(gap.error("ks.t")) == (
-        "ks.t: the log was made anew at 2023-11-14T22:14:25.000000Z, and its streams are others than those of "
+        "ks.t: the log was created again at 2023-11-14T22:14:25.000000Z, and does not have the streams of "
         "generation 2023-11-14T22:13:20.000Z, which was read: changes written between 2023-11-14T22:14:19.000000Z and "
-        "2023-11-14T22:14:25.000000Z are affected. To go on all the same, from 2023-11-14T22:14:20.000000Z, set "
-        "reading.accept_data_loss"
+        "2023-11-14T22:14:25.000000Z are affected. To continue from 2023-11-14T22:14:20.000000Z in spite of the loss, "
+        "set reading.accept_data_loss"
     )
     # The log of the first set itself is 5 s younger than that: here its sets were collected.
     gap = find_gap(at(G1, 59), ALL[1:], None, log_made_us=at(G1, 5).time_us)
     assert gap is not None
-    assert "are forgotten" in gap.reason
+    assert "has forgotten the streams" in gap.reason
 
 
 def test_nothing_of_a_log_that_is_younger_than_its_ttl_has_expired() -> None:
@@ -104,8 +107,8 @@ def test_another_cluster(known: list[GenerationStart]) -> None:
     assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G2, 10).time_us, None, None)
     assert "an unknown time" in str(gap)
     assert gap.advice() == (
-        "To begin anew, as reading.start says, stop the job and delete the progress topic and the checkpoint, and the "
-        "change topic unless what it holds may come again"
+        "To begin again at reading.start, stop the job and delete the progress topic and the checkpoint, and "
+        "the change topic as well unless its records may be published again"
     )
 
 
@@ -123,18 +126,18 @@ def test_lagging_node_is_asked_again() -> None:
 
 def test_generation_that_comes_out_of_order() -> None:
     """One that appears behind the one that is read would be skipped in silence; an older node's memory is none."""
-    assert overtaken(at(G3, 1), {G1, G3}, ALL) == G2
-    assert overtaken(at(G3, 1), {G1, G2, G3}, ALL) is None
-    assert overtaken(at(G2, 1), {G1, G2}, ALL) is None
-    assert overtaken(at(G3, 1), {G2, G3}, ALL) is None
-    assert overtaken(at(G3, 1), set(), ALL) is None
-    assert overtaken(at(G3, 1), set(), ALL, G1) == G2  # a planner that starts knows what Kafka has kept
-    assert overtaken(at(G3, 1), set(), ALL, G2) is None
-    assert overtaken(at(G2, 1), {G2}, ALL, G1) is None
+    assert overtaken_generation(at(G3, 1), {G1, G3}, ALL) == G2
+    assert overtaken_generation(at(G3, 1), {G1, G2, G3}, ALL) is None
+    assert overtaken_generation(at(G2, 1), {G1, G2}, ALL) is None
+    assert overtaken_generation(at(G3, 1), {G2, G3}, ALL) is None
+    assert overtaken_generation(at(G3, 1), set(), ALL) is None
+    assert overtaken_generation(at(G3, 1), set(), ALL, G1) == G2  # a planner that starts knows what Kafka has kept
+    assert overtaken_generation(at(G3, 1), set(), ALL, G2) is None
+    assert overtaken_generation(at(G2, 1), {G2}, ALL, G1) is None
 
 
 def test_cursor_is_ahead_of_the_servers_unless_it_is_a_generations_start() -> None:
     """A generation that has not begun yet holds nothing earlier than its start."""
-    assert ahead_us(at(G2, 10), at(G2, 7).time_us) == 3 * SECOND
-    assert ahead_us(at(G2, 10), at(G2, 10).time_us) == 0
-    assert ahead_us(Cursor.at_start_of(G2), at(G1, 7).time_us) == 0
+    assert ahead_of_servers_us(at(G2, 10), at(G2, 7).time_us) == 3 * SECOND
+    assert ahead_of_servers_us(at(G2, 10), at(G2, 10).time_us) == 0
+    assert ahead_of_servers_us(Cursor.at_start_of(G2), at(G1, 7).time_us) == 0

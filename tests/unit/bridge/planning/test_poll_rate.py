@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.adapters.planner_signals import ActivityFile, Arrivals, Asked, note
-from bridge.planning.poll_rate import PaceLimits, Pacer
+from bridge.planning.poll_rate import PollLimits, PollRate
 
 
 @given(
@@ -20,17 +20,17 @@ def test_no_stretch_of_time_has_more_requests_than_allowed(
 ) -> None:
     """Whatever comes when: from any planning on, all but the last micro-batch fit into the time; no wait is endless."""
     now_s = 50.0
-    pacer = Pacer(PaceLimits(requests_per_s, idle_interval_s), now_s)
+    poll_rate = PollRate(PollLimits(requests_per_s, idle_interval_s), now_s)
     planned: list[tuple[float, int]] = []
     for step_s, idle, streams in events:
         now_s += step_s
         if not idle:
-            pacer.came(now_s)
-        wait_s = pacer.due_in_s(now_s, idle=idle)
+            poll_rate.record_changes(now_s)
+        wait_s = poll_rate.due_in_s(now_s, idle=idle)
         # What is added to a reading of the clock is rounded to its last digit.
         assert wait_s <= max([idle_interval_s, *(many / requests_per_s for _, many in planned[-1:])]) + 1e-6
         if not wait_s:
-            pacer.planned(now_s, streams)
+            poll_rate.record_batch(now_s, streams)
             planned.append((now_s, streams))
     for place, (from_s, _) in enumerate(planned):
         # A rounding error a micro-batch.
@@ -40,15 +40,15 @@ def test_no_stretch_of_time_has_more_requests_than_allowed(
 
 def test_a_change_after_silence_waits_half_as_long_at_most() -> None:
     """And no longer than is configured; what is not idle does not wait."""
-    pacer = Pacer(PaceLimits(1000, 10), 0)
-    pacer.planned(100, 1)
-    pacer.came(96)
-    assert pacer.due_in_s(100, idle=True) == pytest.approx(2)
-    assert pacer.due_in_s(101, idle=True) == pytest.approx(1.5)
-    assert pacer.due_in_s(104, idle=True) == 0
-    pacer.planned(200, 1)
-    assert pacer.due_in_s(204, idle=True) == pytest.approx(6)
-    assert pacer.due_in_s(204, idle=False) == 0
+    poll_rate = PollRate(PollLimits(1000, 10), 0)
+    poll_rate.record_batch(100, 1)
+    poll_rate.record_changes(96)
+    assert poll_rate.due_in_s(100, idle=True) == pytest.approx(2)
+    assert poll_rate.due_in_s(101, idle=True) == pytest.approx(1.5)
+    assert poll_rate.due_in_s(104, idle=True) == 0
+    poll_rate.record_batch(200, 1)
+    assert poll_rate.due_in_s(204, idle=True) == pytest.approx(6)
+    assert poll_rate.due_in_s(204, idle=False) == 0
 
 
 def test_word_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -72,14 +72,14 @@ def test_pacing_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
     file = ActivityFile()
     asked = Asked(file.path)
     assert asked.counts_for_s(100) == 0
-    former = Pacer(PaceLimits(1000, 10), 0)
-    asked.note(100, former.planned(100, 8000))
+    former = PollRate(PollLimits(1000, 10), 0)
+    asked.note(100, former.record_batch(100, 8000))
     assert [asked.counts_for_s(at_s) for at_s in (100, 103, 108, 200)] == [8, 5, 0, 0]
     assert asked.counts_for_s(5) == 8  # a machine that was started anew; never longer than it counts
-    following = Pacer(PaceLimits(1000, 10), 103, wait_s=asked.counts_for_s(103))
+    following = PollRate(PollLimits(1000, 10), 103, wait_s=asked.counts_for_s(103))
     assert following.due_in_s(104, idle=False) == 4
     assert following.due_in_s(108, idle=False) == 0
-    assert Pacer(PaceLimits(1000, 10), 103, wait_s=0).due_in_s(103, idle=False) == 0
+    assert PollRate(PollLimits(1000, 10), 103, wait_s=0).due_in_s(103, idle=False) == 0
     assert not caplog.messages
     file.close()
     asked.note(100, 8)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import RetriableError
 from bridge.model.times import UnixMicros
-from bridge.planning.server_clock import ASK_EVERY_S, ServerClock, ServerTime
+from bridge.planning.server_clock import ASK_EVERY_S, ServerTime, ServerTimeEstimate
 from tests.unit.any_tables import examples
 
 SECOND = 1_000_000
@@ -51,11 +51,11 @@ class World:
 )
 def test_earliest_of_the_last_answers_counts(answers: list[tuple[float, float, float]], own_off_s: float) -> None:
     """Never later than the earliest of these nodes by more than a quarter of a second, never earlier than it took."""
-    clock = ServerClock()
+    clock = ServerTimeEstimate()
     now_s = 50.0
     for off_s, took_s, then_s in answers:
         said_us = T + int((now_s + took_s / 2 + off_s) * SECOND)
-        clock.heard(UnixMicros(said_us // 1000 * 1000), now_s, now_s + took_s)
+        clock.add_answer(UnixMicros(said_us // 1000 * 1000), now_s, now_s + took_s)
         now_s += took_s + then_s
     kept = answers[-8:]
     earliest_us = T + (now_s + min(off_s for off_s, _, _ in kept)) * SECOND

@@ -38,7 +38,7 @@ def state(schema: TableSchema = SCHEMA, options: CdcOptions | None = ON, log_id:
 
 def said(*states: TableState) -> list[list[Notice]]:
     watch = TableWatch("ks", "t", shape_of("full"))
-    return [watch.see(one, UnixMicros(NOW + minute * MINUTE), REACHED) for minute, one in enumerate(states)]
+    return [watch.compare(one, UnixMicros(NOW + minute * MINUTE), REACHED) for minute, one in enumerate(states)]
 
 
 def test_nothing_is_said_of_what_stays() -> None:
@@ -114,7 +114,7 @@ def test_table_made_anew_names_what_is_lost() -> None:
     assert "does not exist" in gone[0].text
     assert "written after 2027-01-15T07:59:00" in gone[0].text
     assert still_gone == []
-    assert "dropped and made anew" in back[0].text
+    assert "dropped and created again" in back[0].text
     assert "between 2027-01-15T07:59:00.000000Z, up to where it was read, and 2027-01-15T08:00:30" in back[0].text
     at_once = said(state(), anew)[1]
     assert [notice.text for notice in at_once] == [notice.text for notice in back]
@@ -125,25 +125,25 @@ def test_table_made_anew_long_ago_lost_nothing() -> None:
     _, back = said(state(), state(log_id=made(NOW - 2 * MINUTE)))
     assert "all of its former log was read" in back[0].text
     (_, _, same) = said(state(), GONE, state())
-    assert same == [Notice(logging.WARNING, "ks.t: the table is back, with its log")]
+    assert same == [Notice(logging.WARNING, "ks.t: the table and its log exist again")]
 
 
 def test_log_whose_id_is_no_timeuuid() -> None:
     """Then it is not known when it was made, and nothing is claimed."""
     other = state(log_id=UUID("5bc52802-de25-45ed-aeab-188eecebb090"))
     assert other.log_made_us is None
-    assert "and its end can't be delivered" in said(state(), other)[1][0].text
+    assert "and its end can't be published" in said(state(), other)[1][0].text
 
 
 @pytest.mark.parametrize(
     ("schema", "old", "new", "words"),
     [
-        (table({"id": "int"}, {"ck": "int"}, {"v": "int"}), "pk", "id", "can't be carried"),
+        (table({"id": "int"}, {"ck": "int"}, {"v": "int"}), "pk", "id", "can't be published"),
         (
             table({"pk": "int"}, {"line": "int"}, {"v": "int"}),
             "ck",
             "line",
-            "can't be carried, and a range delete among them may read as one of more rows",
+            "can't be published, and a range delete among them may cover more rows",
         ),
     ],
 )

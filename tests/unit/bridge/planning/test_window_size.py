@@ -10,7 +10,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from bridge.planning.micro_batches import GenerationStart, Limits, plan
-from bridge.planning.window_size import WindowLength, fixed_and_window_that_keeps_up, next_window_us
+from bridge.planning.window_size import WindowSize, fixed_and_window_that_keeps_up, next_window_us
 
 SECOND = 1_000_000
 G1 = UnixMillis(1_000_000)
@@ -46,24 +46,24 @@ def test_windows_stay_longer_than_the_micro_batches_that_read_them() -> None:
 
 def test_what_is_looked_at_seldom_reads_more_at_a_time() -> None:
     """Than passes from one look to the next, within the configured bound; only what was worked counts."""
-    windows = WindowLength(600 * SECOND, 3000)
+    windows = WindowSize(600 * SECOND, 3000)
     assert windows.longest_us(0.1) == 60 * SECOND
     assert windows.longest_us(100) == 125 * SECOND
     assert windows.longest_us(3600) == 600 * SECOND
     batch = PlannedBatch(at(G1, 0), at(G1, 60), LAYOUT)
-    windows.planned(10, batch)
-    windows.done(10.5, lambda _: 0.1)
+    windows.batch_begins(10, batch)
+    windows.batch_ends(10.5, lambda _: 0.1)
     assert windows.longest_us(0.1) == 240 * SECOND
-    windows.planned(20, None)
-    windows.done(99, lambda _: 0.1)
+    windows.batch_begins(20, None)
+    windows.batch_ends(99, lambda _: 0.1)
     assert windows.longest_us(0.1) == 240 * SECOND
-    windows.planned(100, batch)
-    windows.done(140, lambda _: 100)  # within half of the time from look to look
+    windows.batch_begins(100, batch)
+    windows.batch_ends(140, lambda _: 100)  # within half of the time from look to look
     assert windows.longest_us(0.1) == 240 * SECOND
-    windows.planned(200, batch)
-    windows.done(240, lambda _: 0.1)
+    windows.batch_begins(200, batch)
+    windows.batch_ends(240, lambda _: 0.1)
     assert windows.longest_us(0.1) == 60 * SECOND
-    assert WindowLength(SECOND, 3000).longest_us(0) == SECOND
+    assert WindowSize(SECOND, 3000).longest_us(0) == SECOND
 
 
 TARGET_S = 3.0
@@ -85,7 +85,7 @@ class Table:
         self.now_s, self.at_s = backlog_s, 0.0
         self.lengths_s: list[float] = []
         self.took_s: list[float] = []
-        self._windows = WindowLength(HOUR * SECOND, int(TARGET_S * 1000))
+        self._windows = WindowSize(HOUR * SECOND, int(TARGET_S * 1000))
         self._cursor = at(G1, 0)
 
     @property
@@ -101,10 +101,10 @@ class Table:
 
     def step(self, *, paused_s: float = 0.0) -> None:
         """One micro-batch, which a server's pause may lengthen."""
-        self._windows.done(self.now_s, lambda _: self.apart_s)
+        self._windows.batch_ends(self.now_s, lambda _: self.apart_s)
         limits = Limits(confidence_us=0, leeway_us=5 * SECOND, window_us=self._windows.longest_us(self.apart_s))
         batch = plan(self._cursor, now(G1, self.now_s), [ONE], limits, LAYOUT)
-        self._windows.planned(self.now_s, batch)
+        self._windows.batch_begins(self.now_s, batch)
         if batch is None:
             self.now_s += 1.0
             return

@@ -92,8 +92,8 @@ class Store:
         return SimpleNamespace(write=write, close=lambda: None)
 
 
-SHORT = LogTtl().seen(60, UnixMicros(5))
-RAISED = SHORT.seen(86_400, UnixMicros(9))
+SHORT = LogTtl().observe(60, UnixMicros(5))
+RAISED = SHORT.observe(86_400, UnixMicros(9))
 
 
 def test_what_is_kept_outlives_a_kill_at_any_byte() -> None:

@@ -247,7 +247,7 @@ def log_of(
 ) -> None:
     """A log from which what was written before the edge has expired, and the generations that are known."""
     monkeypatch.setattr(table_query, "find_gap", data_loss.find_gap)
-    monkeypatch.setattr(LogTtl, "oldest_us", lambda *_: edge_us)
+    monkeypatch.setattr(LogTtl, "edge_us", lambda *_: edge_us)
     known = [GenerationStart(UnixMillis(start_ms)) for start_ms in generations]
     metadata = SimpleNamespace(generations=lambda: known, may_lag=False)
     monkeypatch.setattr(process_cache, "stream_metadata", lambda *_: metadata)
@@ -447,13 +447,13 @@ def test_ttl_that_the_planner_has_seen_is_kept_for_the_next_job(
     table.start(once=False, settled=False)
     table.stopped()
     assert kept == []
-    short = LogTtl().seen(30, UnixMicros(5))
+    short = LogTtl().observe(30, UnixMicros(5))
     KnownTtl(table._activity.path).note(short)
     monkeypatch.setattr(table_query, "_KEEP_AGAIN_AFTER_S", 0)
     table.stopped()
     assert kept == [short]
     assert "the next job does not know the log's TTL yet" in caplog.text
-    longer = short.seen(90, UnixMicros(9))
+    longer = short.observe(90, UnixMicros(9))
     KnownTtl(table._activity.path).note(longer)
     table.stopped()
     assert kept == [short, longer]
