@@ -13,8 +13,8 @@ from bridge.adapters.scylla.session import token_of
 from bridge.config.document import SourceConfig
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
+from bridge.encoding.json_values import json_value
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
-from bridge.encoding.text.value_text import json_value
 from bridge.engine import process_cache
 from bridge.errors import PoisonError, RetriableError
 from bridge.model.log_rows import Cells, Group, LogLayout

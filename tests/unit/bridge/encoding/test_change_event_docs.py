@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridge.encoding.dead_letter import FORMAT_VERSION
-from bridge.encoding.text.value_text import json_value
+from bridge.encoding.json_values import json_value
 from bridge.model.record_form import RecordForm
 from schemas.options import OutputOptions, ShapeName
 from tests.unit.bridge.encoding.carried import Capture, Carried
