@@ -149,7 +149,7 @@ class LaneChanges:
 
         def general(log_rows: Iterator[Cells]) -> Iterator[EncodedChange]:
             found = self._groups(log_rows, layout)
-            for group in found if check is None else check.passing(found):
+            for group in found if check is None else check.check_groups(found):
                 changes = encoder.encode(group, opened[group.stream_id])
                 yield from changes if self._config.payload == "avro" else _as_json(changes, captured)
 
@@ -172,7 +172,9 @@ class LaneChanges:
             read_anew=process_cache.is_retry(),
         )
         if self._config.reading.deduplicate:
-            found = grouping.without_repeats(found, layout, left_out=partial(_count, self.task, LaneFigures(repeats=1)))
+            found = grouping.without_repeats(
+                found, layout, on_repeat=partial(_count, self.task, LaneFigures(repeats=1))
+            )
         return found
 
 
