@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from bridge.adapters.connect import asking_registry_midway
+from bridge.adapters.connect import call_registry_while_running
 from bridge.adapters.registry import registration
 from bridge.config.document import BridgeConfig
 from bridge.encoding.dead_letter import rejected_record_letter, shorter_letters
@@ -148,7 +148,7 @@ class LaneOutput:
         settings, registry = self._config.registry, process_cache.registry(self._config)
         calls, asked_s, failed = registry.calls, time.perf_counter(), True
         try:
-            schema_id = asking_registry_midway(
+            schema_id = call_registry_while_running(
                 lambda: registration.schema_id(registry, settings, self._topic, part, avro_schema)
             )
             failed = False
