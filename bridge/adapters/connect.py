@@ -6,14 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.registry.access import BearerToken, Credentials, Hints, Identity, Tls
-from bridge.adapters.registry.client import Registry, SchemaIds
+from bridge.adapters.registry.client import Registry, SchemaIdStore
 from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import BridgeConfig, RegistrySettings
 from bridge.errors import RetriableError, StartupError
 from bridge.runtime import log_setup
-from bridge.runtime.retry import interruptible, with_patience
+from bridge.runtime.background import run_interruptibly
+from bridge.runtime.retry import retry_until_reachable
 from schemas.errors import RegistryAccessError, RegistryError, UnregisteredSchemaError
 
 T = TypeVar("T")
@@ -38,12 +39,12 @@ def open_scylla(config: BridgeConfig, *, report: Report, patience_s: float | Non
     """
 
     def connect() -> CqlSession:
-        with log_setup.quiet("cassandra"):
+        with log_setup.silence_library("cassandra"):
             return CqlSession.connect(config.scylla)
 
     address = ", ".join(config.scylla.contact_points)
     setting, patience_s = "scylla.contact_points", _patience(config, patience_s)
-    return with_patience("ScyllaDB", address, connect, patience_s=patience_s, report=report, setting=setting)
+    return retry_until_reachable("ScyllaDB", address, connect, patience_s=patience_s, report=report, setting=setting)
 
 
 def open_kafka(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> KafkaAdmin:
@@ -51,28 +52,28 @@ def open_kafka(config: BridgeConfig, *, report: Report, patience_s: float | None
     admin = KafkaAdmin(config.kafka)
 
     def ping() -> KafkaAdmin:
-        with log_setup.quiet("librdkafka"):
-            interruptible(lambda: admin.ping(PING_TIMEOUT_S))
+        with log_setup.silence_library("librdkafka"):
+            run_interruptibly(lambda: admin.ping(PING_TIMEOUT_S))
         return admin
 
     address = ", ".join(config.kafka.bootstrap_servers)
     setting, patience_s = "kafka.bootstrap_servers", _patience(config, patience_s)
-    return with_patience("Kafka", address, ping, patience_s=patience_s, report=report, setting=setting)
+    return retry_until_reachable("Kafka", address, ping, patience_s=patience_s, report=report, setting=setting)
 
 
 def open_registry(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> Registry:
     """A client of a registry that answers; as `open_scylla`."""
-    registry = asking_registry(lambda: make_registry(config.registry))
+    registry = call_registry(lambda: make_registry(config.registry))
 
     def ping() -> Registry:
-        asking_registry(registry.ping)
+        call_registry(registry.ping)
         return registry
 
     what, address, patience_s = "Schema registry", registry.address, _patience(config, patience_s)
-    return with_patience(what, address, ping, patience_s=patience_s, report=report, setting=_REGISTRY_URL)
+    return retry_until_reachable(what, address, ping, patience_s=patience_s, report=report, setting=_REGISTRY_URL)
 
 
-def make_registry(settings: RegistrySettings, known: SchemaIds | None = None) -> Registry:
+def make_registry(settings: RegistrySettings, known: SchemaIdStore | None = None) -> Registry:
     """A client that has not asked anything yet; reads the password or token anew whenever the registry refuses it.
 
     Args:
@@ -116,7 +117,7 @@ def _auth(settings: RegistrySettings) -> Callable[[], Identity] | None:
     return None
 
 
-def asking_registry(call: Callable[[], T]) -> T:
+def call_registry(call: Callable[[], T]) -> T:
     """What a registry call gives.
 
     Raises:
@@ -131,7 +132,7 @@ def asking_registry(call: Callable[[], T]) -> T:
         raise StartupError(str(error)) from error
 
 
-def asking_registry_midway(call: Callable[[], T]) -> T:
+def call_registry_while_running(call: Callable[[], T]) -> T:
     """What a registry call gives while the job runs: what somebody can mend meanwhile is tried again too.
 
     Raises:
@@ -140,7 +141,7 @@ def asking_registry_midway(call: Callable[[], T]) -> T:
         StartupError: it refuses the schema, or is no registry.
     """
     try:
-        return asking_registry(call)
+        return call_registry(call)
     except StartupError as error:
         cause = error.__cause__
         if isinstance(cause, RegistryError) and not isinstance(cause, _MENDABLE):

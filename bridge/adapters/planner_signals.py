@@ -24,7 +24,7 @@ _ASKED: Final = "asked"
 _TTL: Final = "ttl"
 
 
-def note(path: str) -> None:
+def signal_changes(path: str) -> None:
     """Say that changes came; what can't be said is logged."""
     try:
         os.utime(path)
@@ -32,7 +32,7 @@ def note(path: str) -> None:
         _log.warning("the planner could not be told of changes (%s): %s", path, error.strerror)
 
 
-class Arrivals:
+class ChangeWatcher:
     """The planner's side."""
 
     def __init__(self, path: str) -> None:
@@ -53,7 +53,7 @@ class Arrivals:
             return None
 
 
-class Asked:
+class LastPoll:
     """When a table's streams were asked last, and for how long that counts.
 
     Readings are of the clock that all processes of this machine have in common and that only goes forward
@@ -94,7 +94,7 @@ class KnownTtl:
     """For how long a table's log keeps changes, as its planners have seen it: the next one goes on from that."""
 
     def __init__(self, path: str) -> None:
-        """Say whose; as of `Asked`."""
+        """Say whose; as of `LastPoll`."""
         self._path = Path(path).with_name(_TTL)
 
     def note(self, ttl: LogTtl) -> None:
@@ -117,7 +117,7 @@ class KnownTtl:
             return LogTtl()
 
 
-class ActivityFile:
+class SignalFolder:
     """The files, for as long as the job runs; raises OSError where there is no folder for temporary files."""
 
     def __init__(self) -> None:

@@ -102,7 +102,7 @@ def _identity(row: Cells, layout: LogLayout) -> tuple[bytes, bytes]:
 
 
 def without_repeats(
-    found: Iterable[Group], layout: LogLayout, *, left_out: Callable[[], None] = lambda: None
+    found: Iterable[Group], layout: LogLayout, *, on_repeat: Callable[[], None] = lambda: None
 ) -> Iterator[Group]:
     """Drop groups that a client's retry wrote a second time: same stream, same microsecond, same changes.
 
@@ -114,7 +114,7 @@ def without_repeats(
     Args:
         found: groups in lane order.
         layout: the layout of their rows.
-        left_out: called for each group that is dropped.
+        on_repeat: called for each group that is dropped.
     """
     seen: dict[bytes, None] = {}
     current_us: int | None = None
@@ -124,7 +124,7 @@ def without_repeats(
             seen.clear()
         digest = _digest_of(group, layout)
         if digest in seen:
-            left_out()
+            on_repeat()
             continue
         seen[digest] = None
         if len(seen) > _REMEMBERED_GROUPS:

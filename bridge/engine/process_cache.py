@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkFiles, TaskContext
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
-from bridge.adapters.registry.id_cache import SharedIds
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
+from bridge.adapters.kafka.producer import TransactionalProducer
+from bridge.adapters.registry.id_cache import SchemaIdCache
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import StreamMetadata, Streams, select
@@ -333,7 +335,7 @@ def _topics_limit(config: BridgeConfig, keyspace: str, table: str) -> int | None
     topics = tuple(filter(None, (config.topic_of(settings), config.dead_letter_topic_of(settings))))
     name = (config.kafka.model_dump_json(), topics)
     if name not in _limits:
-        _limits[name] = KafkaAdmin(config.kafka).most_record_bytes(topics)
+        _limits[name] = KafkaAdmin(config.kafka).record_limit(topics)
     return _limits[name]
 
 
@@ -368,12 +370,12 @@ def registry(config: BridgeConfig) -> Registry:
     settings = config.registry
     name = settings.model_dump_json()
     if name not in _registries:
-        _registries[name] = make_registry(settings, _shared_ids(str(settings.url)))
+        _registries[name] = make_registry(settings, _schema_id_cache(str(settings.url)))
     return _registries[name]
 
 
-def _shared_ids(url: str) -> SharedIds | None:
+def _schema_id_cache(url: str) -> SchemaIdCache | None:
     """The executor's own folder of known ids: a fresh worker need not find the registry up for what others know."""
     if TaskContext.get() is None:
         return None
-    return SharedIds(Path(SparkFiles.getRootDirectory()).resolve() / _IDS_FOLDER, url)
+    return SchemaIdCache(Path(SparkFiles.getRootDirectory()).resolve() / _IDS_FOLDER, url)

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from bridge.adapters.scylla.session import token_of
+from bridge.adapters.scylla.routing import token_of
 from bridge.config.document import SourceConfig
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
+from bridge.encoding.json_values import json_value
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
-from bridge.encoding.text.value_text import json_value
 from bridge.engine import process_cache
 from bridge.errors import PoisonError, RetriableError
 from bridge.model.log_rows import Cells, Group, LogLayout
@@ -25,10 +25,10 @@ from bridge.monitoring.measured_log import ObservedLog
 from bridge.planning.poll_rate import LONGEST_RETRY_PAUSE_S, load_interval_s
 from bridge.publishing.protocol import LaneTask
 from bridge.reading import schema_change
-from bridge.reading.fast_path import PlainRows, encoded
-from bridge.reading.lane_merge import as_rows, read_lane
+from bridge.reading.fast_path import FastPath, encode_chunks
+from bridge.reading.lane_merge import keep_rows, read_lane
 from bridge.reading.schema_change import Changes
-from bridge.reading.stream_probe import CountedStreams
+from bridge.reading.stream_probe import StreamCounter
 from bridge.reading.table_capture import CapturedTable, Schemas
 from schemas.errors import DecodeError
 from schemas.shapes import shape_of
@@ -74,7 +74,7 @@ class LaneChanges:
         Raises:
             RetriableError: from here or from a run: another attempt may succeed. What is known of the cluster is
                 forgotten by then.
-            BridgeError: see `schema_change.runs`, `lane_merge.read_lane` and `grouping.groups`.
+            BridgeError: see `schema_change.runs_by_schema`, `lane_merge.read_lane` and `grouping.groups`.
         """
         return self._forgetting(self._runs(list(enumerate(self.task.batch.parts)) if parts is None else parts))
 
@@ -83,7 +83,7 @@ class LaneChanges:
         place = (self._config.scylla, task.keyspace, task.table, self._config.output_options, self._fingerprint)
         captured = process_cache.captured_table(*place)
         for number, part in parts:
-            runs = schema_change.runs(
+            runs = schema_change.runs_by_schema(
                 captured,
                 partial(self._changes, part),
                 lambda: process_cache.recaptured_table(*place),
@@ -133,29 +133,29 @@ class LaneChanges:
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
         # What looks at each change, or at each group, goes by way of them.
         by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
-        plain = PlainRows(captured.codec.page_encoder, layout, opened, check) if by_page else None
+        plain = FastPath(captured.codec.page_encoder, layout, opened, check) if by_page else None
         name = f"{task.keyspace}.{task.table}"
         log = ObservedLog(captured.reader, tally, name, task.lane)
-        counted = CountedStreams(as_rows(layout) if plain is None else plain.entries)
+        counted = StreamCounter(keep_rows(layout) if plain is None else plain.encode_page)
         chunks = read_lane(
             log,
-            captured.quiet.to_read(log, list(streams), part.window, scylla.requests_in_flight),
+            captured.probe.streams_to_read(log, list(streams), part.window, scylla.requests_in_flight),
             part.window,
             layout,
             page_rows=scylla.page_rows,
             in_flight=scylla.requests_in_flight,
-            take=counted,
+            page_to_entries=counted,
         )
 
         def general(log_rows: Iterator[Cells]) -> Iterator[EncodedChange]:
             found = self._groups(log_rows, layout)
-            for group in found if check is None else check.passing(found):
+            for group in found if check is None else check.check_groups(found):
                 changes = encoder.encode(group, opened[group.stream_id])
                 yield from changes if self._config.payload == "avro" else _as_json(changes, captured)
 
         try:
-            yield from encoded(chunks, general)
-            captured.quiet.note(name, len(streams), counted.count)
+            yield from encode_chunks(chunks, general)
+            captured.probe.record_result(name, len(streams), counted.count)
         finally:
             if encoder.unknown_operations:
                 _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))
@@ -172,7 +172,9 @@ class LaneChanges:
             read_anew=process_cache.is_retry(),
         )
         if self._config.reading.deduplicate:
-            found = grouping.without_repeats(found, layout, left_out=partial(_count, self.task, LaneFigures(repeats=1)))
+            found = grouping.without_repeats(
+                found, layout, on_repeat=partial(_count, self.task, LaneFigures(repeats=1))
+            )
         return found
 
 

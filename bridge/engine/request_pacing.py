@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from bridge.adapters.planner_signals import Arrivals, Asked
+from bridge.adapters.planner_signals import ChangeWatcher, LastPoll
 from bridge.config.document import SourceConfig
 from bridge.engine.ports import Clocks
 from bridge.engine.table_observer import TableObserver
@@ -43,8 +43,8 @@ class RequestPacing:
         self._config = config
         self._observer = observer
         self._clocks = clocks
-        self._arrivals = None if signals is None else Arrivals(signals)
-        self._asked = None if signals is None else Asked(signals)
+        self._arrivals = None if signals is None else ChangeWatcher(signals)
+        self._asked = None if signals is None else LastPoll(signals)
         self._requests_per_s = config.scylla.requests_per_second / config.sharing
         now_s = clocks.monotonic_s()
         self._poll_rate = PollRate(

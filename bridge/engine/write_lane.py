@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import time
 
-from bridge.adapters.connect import asking_registry_midway
+from bridge.adapters.connect import call_registry_while_running
 from bridge.adapters.registry import registration
 from bridge.config.document import BridgeConfig
-from bridge.encoding.dead_letter import refused_change, shortened
+from bridge.encoding.dead_letter import rejected_record_letter, shorter_letters
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange, EncodedRun
 from bridge.engine import process_cache
 from bridge.errors import PoisonError, StartupError, TooLargeError
@@ -113,14 +113,14 @@ class LaneOutput:
     def _letter(self, key: bytes, value: bytes | None, position: bytes, why: str) -> bytes:
         assert self._schemas is not None
         table, schemas = (self._task.keyspace, self._task.table), (self._schemas.key, self._schemas.value)
-        return refused_change(table, position, key, value, schemas, why)
+        return rejected_record_letter(table, position, key, value, schemas, why)
 
     def _bury(self, letter: bytes, position: bytes) -> None:
         assert self._dead_letters is not None
         if self.poison is None:
             self.poison = json.loads(letter)["error"]
         headers = {POSITION_HEADER: position}
-        shorter = shortened(letter)
+        shorter = shorter_letters(letter)
         while True:
             try:
                 self._publisher.publish(self._dead_letters, None, letter, position, headers, None)
@@ -148,7 +148,7 @@ class LaneOutput:
         settings, registry = self._config.registry, process_cache.registry(self._config)
         calls, asked_s, failed = registry.calls, time.perf_counter(), True
         try:
-            schema_id = asking_registry_midway(
+            schema_id = call_registry_while_running(
                 lambda: registration.schema_id(registry, settings, self._topic, part, avro_schema)
             )
             failed = False

@@ -28,7 +28,7 @@ _silenced: Final[dict[str, tuple[int, int]]] = {}
 
 Form = Literal["text", "json"]
 
-DRIVERS: Final = ("cassandra", "librdkafka", "py4j", "httpx", "httpx2", "httpcore", "httpcore2")
+LIBRARIES: Final = ("cassandra", "librdkafka", "py4j", "httpx", "httpx2", "httpcore", "httpcore2")
 """Loggers of libraries, which say at INFO what interests nobody."""
 
 
@@ -70,19 +70,19 @@ class JsonFormatter(LineFormatter):
         return json.dumps(fields if trace is None else {**fields, "traceback": trace}, ensure_ascii=False)
 
 
-def open_streams() -> None:
+def replace_closed_streams() -> None:
     """Have standard output and error be there, though whoever started us has closed them: then they lead nowhere."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # for as long as we live
 
 
-def hand_on(level: str, form: Form) -> None:
+def export_settings(level: str, form: Form) -> None:
     """Have the processes that this one starts, and those that they start, log likewise (`ensure`)."""
     os.environ[VARIABLE] = f"{level} {form}"
 
 
-def ensure() -> None:
+def setup_from_environment() -> None:
     """Set the log up in a process that Spark has started, so that what it says looks like the rest of the job's."""
     if logging.getLogger().handlers:
         return
@@ -113,7 +113,7 @@ def setup(level: str = "info", *, form: Form = "text", stream: TextIO | None = N
         root.removeHandler(former)
     root.addHandler(handler)
     root.setLevel(level.upper())
-    for name in DRIVERS:
+    for name in LIBRARIES:
         logging.getLogger(name).setLevel(logging.INFO if debug else max(logging.WARNING, root.level))
 
 
@@ -125,18 +125,18 @@ def _instant(record: logging.LogRecord) -> str:
 def _of_its_library(record: logging.LogRecord) -> bool:
     """Treat what a library logs under no name (py4j does, where the JVM is gone) as its own logger's."""
     package = Path(record.pathname).parent.name
-    if record.name != "root" or package not in DRIVERS:
+    if record.name != "root" or package not in LIBRARIES:
         return True
     record.name = package
     return logging.getLogger(package).isEnabledFor(record.levelno)
 
 
 def _is_driver(name: str) -> bool:
-    return name.partition(".")[0] in DRIVERS
+    return name.partition(".")[0] in LIBRARIES
 
 
 @contextmanager
-def quiet(driver: str) -> Iterator[None]:
+def silence_library(driver: str) -> Iterator[None]:
     """Keep a library silent while we say ourselves what fails; not at level debug."""
     logger = logging.getLogger(driver)
     with _silencing:

@@ -14,28 +14,28 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def end_at_once() -> None:
+def terminate_immediately() -> None:
     """From now on these signals end the process, those too that came while it held them (`held`)."""
-    for number in ENDING:
+    for number in STOP_SIGNALS:
         signal.signal(number, _end)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
+def terminating_immediately() -> Iterator[None]:
     """The same for a while; nothing may be begun meanwhile that would have to be ended in order."""
-    with given_back():
-        end_at_once()
+    with restoring_handlers():
+        terminate_immediately()
         yield
 
 
 @contextmanager
-def given_back() -> Iterator[None]:
+def restoring_handlers() -> Iterator[None]:
     """Whoever handles these signals before, handles them afterwards; meanwhile the caller has them."""
-    former = {number: signal.getsignal(number) for number in ENDING}
+    former = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         yield
     finally:
@@ -44,9 +44,9 @@ def given_back() -> Iterator[None]:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def blocked() -> Iterator[None]:
     """Keep these signals for the program that this process becomes meanwhile, until it handles them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:

@@ -206,7 +206,7 @@ class _PageLoopSource(RowSource):
     def _constant_or_variable(self, cell: str) -> bytes | str:
         return self._constants.get(cell, cell)
 
-    def _code(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
+    def _encode_lines(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
         size = f"size_{cell}" if self._form[int(cell[1:])] == ANY_WIDTH else None
         code = CellSource(cell, unions, self._output, is_number=cell in self._numbers, size=size)
         lines = code.of(cql_type)
@@ -217,14 +217,14 @@ class _PageLoopSource(RowSource):
         if self._is_null(cell):
             self._constants[cell] = NULL
             return []
-        return self._code(cell, cql_type, unions=1)
+        return self._encode_lines(cell, cql_type, unions=1)
 
     def _value(self, column: Column) -> Lines:
         if is_multi_cell(column.type):
             return self._multi_cell(column)
         cell, flag = self._cells_of(column)
         if not self._is_null(cell):
-            return self._code(cell, column.type, unions=2)
+            return self._encode_lines(cell, column.type, unions=2)
         self._constants[cell] = SET_TO_NULL if self._is_flag_set(flag) else NULL
         return []
 

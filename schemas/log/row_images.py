@@ -100,10 +100,10 @@ class RowImages:
         if row is None:
             return NO_IMAGE
         if symbol == RANGE_DELETE:
-            raise OperationError(f"cdc$operation {change.operation} ({symbol}) with an image of a row")
+            raise OperationError(f"cdc$operation {change.operation} ({symbol}) has an image of a row")
         found = self._operation.required(row)
         if found != operation:
-            raise OperationError(f"cdc$operation {found!r} where the image of a row ({operation}) must be")
+            raise OperationError(f"cdc$operation is {found!r}; this image of a row must have {operation}")
         require_same_key(change.row, row, self._keys, "the image of a row")
         record: dict[str, object] = {}
         unknown: list[str] = []

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-c", "--config", required=True, help="the configuration file")
     parser.add_argument("--once", action="store_true", help="publish what can be read now, then stop")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    log_setup.open_streams()
+    log_setup.replace_closed_streams()
     arguments = parser.parse_args(argv)
     log_setup.setup(arguments.log_level)
     # A container's first process ignores signals that it does not handle, and a start may wait long for its servers.
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = loader.load(arguments.config)
         log_setup.setup(arguments.log_level, form=config.logging.format)
-        log_setup.hand_on(arguments.log_level, config.logging.format)
+        log_setup.export_settings(arguments.log_level, config.logging.format)
         with _warm() as python:
             return _start(config, python, once=arguments.once)
     except ConfigError as error:

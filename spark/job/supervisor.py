@@ -23,7 +23,7 @@ from bridge.errors import BridgeError, NoGenerationError, StartupError, is_hopel
 from bridge.monitoring.counters import tally
 from bridge.monitoring.monitor import Monitor
 from bridge.monitoring.state import Board
-from bridge.runtime.retry import in_background
+from bridge.runtime.background import run_in_background
 from spark.job.table_query import Begun, TableQuery
 from spark.job.topic_watch import TopicWatch
 from spark.jvm.session import ComingSession
@@ -251,7 +251,7 @@ class Job:
         # wait with it.
         start = partial(running.table.start, once=self._once, settled=running.settled)
         running.attempt_s = running.said_s = time.monotonic()
-        running.attempt = in_background(start, f"start of {running.table.name}")
+        running.attempt = run_in_background(start, f"start of {running.table.name}")
 
     def _started(self, running: _Running, attempt: Future[Begun]) -> None:
         running.attempt, running.settled = None, False
@@ -281,7 +281,7 @@ class Job:
         words = _what_went_wrong(failure)
         if _is_hopeless(failure):
             # That asks ScyllaDB, which may not answer.
-            changes = in_background(running.table.changes, f"changes of {running.table.name}")
+            changes = run_in_background(running.table.changes, f"changes of {running.table.name}")
             running.verdict = _Verdict(words, changes, time.monotonic() + _CHANGES_WITHIN_S)
             return
         running.table.failed(query, by_spark=_is_sparks(failure))

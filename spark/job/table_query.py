@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.adapters import planner_signals
-from bridge.adapters.kafka.clients import KafkaAdmin
-from bridge.adapters.planner_signals import ActivityFile, Asked, KnownTtl
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.planner_signals import KnownTtl, LastPoll, SignalFolder
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine import process_cache
 from bridge.engine.start_position import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
@@ -36,8 +36,8 @@ from bridge.publishing.ownership import LaneOwnership
 from bridge.publishing.start_decision import decide_start
 from bridge.publishing.table_start import TableStart
 from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
-from bridge.reading.table_capture import missing_in_words
-from bridge.runtime.retry import in_background
+from bridge.reading.table_capture import describe_missing_table
+from bridge.runtime.background import run_in_background
 from schemas.cql.table import TableSchema
 from schemas.cql.table_changes import changes_between
 from spark.job.checkpoint import Checkpoint
@@ -123,7 +123,7 @@ class TableQuery:
             sharing=len(config.tables),
         )
         self._cluster = process_cache.CachedTable(config.scylla, table.keyspace, table.table)
-        self._activity = ActivityFile()
+        self._activity = SignalFolder()
         self._known_ttl = KnownTtl(self._activity.path)
         self._kept_ttl: LogTtl | None = None
         self._keeping: tuple[LogTtl, Future[None]] | None = None
@@ -131,7 +131,7 @@ class TableQuery:
         self._report = ProgressReport(
             self.name,
             board,
-            changes_came=partial(planner_signals.note, self._activity.path),
+            changes_came=partial(planner_signals.signal_changes, self._activity.path),
             dead_letters=config.dead_letter_topic_of(table),
         )
 
@@ -236,7 +236,7 @@ class TableQuery:
 
     def paced_for_s(self) -> float:
         """For how long what was asked of the table's streams last still counts (`scylla.requests_per_second`)."""
-        return Asked(self._activity.path).counts_for_s(time.monotonic())
+        return LastPoll(self._activity.path).counts_for_s(time.monotonic())
 
     def close(self) -> None:
         """Leave nothing behind; the query has ended."""
@@ -295,7 +295,7 @@ class TableQuery:
         table = self._table
         state = process_cache.change_log(self._config.scylla).table_state(table.keyspace, table.table)
         if not state.exists:
-            raise TableMissingError(missing_in_words(table.keyspace, table.table))
+            raise TableMissingError(describe_missing_table(table.keyspace, table.table))
         return state
 
     def _see_ttl(self, state: TableState) -> LogTtl:
@@ -332,7 +332,7 @@ class TableQuery:
             return True
         self._keep_at_s = time.monotonic() + _KEEP_AGAIN_AFTER_S
         write = partial(self._checkpoint.keep_ttl, known)
-        self._keeping = known, in_background(write, f"keeping the TTL of {self.name}")
+        self._keeping = known, run_in_background(write, f"keeping the TTL of {self.name}")
         return True
 
     def _check_log(self, state: TableState, start: Cursor, expired_us: UnixMicros | None) -> None:

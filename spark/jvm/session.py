@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from bridge.config.document import SparkSettings
 from bridge.errors import StartupError
 from bridge.runtime import log_setup
+from bridge.runtime.background import run_interruptibly
 from bridge.runtime.java import find_java
-from bridge.runtime.retry import interruptible
 from spark.jvm.launcher import SparkJvm, java_options
 
 _log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class ComingSession:
             PySparkException, Py4JError: Spark did not come up.
         """
         # Not in the main thread: there Spark makes Ctrl-C its own, which is a stop of ours.
-        context = interruptible(self._make_context) if self._context is None else self._context.result()
+        context = run_interruptibly(self._make_context) if self._context is None else self._context.result()
         # Each thread has one of its own in the JVM, and Spark goes by the session that was made there.
         session = SparkSession(context, options={**self._properties, **self._of_queries})
         _outlive_sigterm(session)
@@ -155,7 +155,7 @@ class ComingSession:
 
     def give_up(self) -> None:
         """End the JVM: the session is not wanted."""
-        with log_setup.quiet("py4j"):
+        with log_setup.silence_library("py4j"):
             self._jvm.end()
             if self._context is not None:
                 # Who may be talking to the JVM finds it gone, which is no news.

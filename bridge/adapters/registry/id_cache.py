@@ -15,8 +15,8 @@ from pathlib import Path
 _log = logging.getLogger(__name__)
 
 
-class SharedIds:
-    """A `client.SchemaIds` in a folder. Failing to keep an id costs a question to the registry, no more."""
+class SchemaIdCache:
+    """A `client.SchemaIdStore` in a folder. Failing to keep an id costs a question to the registry, no more."""
 
     def __init__(self, folder: Path, registry: str) -> None:
         """Take the folder, which need not exist yet.

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from bridge.encoding.dead_letter import FORMAT_VERSION
-from bridge.encoding.text.value_text import json_value
+from bridge.encoding.json_values import json_value
 from bridge.model.record_form import RecordForm
 from schemas.options import OutputOptions, ShapeName
-from tests.unit.bridge.encoding.carried import Capture, Carried
+from tests.unit.bridge.encoding.captured_table import Capture, DecodedRecord
 
 README = Path(__file__).parents[4] / "README.md"
 DOCUMENT = README.parent / "docs" / "change-events.md"
@@ -33,7 +33,7 @@ EXAMPLE = re.compile(r"<!-- example: (\w+), ([\w ]+) -->\n```json\n(.*?)\n```", 
 
 
 @cache
-def carried(shape: ShapeName) -> dict[str, Carried]:
+def carried(shape: ShapeName) -> dict[str, DecodedRecord]:
     output = OutputOptions(shape=shape, name="orders-bridge", key=KEYS[shape])  # type: ignore[arg-type]
     capture = Capture(TABLE, output=output, form=RecordForm(dead_letters=True))
     return {name: one for name, statement in STATEMENTS.items() for one in capture.run(statement)}

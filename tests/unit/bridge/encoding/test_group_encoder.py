@@ -14,7 +14,7 @@ from bridge.errors import PoisonError
 from bridge.model.log_rows import Cells
 from bridge.model.record_form import RecordForm
 from schemas.options import OutputOptions
-from tests.unit.bridge.encoding.carried import START_US, STREAM, Capture, Carried
+from tests.unit.bridge.encoding.captured_table import START_US, STREAM, Capture, DecodedRecord
 from tests.unit.schemas.example_tables import row
 
 BY_PARTITION, BY_ROW = OutputOptions(), OutputOptions(key="primary_key")
@@ -98,7 +98,7 @@ def test_tombstones(output: OutputOptions, name: str, expected: bool) -> None:
         assert tombstone == change._replace(value=None, last_in_group=True)
 
 
-def expiry(of: Capture, operation: int, **key: bytes) -> list[Carried]:
+def expiry(of: Capture, operation: int, **key: bytes) -> list[DecodedRecord]:
     cells: dict[str, bytes | None] = {"cdc$operation": operation.to_bytes(1, "big", signed=True), **key}
     return of.records([row(of.schema, {**cells, "cdc$end_of_batch": b"\x01"})])
 
@@ -160,7 +160,7 @@ def poisoned(of: Capture, *columns: str) -> list[Cells]:
     return [first, broken, third]
 
 
-def letter_of(found: Carried) -> Any:
+def letter_of(found: DecodedRecord) -> Any:
     assert found.record.is_dead_letter
     assert found.record.value is not None
     assert (found.record.key, found.record.headers, found.record.placement) == (b"", None, None)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.adapters.scylla.session import token_of
+from bridge.adapters.scylla.routing import token_of
 from bridge.encoding.grouping import groups
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
 from bridge.model.key_ranges import KeyRange, ranges_of_tablets, ranges_of_vnodes
@@ -99,7 +99,7 @@ def test_every_recorded_change_is_where_it_belongs(scenario: str) -> None:
         check = KeyCheck(layout, lambda: ranges, token_of, wrong.append, every=1)
         changes = sum(
             len(group.changes)
-            for group in check.passing(groups(table.log, layout, incomplete="deliver", keep_poison=True))
+            for group in check.check_groups(groups(table.log, layout, incomplete="deliver", keep_poison=True))
         )
         named = [row for row in table.rows if all(row[name] is not None for name in key)]
         assert not wrong
@@ -129,7 +129,7 @@ def test_a_mismatch_is_told_with_its_position_and_without_its_key() -> None:
     given = [group(right, key), group(wrong, (None, b"x"), key), group(beyond, key), group(right, key)]
     told: list[MisplacedKey] = []
     check = KeyCheck(LAYOUT, lambda: RANGES, token_of, told.append, every=1)
-    assert list(check.passing(given)) == given
+    assert list(check.check_groups(given)) == given
     assert (check.checked, check.misplaced) == (3, 1)
     [position] = [one.position for one in told]
     assert (position.stream_id, position.time_us, position.batch_seq_no) == (wrong.raw, 1_700_000_000_000_123, 1)
@@ -149,8 +149,8 @@ def test_sampling_takes_one_of_so_many() -> None:
         return RANGES
 
     check = KeyCheck(LAYOUT, ranges, token_of, lambda _: None, every=SAMPLE_EVERY)
-    assert list(check.passing([])) == []
+    assert list(check.check_groups([])) == []
     assert not asked
-    changes = sum(len(one.changes) for one in check.passing(group(stream, key, key) for _ in range(SAMPLE_EVERY)))
+    changes = sum(len(one.changes) for one in check.check_groups(group(stream, key, key) for _ in range(SAMPLE_EVERY)))
     assert (changes, check.checked, len(asked)) == (2 * SAMPLE_EVERY, 2, 1)
     assert shard_of(stream.token, 3, 12) in range(3)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.adapters.planner_signals import ActivityFile, Arrivals, Asked, note
+from bridge.adapters.planner_signals import ChangeWatcher, LastPoll, SignalFolder, signal_changes
 from bridge.planning.poll_rate import PollLimits, PollRate
 
 
@@ -53,24 +53,24 @@ def test_a_change_after_silence_waits_half_as_long_at_most() -> None:
 
 def test_word_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
     """From one process to another; without the file there is a warning and no error."""
-    file = ActivityFile()
-    arrivals = Arrivals(file.path)
+    file = SignalFolder()
+    arrivals = ChangeWatcher(file.path)
     assert not arrivals.came()
-    note(file.path)
+    signal_changes(file.path)
     assert arrivals.came()
     assert not arrivals.came()
     assert not caplog.messages
     file.close()
     file.close()
-    note(file.path)
+    signal_changes(file.path)
     arrivals.came()
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
 def test_pacing_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
     """The next one waits for what is left of the time; without the file there is a warning and no wait."""
-    file = ActivityFile()
-    asked = Asked(file.path)
+    file = SignalFolder()
+    asked = LastPoll(file.path)
     assert asked.counts_for_s(100) == 0
     former = PollRate(PollLimits(1000, 10), 0)
     asked.note(100, former.record_batch(100, 8000))

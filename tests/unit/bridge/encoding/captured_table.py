@@ -35,7 +35,7 @@ def _codec(schema: TableSchema, columns: tuple[str, ...], output: OutputOptions)
     return TableCodec(schema, columns, output)
 
 
-class Carried(NamedTuple):
+class DecodedRecord(NamedTuple):
     """A record: its key and value decoded (the value of a tombstone is None), and the rest of it."""
 
     key: dict[str, Any]
@@ -75,7 +75,7 @@ class Capture:
         self._now_us = UnixMicros(self._now_us + STEP_US)
         return self._rows(self._server.execute(statement, Request(self._now_us, self._now_us)))
 
-    def run(self, *statements: str) -> list[Carried]:
+    def run(self, *statements: str) -> list[DecodedRecord]:
         """The records that the statements make."""
         return [one for statement in statements for one in self.records(self.rows(statement))]
 
@@ -84,16 +84,16 @@ class Capture:
         found = [one.value for one in self.run(*statements)]
         return [value and {name: one for name, one in value.items() if name != "source"} for value in found]
 
-    def records(self, rows: Iterable[Cells], *, keep_poison: bool = False) -> list[Carried]:
+    def records(self, rows: Iterable[Cells], *, keep_poison: bool = False) -> list[DecodedRecord]:
         """The records that log rows make."""
         found = groups(rows, self.layout, by_row=self.by_row, keep_poison=keep_poison)
-        return [self._carried(one) for group in found for one in self._encoder.encode(group, GENERATION_MS)]
+        return [self._decode(one) for group in found for one in self._encoder.encode(group, GENERATION_MS)]
 
-    def _carried(self, record: EncodedChange) -> Carried:
+    def _decode(self, record: EncodedChange) -> DecodedRecord:
         if record.is_dead_letter:
-            return Carried({}, None, record)
+            return DecodedRecord({}, None, record)
         value = None if record.value is None else self.codec.decode_value(record.value)
-        return Carried(self.codec.decode_key(record.key), value, record)
+        return DecodedRecord(self.codec.decode_key(record.key), value, record)
 
     def _rows(self, logged: Iterable[Logged]) -> list[Cells]:
         rows: list[Cells] = []
