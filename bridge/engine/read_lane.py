@@ -169,7 +169,7 @@ class LaneChanges:
             incomplete=self._config.reading.on_incomplete_group,
             by_row=shape_of(self._config.table_output.shape).by_row,
             keep_poison=self._config.dead_letters,
-            read_anew=process_cache.is_retry(),
+            is_retry=process_cache.is_retry(),
         )
         if self._config.reading.deduplicate:
             found = grouping.without_repeats(

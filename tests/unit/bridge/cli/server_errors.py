@@ -476,7 +476,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "a record of somebody else's in the progress topic",
             "a progress record is not JSON: ...; or is not of version 2; or contradicts itself: ...",
             "stops the table: 1",
-            "test_foreign_progress_is_told",
+            "test_foreign_progress_is_reported",
         ),
         _one(
             "the progress topic was deleted",

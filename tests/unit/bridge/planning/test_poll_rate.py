@@ -1,4 +1,4 @@
-"""How often a table is looked at: never more than its load allows, and within what silence allows."""
+"""How often a table is polled: within its share of requests, and less often while it is idle."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bridge.planning.poll_rate import PollLimits, PollRate
     st.floats(1, 5000),
     st.floats(0, 30),
 )
-def test_no_stretch_of_time_has_more_requests_than_allowed(
+def test_no_span_of_time_has_more_requests_than_allowed(
     events: list[tuple[float, bool, int]], requests_per_s: float, idle_interval_s: float
 ) -> None:
-    """Whatever comes when: from any planning on, all but the last micro-batch fit into the time; no wait is endless."""
+    """From any micro-batch on, all but the last one fit into the time; no wait is endless."""
     now_s = 50.0
     poll_rate = PollRate(PollLimits(requests_per_s, idle_interval_s), now_s)
     planned: list[tuple[float, int]] = []
@@ -38,8 +38,8 @@ def test_no_stretch_of_time_has_more_requests_than_allowed(
         assert done <= (planned[-1][0] - from_s) * requests_per_s * (1 + 1e-9) + 1e-6
 
 
-def test_a_change_after_silence_waits_half_as_long_at_most() -> None:
-    """And no longer than is configured; what is not idle does not wait."""
+def test_a_change_after_a_pause_waits_at_most_half_as_long() -> None:
+    """It never waits longer than configured; a table that is not idle does not wait."""
     poll_rate = PollRate(PollLimits(1000, 10), 0)
     poll_rate.record_batch(100, 1)
     poll_rate.record_changes(96)
@@ -51,8 +51,8 @@ def test_a_change_after_silence_waits_half_as_long_at_most() -> None:
     assert poll_rate.due_in_s(204, idle=False) == 0
 
 
-def test_word_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
-    """From one process to another; without the file there is a warning and no error."""
+def test_signal_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It comes from another process. Without the file there is a warning and no error."""
     file = SignalFolder()
     arrivals = ChangeWatcher(file.path)
     assert not arrivals.came()
@@ -67,8 +67,8 @@ def test_word_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
-def test_pacing_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
-    """The next one waits for what is left of the time; without the file there is a warning and no wait."""
+def test_poll_interval_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
+    """The next planner waits for the rest of the interval. Without the file it warns and does not wait."""
     file = SignalFolder()
     asked = LastPoll(file.path)
     assert asked.counts_for_s(100) == 0
