@@ -124,11 +124,11 @@ class RowSource:
         self._output = output
         self._partition_key, self._clustering, self._values = table.partition_key, table.clustering, table.values
         self._statics = table.statics
-        self._key_cells = [self._cell(column.name) for column in self._partition_key]
-        self._meta = [self._cell(name) for name in (STREAM_ID, TIME, BATCH_SEQ_NO, TTL)]
+        self._key_cells = [self._variable_of(column.name) for column in self._partition_key]
+        self._meta = [self._variable_of(name) for name in (STREAM_ID, TIME, BATCH_SEQ_NO, TTL)]
         self._used = {*self._key_cells, *self._meta}
-        self._used |= {self._cell(column.name) for column in self._clustering}
-        self._used |= {cell for column in self._values for cell in self._cells_of(column)}
+        self._used |= {self._variable_of(column.name) for column in self._clustering}
+        self._used |= {cell for column in self._values for cell in self._variables_of(column)}
         cells = (f"c{place}" for place in range(len(positions)))
         self._unpack_row = f"{', '.join(cell if cell in self._used else '_' for cell in cells)}, = row"
 
@@ -146,8 +146,8 @@ class RowSource:
         if no_images is None:
             return block(head, ["decline()"])
         stream_id, time, batch_seq_no, ttl = self._meta
-        clustering = [self._cell(column.name) for column in self._clustering]
-        values = [self._cell(column.name) for column in self._values]
+        clustering = [self._variable_of(column.name) for column in self._clustering]
+        values = [self._variable_of(column.name) for column in self._values]
         no_range = [repr(NULL)] if clustering else []
         before = ["op", "key", *clustering, *no_range]
         after = [ttl, "source", stream_id, time, *TIMESTAMP_PARTS, batch_seq_no, "number", "last"]
@@ -163,40 +163,40 @@ class RowSource:
             *_timestamp_lines(time),
             *self._encode_lines(batch_seq_no, NativeType("int"), unions=0),
             *self._check_lines(clustering),
-            *self._nullable(ttl, NativeType("bigint")),
+            *self._nullable_lines(ttl, NativeType("bigint")),
             *self._key_lines(),
         ]
         for column, cell in zip(self._clustering, clustering, strict=True):
-            body += self._nullable(cell, column.type)
+            body += self._nullable_lines(cell, column.type)
         body += block(f"if kind == {ROW_DELETE} or kind == {PARTITION_DELETE}:", without_columns)
         if self._values:
-            body += block(f"if {self._untouched()}:", without_columns)
+            body += block(f"if {self._untouched_expression()}:", without_columns)
         for column in self._values:
-            body += self._value(column)
+            body += self._value_lines(column)
         body.append(_return_lines([*before, repr(SOME), *values, repr(EMPTY_ARRAY), *after]))
         return block(head, body)
 
-    def _cell(self, column: str) -> str:
+    def _variable_of(self, column: str) -> str:
         return f"c{self._positions[column]}"
 
-    def _cells_of(self, column: Column) -> list[str]:
+    def _variables_of(self, column: Column) -> list[str]:
         """Return the variables of a static or regular column: value, flag, and deleted elements if it has them."""
         names = [column.name, deleted_flag(column.name)]
         if is_multi_cell(column.type):
             names.append(deleted_elements(column.name))
-        return [self._cell(name) for name in names]
+        return [self._variable_of(name) for name in names]
 
-    def _all_null(self, columns: Sequence[Column]) -> str:
+    def _all_null_expression(self, columns: Sequence[Column]) -> str:
         """Return an expression: all cells of the columns are null.
 
         A flag that is false counts as not null, because no server writes one.
         """
-        cells = [cell for column in columns for cell in self._cells_of(column)]
+        cells = [cell for column in columns for cell in self._variables_of(column)]
         return " and ".join(f"{cell} is None" for cell in cells) or "True"
 
-    def _untouched(self) -> str:
+    def _untouched_expression(self) -> str:
         """Return an expression: the row touches no column."""
-        cells = [self._cells_of(column) for column in self._values]
+        cells = [self._variables_of(column) for column in self._values]
         parts = [f"{cell} is None" for value, _flag, *removed in cells for cell in (value, *removed)]
         return " and ".join([*parts, *(f"not is_set[{flag}]" for _value, flag, *_removed in cells)]) or "True"
 
@@ -214,16 +214,17 @@ class RowSource:
             static: Lines = ["decline()"]
             if self._statics:
                 regulars = [column for column in self._values if column not in self._statics]
+                is_static = f"{no_key} and {self._all_null_expression(regulars)}"
                 static = [
-                    f"if operation != {Operation.UPDATE:d} or not ({no_key} and {self._all_null(regulars)}): decline()",
+                    f"if operation != {Operation.UPDATE:d} or not ({is_static}): decline()",
                     "op = static_update",
                 ]
-                row = block(f"elif not ({self._all_null(self._statics)}):", ["decline()"])
+                row = block(f"elif not ({self._all_null_expression(self._statics)}):", ["decline()"])
             else:
                 row = []
             lines += block(f"if {row_kinds}:", [*block(f"if {incomplete}:", static), *row])
             lines += block(f"elif kind == {PARTITION_DELETE}:", given)
-        nothing = f"if not ({self._all_null(self._values)}): decline()"
+        nothing = f"if not ({self._all_null_expression(self._values)}): decline()"
         return [*lines, *block(f"if kind == {ROW_DELETE} or kind == {PARTITION_DELETE}:", [nothing])]
 
     def _encode_lines(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
@@ -238,42 +239,44 @@ class RowSource:
             lines += self._encode_lines(cell, column.type, unions=0)
         return [*lines, f"key = {' + '.join(self._key_cells)}"]
 
-    def _nullable(self, cell: str, cql_type: CqlType) -> Lines:
+    def _nullable_lines(self, cell: str, cql_type: CqlType) -> Lines:
         """Return the lines for a clustering column or the TTL: null or a value."""
         return [
             *block(f"if {cell} is None:", [f"{cell} = {NULL!r}"]),
             *block("else:", self._encode_lines(cell, cql_type, unions=1)),
         ]
 
-    def _value(self, column: Column) -> Lines:
+    def _value_lines(self, column: Column) -> Lines:
         """Return the lines for a static or regular column."""
         if is_multi_cell(column.type):
-            return self._multi_cell(column)
-        cell, flag = self._cells_of(column)
+            return self._multi_cell_lines(column)
+        cell, flag = self._variables_of(column)
         return [
             *block(f"if {cell} is None:", [f"{cell} = {NULL!r} if {flag} is None else deleted[{flag}]"]),
             *block("else:", [f"if {flag} is not None: decline()", *self._encode_lines(cell, column.type, unions=2)]),
         ]
 
-    def _multi_cell(self, column: Column) -> Lines:
+    def _multi_cell_lines(self, column: Column) -> Lines:
         """Return the lines for a column of many cells: untouched, or any combination of cleared, added and removed."""
-        cell, flag, removed = self._cells_of(column)
+        cell, flag, removed = self._variables_of(column)
         untouched = f"if {cell} is None and {removed} is None and not is_set[{flag}]:"
         if isinstance(column.type, UdtType):
-            write = self._helper(f"change_{cell}", udt_change_writer(column.type, self._output))
+            write = self._add_helper(f"change_{cell}", udt_change_writer(column.type, self._output))
             change = f"{SOME!r} + cleared[{flag}] + {write}({cell}, {removed})"
         else:
-            add = self._helper(f"added_{cell}", array_writer(value_type(column.type), self._output))
-            remove = self._helper(f"removed_{cell}", array_writer(deleted_elements_type(column.type), self._output))
-            change = f"{SOME!r} + cleared[{flag}] + {_array(add, cell)} + {_array(remove, removed)}"
+            add = self._add_helper(f"added_{cell}", array_writer(value_type(column.type), self._output))
+            remove = self._add_helper(f"removed_{cell}", array_writer(deleted_elements_type(column.type), self._output))
+            change = (
+                f"{SOME!r} + cleared[{flag}] + {_array_expression(add, cell)} + {_array_expression(remove, removed)}"
+            )
         return [*block(untouched, [f"{cell} = {NULL!r}"]), *block("else:", [f"{cell} = {change}"])]
 
-    def _helper(self, name: str, helper: object) -> str:
+    def _add_helper(self, name: str, helper: object) -> str:
         self.helpers[name] = helper
         return name
 
 
-def _array(writer: str, cell: str) -> str:
+def _array_expression(writer: str, cell: str) -> str:
     return f"({EMPTY_ARRAY!r} if {cell} is None else {writer}({cell}))"
 
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.adapters.planner_signals import ChangeWatcher, LastPoll, SignalFolder, signal_changes
 from bridge.planning.poll_rate import PollLimits, PollRate
 
 
@@ -38,8 +37,8 @@ def test_no_span_of_time_has_more_requests_than_allowed(
         assert done <= (planned[-1][0] - from_s) * requests_per_s * (1 + 1e-9) + 1e-6
 
 
-def test_a_change_after_a_pause_waits_at_most_half_as_long() -> None:
-    """It never waits longer than configured; a table that is not idle does not wait."""
+def test_a_change_after_silence_waits_half_as_long_at_most() -> None:
+    """And no longer than is configured; what is not idle does not wait."""
     poll_rate = PollRate(PollLimits(1000, 10), 0)
     poll_rate.record_batch(100, 1)
     poll_rate.record_changes(96)
@@ -49,39 +48,3 @@ def test_a_change_after_a_pause_waits_at_most_half_as_long() -> None:
     poll_rate.record_batch(200, 1)
     assert poll_rate.due_in_s(204, idle=True) == pytest.approx(6)
     assert poll_rate.due_in_s(204, idle=False) == 0
-
-
-def test_signal_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
-    """It comes from another process. Without the file there is a warning and no error."""
-    file = SignalFolder()
-    arrivals = ChangeWatcher(file.path)
-    assert not arrivals.came()
-    signal_changes(file.path)
-    assert arrivals.came()
-    assert not arrivals.came()
-    assert not caplog.messages
-    file.close()
-    file.close()
-    signal_changes(file.path)
-    arrivals.came()
-    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-
-
-def test_poll_interval_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
-    """The next planner waits for the rest of the interval. Without the file it warns and does not wait."""
-    file = SignalFolder()
-    asked = LastPoll(file.path)
-    assert asked.counts_for_s(100) == 0
-    former = PollRate(PollLimits(1000, 10), 0)
-    asked.note(100, former.record_batch(100, 8000))
-    assert [asked.counts_for_s(at_s) for at_s in (100, 103, 108, 200)] == [8, 5, 0, 0]
-    assert asked.counts_for_s(5) == 8  # a machine that was started anew; never longer than it counts
-    following = PollRate(PollLimits(1000, 10), 103, wait_s=asked.counts_for_s(103))
-    assert following.due_in_s(104, idle=False) == 4
-    assert following.due_in_s(108, idle=False) == 0
-    assert PollRate(PollLimits(1000, 10), 103, wait_s=0).due_in_s(103, idle=False) == 0
-    assert not caplog.messages
-    file.close()
-    asked.note(100, 8)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert asked.counts_for_s(100) == 0
