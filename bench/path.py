@@ -31,7 +31,7 @@ from bridge.config.document import BridgeConfig, validate
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck
-from bridge.engine import process_cache
+from bridge.engine.memory_tuning import tune_memory
 from bridge.engine.write_lane import LaneOutput
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
@@ -65,7 +65,6 @@ from schemas.log.columns import (
 )
 from schemas.log.operations import Operation
 from schemas.table_codec import TableCodec
-from schemas.wire.subjects import Part
 
 TABLES: Final = ("narrow", "mixed", "wide", "collections", "sparse")
 _TOUCHED: Final = 0.3
@@ -106,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         lane = Lane.of(
             name, arguments.changes, streams=arguments.streams, page_rows=arguments.page_rows, check_every=every
         )
-        process_cache.settle_memory()
+        tune_memory()
         if arguments.profile:
             _profile(lane, arguments.profile)
             continue
@@ -329,13 +328,6 @@ class Nowhere(TransactionalProducer):
     begin = commit = abort = close = init
 
 
-class _Framed(LaneOutput):
-    """Frames without a registry."""
-
-    def _header(self, part: Part, avro_schema: str) -> bytes:
-        return _FRAME
-
-
 def publish(changes: Changes, producer: Any = None) -> None:
     """Publish changes as a task does; the producer does nothing unless one is given."""
     task, config = _task(), _config()
@@ -348,9 +340,9 @@ def publish(changes: Changes, producer: Any = None) -> None:
         most_bytes=config.publishing.max_transaction_bytes,
     )
     publisher.start(task, fresh=False)
-    output = _Framed(config, task, publisher)
-    output.turn_to(0, Schemas("", ""))
-    output.take(changes)
+    output = LaneOutput(config, task, publisher, lambda *_: _FRAME, lambda _: 1)
+    output.switch_to(0, Schemas("", ""))
+    output.publish(changes)
     publisher.finish()
 
 

@@ -1,4 +1,4 @@
-"""The publishing half of a task: a lane's changes go to Kafka from the very process that has read them."""
+"""The publishing half of a task: the process that reads a lane's changes publishes them to Kafka itself."""
 
 from __future__ import annotations
 
@@ -7,76 +7,98 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.config.document import BridgeConfig
-from bridge.engine import process_cache
+from bridge.engine.kafka_cache import KafkaCache
 from bridge.engine.read_lane import LaneChanges
 from bridge.errors import BridgeError, FencedError
-from bridge.monitoring.counters import LaneFigures, tally
+from bridge.monitoring.counters import LaneFigures, Store, tally
 from bridge.monitoring.reports import LaneReport
-from bridge.publishing.protocol import Remainder
+from bridge.publishing.protocol import LaneTask, Remainder
 
 if TYPE_CHECKING:
-    from bridge.engine.write_lane import LaneOutput
+    from bridge.engine.write_lane import FrameHeader, LaneOutput
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """What a task must know to publish.
+    """What a task needs to publish.
 
     Attributes:
         config: of the whole job.
-        owner: who has taken the table's lanes over, see `bridge.publishing.lane_publisher`.
+        owner: the owner of the table's lanes that planned the task; a lane of another owner is not written
+            (`bridge.publishing.ownership`).
     """
 
     config: BridgeConfig
     owner: str
 
 
-def publish_lane(publishing: Publishing, lane: LaneChanges) -> LaneReport:
-    """Publish a lane's part of a micro-batch in Kafka transactions of its own; when this returns, it is committed.
+def publish_lane(
+    publishing: Publishing,
+    lane: LaneChanges,
+    cache: KafkaCache,
+    *,
+    is_retry: bool,
+    frame_header: FrameHeader | None = None,
+    counters: Store = tally,
+) -> LaneReport:
+    """Publish a lane's part of a micro-batch in Kafka transactions of its own; on return, all of it is committed.
 
-    Nothing is left for Spark to commit: the lane's cursor in Kafka, not Spark's verdict on the task, says what was
-    published.
+    Spark has nothing to commit: the lane's cursor in Kafka tells what was published, not Spark's state of the task.
+
+    Args:
+        publishing: how to publish.
+        lane: the lane's part of the micro-batch.
+        cache: of this process.
+        is_retry: whether Spark has tried the task before.
+        frame_header: gives a schema's frame header; None to ask the schema registry.
+        counters: where to count.
 
     Raises:
         BridgeError: what `LaneChanges.runs`, `LaneOutput` and `bridge.publishing.lane_publisher.LanePublisher` raise.
     """
-    # Imported here because planners, which know this module, need no registry: where they start cold it is a quarter of
-    # that.
+    # Planners import this module but need no registry; its import is a quarter of the time that they take to start.
     from bridge.engine.write_lane import LaneOutput
 
     config, task = publishing.config, lane.task
     table = f"{task.keyspace}.{task.table}"
-    place = (config, task.keyspace, task.table, task.lane)
-    publisher = process_cache.publisher(*place, publishing.owner)
-    output = LaneOutput(config, task, publisher)
+    key = (config, task.keyspace, task.table, task.lane)
+    publisher = cache.publisher(*key, publishing.owner)
+    header = frame_header or _registered_header(config, task, cache, counters)
+    output = LaneOutput(config, task, publisher, header, lambda topic: cache.partition_counts(config).of(topic))
     work = (table, task.batch)
-    tally.begin(work, publishing.owner)
+    counters.begin(work, publishing.owner)
     try:
-        again = process_cache.is_retry()
-        left = publisher.start(task, fresh=again)
-        if again:
-            # The producer would wait half a minute for a topic that is no more.
-            process_cache.drop_topic_sizes(config)
-            process_cache.topic_sizes(config).of(config.topic_of(config.table(task.keyspace, task.table)))
+        left = publisher.start(task, fresh=is_retry)
+        if is_retry:
+            # The producer would wait half a minute for a topic that was deleted.
+            cache.drop_partition_counts(config)
+            cache.partition_counts(config).of(config.topic_of(config.table(task.keyspace, task.table)))
         if not left.finished:
-            _publish(lane, left, output)
+            _publish_remainder(lane, left, output)
         publisher.finish()
     except BaseException as error:
         if isinstance(error, BridgeError):
-            # Spark tries again, for minutes where each try takes long, and only then says why.
+            # Spark retries, for minutes where attempts are slow, and reports the error only when it gives up.
             _log.warning("%s: %s", task, str(error).removeprefix(f"{task}: "))
         if isinstance(error, FencedError):
-            tally.add(table, task.lane, LaneFigures(fencings=1))
-        # Also for a killed task: whatever happened, only Kafka knows how far the transaction got.
-        process_cache.drop_publisher(*place)
-        process_cache.drop_topic_sizes(config)
+            counters.add(table, task.lane, LaneFigures(fencings=1))
+        # For a killed task as well: only Kafka knows how far the transaction got.
+        cache.drop_publisher(*key)
+        cache.drop_partition_counts(config)
         raise
-    return LaneReport(table, task.lane, task.batch.next, tally.report(work, publishing.owner), output.poison)
+    counted = counters.report(work, publishing.owner)
+    return LaneReport(table, task.lane, task.batch.next, counted, output.dead_letter_reason)
 
 
-def _publish(lane: LaneChanges, left: Remainder, output: LaneOutput) -> None:
+def _publish_remainder(lane: LaneChanges, left: Remainder, output: LaneOutput) -> None:
     for part, schemas, changes in lane.runs(left.parts):
-        output.turn_to(part, schemas)
-        output.take(changes)
+        output.switch_to(part, schemas)
+        output.publish(changes)
+
+
+def _registered_header(config: BridgeConfig, task: LaneTask, cache: KafkaCache, counters: Store) -> FrameHeader:
+    from bridge.engine.frame_headers import FrameHeaders
+
+    return FrameHeaders(config, task, lambda: cache.registry(config), counters).header

@@ -1,10 +1,11 @@
-"""What the code of the engine needs from outside: one table's cluster, and the clocks of its process."""
+"""What the engine needs from outside: one table's cluster, the clocks of its process, and the running task."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from bridge.model.times import UnixMicros, UnixMillis
@@ -85,3 +86,16 @@ class Clocks:
     monotonic_s: Callable[[], float] = time.monotonic
     wall_us: Callable[[], UnixMicros] = wall_clock_us
     sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """The Spark task that a process runs.
+
+    Attributes:
+        attempt_number: 0 for the first attempt.
+        executor_folder: a folder that all tasks of the executor share, and no other executor uses.
+    """
+
+    attempt_number: int
+    executor_folder: Path

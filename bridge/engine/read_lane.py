@@ -1,13 +1,13 @@
-"""The reading half of a task: the changes of one lane's part of a micro-batch, encoded, in lane order."""
+"""The reading half of a task: reads one lane's part of a micro-batch and encodes its changes, in lane order."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bridge.adapters.scylla.routing import token_of
 from bridge.config.document import SourceConfig
@@ -15,12 +15,12 @@ from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
 from bridge.encoding.json_values import json_value
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
-from bridge.engine import process_cache
+from bridge.engine.scylla_cache import ScyllaCache
 from bridge.errors import PoisonError, RetriableError
 from bridge.model.log_rows import Cells, Group, LogLayout
 from bridge.model.micro_batch import Part
 from bridge.model.position import Position
-from bridge.monitoring.counters import LaneFigures, tally
+from bridge.monitoring.counters import LaneFigures, Store, tally
 from bridge.monitoring.measured_log import ObservedLog
 from bridge.planning.poll_rate import LONGEST_RETRY_PAUSE_S, load_interval_s
 from bridge.publishing.protocol import LaneTask
@@ -35,85 +35,107 @@ from schemas.shapes import shape_of
 
 _log = logging.getLogger(__name__)
 
-_MOST_MISPLACED = 10
+_MOST_MISPLACED_LOGGED: Final = 10
 
-_Thing = TypeVar("_Thing")
+_Item = TypeVar("_Item")
 
 
 class LaneChanges:
     """Reads a lane's part of a micro-batch.
 
     Attributes:
-        task: that part.
+        task: the lane's part of the micro-batch.
     """
 
-    def __init__(self, config: SourceConfig, task: LaneTask, fingerprint: str) -> None:
-        """Say which; nothing is asked yet.
+    def __init__(
+        self,
+        config: SourceConfig,
+        task: LaneTask,
+        fingerprint: str,
+        cache: ScyllaCache,
+        *,
+        is_retry: bool,
+        sleep: Callable[[float], None] = time.sleep,
+        counters: Store = tally,
+    ) -> None:
+        """Prepare; this asks the cluster nothing.
 
         Args:
             config: of the source.
             task: the lane's part of the micro-batch.
-            fingerprint: of the table, as of `bridge.engine.process_cache.captured_table`.
+            fingerprint: of the table at the planner's last look; another one than the cache's makes the task capture
+                the table again.
+            cache: of this process.
+            is_retry: whether Spark has tried the task before.
+            sleep: waits for so many seconds.
+            counters: where to count.
         """
         self.task = task
         self._config = config
         self._fingerprint = fingerprint
+        self._cache = cache
+        self._is_retry = is_retry
+        self._sleep = sleep
+        self._counters = counters
+        self._name = f"{task.keyspace}.{task.table}"
 
     def runs(self, parts: Sequence[tuple[int, Part]] | None = None) -> Iterator[tuple[int, Schemas, Changes]]:
-        """The changes in runs of one part and one schema each; exhaust a run before you ask for the next.
+        """Yield the changes in runs of one part and one schema each; exhaust a run before you ask for the next.
 
-        Every part has a run, if only one without changes.
+        Every part has at least one run, which may be empty.
 
         Args:
-            parts: what of the micro-batch to read, see `bridge.publishing.protocol.Remainder.parts`; None for all of
-            it.
+            parts: the parts of the micro-batch to read, each with its number; None for all of them.
 
         Yields:
-            The number of the micro-batch's part, under which schemas its changes are encoded, and these.
+            The number of the part, the schemas of the run's changes, and the changes.
 
         Raises:
-            RetriableError: from here or from a run: another attempt may succeed. What is known of the cluster is
-                forgotten by then.
-            BridgeError: see `schema_change.runs_by_schema`, `lane_merge.read_lane` and `grouping.groups`.
+            RetriableError: the cluster failed, here or in a run; its connection is dropped, and another attempt may
+                succeed.
+            BridgeError: what `schema_change.runs_by_schema`, `lane_merge.read_lane` and `grouping.groups` raise.
         """
-        return self._forgetting(self._runs(list(enumerate(self.task.batch.parts)) if parts is None else parts))
+        return self._dropping_failed_cluster(
+            self._runs(list(enumerate(self.task.batch.parts)) if parts is None else parts)
+        )
 
     def _runs(self, parts: Sequence[tuple[int, Part]]) -> Iterator[tuple[int, Schemas, Changes]]:
         task = self.task
-        place = (self._config.scylla, task.keyspace, task.table, self._config.output_options, self._fingerprint)
-        captured = process_cache.captured_table(*place)
+        key = (self._config.scylla, task.keyspace, task.table, self._config.output_options, self._fingerprint)
+        captured = self._cache.captured_table(*key)
         for number, part in parts:
             runs = schema_change.runs_by_schema(
                 captured,
                 partial(self._changes, part),
-                lambda: process_cache.recaptured_table(*place),
+                lambda: self._cache.recaptured_table(*key),
             )
             for captured, changes in runs:
-                yield number, captured.schemas, self._forgetting(changes)
+                yield number, captured.schemas, self._dropping_failed_cluster(changes)
 
-    def _forgetting(self, things: Iterator[_Thing]) -> Iterator[_Thing]:
+    def _dropping_failed_cluster(self, items: Iterator[_Item]) -> Iterator[_Item]:
         try:
-            yield from things
+            yield from items
         except RetriableError:
-            # A session that failed, or a table that is gone: the next attempt looks at everything anew.
-            process_cache.drop_cluster(self._config.scylla)
+            # The session may have failed, or the table may be gone; the next attempt asks for everything again.
+            self._cache.drop_cluster(self._config.scylla)
             raise
 
     def _key_check(self, part: Part, layout: LogLayout) -> KeyCheck | None:
         if self._config.reading.integrity == "off":
             return None
         task = self.task
-        name, said = f"{task.keyspace}.{task.table}", 0
+        logged = 0
 
         def report(misplaced: MisplacedKey) -> None:
-            nonlocal said
-            said += 1
-            if said <= _MOST_MISPLACED:
-                _log.error("%s: %s%s", name, misplaced, "; further ones are counted" * (said == _MOST_MISPLACED))
+            nonlocal logged
+            logged += 1
+            if logged <= _MOST_MISPLACED_LOGGED:
+                last = "; further ones are only counted" if logged == _MOST_MISPLACED_LOGGED else ""
+                _log.error("%s: %s%s", self._name, misplaced, last)
 
         return KeyCheck(
             layout,
-            lambda: process_cache.lane_key_ranges(self._config.scylla, task, part.selection),
+            lambda: self._cache.lane_key_ranges(self._config.scylla, task, part.selection),
             token_of,
             report,
             every=1 if self._config.reading.integrity == "always" else SAMPLE_EVERY,
@@ -121,21 +143,20 @@ class LaneChanges:
 
     def _changes(self, part: Part, captured: CapturedTable) -> Changes:
         task, reading, scylla = self.task, self._config.reading, self._config.scylla
-        streams = process_cache.lane_streams(scylla, task, part.selection)
-        if process_cache.is_retry():
-            # The attempt before may have asked them all just now.
+        streams = self._cache.lane_streams(scylla, task, part.selection)
+        if self._is_retry:
+            # The requests of the attempt before count.
             lanes_share = scylla.requests_per_second / self._config.sharing / task.batch.layout.lanes
-            _pause(min(LONGEST_RETRY_PAUSE_S, load_interval_s(len(streams), lanes_share)))
+            self._sleep(min(LONGEST_RETRY_PAUSE_S, load_interval_s(len(streams), lanes_share)))
         opened = {stream.raw: opened_ms for stream, opened_ms in streams.items()}
         output, layout = self._config.table_output, captured.layout
         form = output.record_form(dead_letters=self._config.dead_letters)
         check = self._key_check(part, layout)
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
-        # What looks at each change, or at each group, goes by way of them.
+        # Records that depend on each change or group, beyond key, value and position, need the general path.
         by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
         plain = FastPath(captured.codec.page_encoder, layout, opened, check) if by_page else None
-        name = f"{task.keyspace}.{task.table}"
-        log = ObservedLog(captured.reader, tally, name, task.lane)
+        log = ObservedLog(captured.reader, self._counters, self._name, task.lane)
         counted = StreamCounter(keep_rows(layout) if plain is None else plain.encode_page)
         chunks = read_lane(
             log,
@@ -151,16 +172,16 @@ class LaneChanges:
             found = self._groups(log_rows, layout)
             for group in found if check is None else check.check_groups(found):
                 changes = encoder.encode(group, opened[group.stream_id])
-                yield from changes if self._config.payload == "avro" else _as_json(changes, captured)
+                yield from changes if self._config.payload == "avro" else as_json(changes, captured)
 
         try:
             yield from encode_chunks(chunks, general)
-            captured.probe.record_result(name, len(streams), counted.count)
+            captured.probe.record_result(self._name, len(streams), counted.count)
         finally:
             if encoder.unknown_operations:
-                _count(task, LaneFigures(unknown_operations=encoder.unknown_operations))
+                self._count(LaneFigures(unknown_operations=encoder.unknown_operations))
             if check is not None:
-                _count(task, LaneFigures(keys_checked=check.checked, keys_misplaced=check.misplaced))
+                self._count(LaneFigures(keys_checked=check.checked, keys_misplaced=check.misplaced))
 
     def _groups(self, log_rows: Iterator[Cells], layout: LogLayout) -> Iterator[Group]:
         found = grouping.groups(
@@ -169,20 +190,22 @@ class LaneChanges:
             incomplete=self._config.reading.on_incomplete_group,
             by_row=shape_of(self._config.table_output.shape).by_row,
             keep_poison=self._config.dead_letters,
-            read_anew=process_cache.is_retry(),
+            is_retry=self._is_retry,
         )
         if self._config.reading.deduplicate:
-            found = grouping.without_repeats(
-                found, layout, on_repeat=partial(_count, self.task, LaneFigures(repeats=1))
-            )
+            found = grouping.without_repeats(found, layout, on_repeat=partial(self._count, LaneFigures(repeats=1)))
         return found
 
+    def _count(self, figures: LaneFigures) -> None:
+        self._counters.add(self._name, self.task.lane, figures)
 
-def _count(task: LaneTask, figures: LaneFigures) -> None:
-    tally.add(f"{task.keyspace}.{task.table}", task.lane, figures)
 
+def as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator[EncodedChange]:
+    """Yield changes with their keys and values as JSON in place of Avro.
 
-def _as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator[EncodedChange]:
+    Raises:
+        PoisonError: a value cannot be JSON; names the table and the change.
+    """
     codec = table.codec
     for change in changes:
         if change.is_dead_letter:
@@ -192,7 +215,7 @@ def _as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator
             value = None if change.value is None else _json_of(codec.decode_value(change.value))
             key = _json_of(codec.decode_key(change.key))
         except DecodeError as error:
-            # What Avro holds and Python's calendar does not.
+            # Avro carries instants that Python's calendar does not have.
             raise PoisonError(
                 f"table {table.schema.full_name}: change {Position.from_bytes(change.position)}: {error}; as JSON "
                 "there are no timestamps beyond the year 9999, unless `output.timestamps` is millis"
@@ -202,7 +225,3 @@ def _as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator
 
 def _json_of(record: Mapping[str, object]) -> bytes:
     return json.dumps(json_value(record), ensure_ascii=False).encode()
-
-
-def _pause(seconds: float) -> None:
-    time.sleep(seconds)

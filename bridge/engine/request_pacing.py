@@ -51,7 +51,7 @@ class RequestPacing:
             # Without the signal nothing would end the pause of an idle table when it is written to again.
             PollLimits(self._requests_per_s, 0.0 if signals is None else config.reading.idle_interval_ms / 1000),
             now_s,
-            wait_s=0.0 if self._asked is None else self._asked.counts_for_s(now_s),
+            wait_s=0.0 if self._asked is None else self._asked.remaining_s(now_s),
         )
         self._windows = WindowSize(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)
         self._warned_for: tuple[UnixMillis, int] | None = None
@@ -71,11 +71,11 @@ class RequestPacing:
         now_s = self._clocks.monotonic_s()
         counts_for_s = self._poll_rate.record_batch(now_s, self._stream_count(batch.start.generation_ms))
         if self._asked is not None:
-            self._asked.note(self._clocks.monotonic_s(), counts_for_s)
+            self._asked.record(self._clocks.monotonic_s(), counts_for_s)
 
     def check_for_changes(self) -> None:
         """Note whether the job has signalled changes since the last check."""
-        if self._arrivals is not None and self._arrivals.came():
+        if self._arrivals is not None and self._arrivals.saw_changes():
             self._poll_rate.record_changes(self._clocks.monotonic_s())
 
     def wait_briefly(self, *, idle: bool) -> bool:

@@ -35,6 +35,15 @@ CellWriter: TypeAlias = Callable[[bytes], bytes]
 SOME: Final = b"\x02"
 """The bytes that select the value in a union of null and the value."""
 
+NULL: Final = b"\x00"
+"""The branch of null in a union of null and the value."""
+
+SET_TO_NULL: Final = SOME + NULL
+"""The change of a column with one cell that was set to null."""
+
+EMPTY_ARRAY: Final = b"\x00"
+"""An Avro array without elements; the same byte ends any other array."""
+
 _CACHED_ADDRESSES: Final = 4096
 _NO_SCALE: Final = b"\x00"
 _UUID_CHARACTERS: Final = 36
@@ -94,7 +103,7 @@ def shared_helpers() -> dict[str, object]:
         "join": b"".join,
         "lengths_0": tables.lengths,
         "long_bytes": long_bytes,
-        "sized_0": _sized(b""),
+        "sized_0": _sized_writer(b""),
         "whole_0": tables.whole,
     }
 
@@ -146,52 +155,54 @@ class ScalarSource(TypeVisitor[Lines]):
         """Return the lines for a scalar."""
         cell, name = self._cell, cql_type.name
         if _has_other_form(name, self._output):
-            return self._by_value(cql_type)
+            return self._decoding_lines(cql_type)
         if name in _INTEGERS:
-            return self._integer(name)
+            return self._integer_lines(name)
         if name in _FLOATS:
-            return self._float(name)
+            return self._float_lines(name)
         match name:
             case "text" | "varchar":
-                return [f"if not {cell}.isascii(): {cell}.decode()", *self._string()]
+                return [f"if not {cell}.isascii(): {cell}.decode()", *self._string_lines()]
             case "ascii":
-                return [f"if not {cell}.isascii(): decline()", *self._string()]
+                return [f"if not {cell}.isascii(): decline()", *self._string_lines()]
             case "blob":
-                return self._string()
+                return self._string_lines()
             case "boolean":
-                return [f"{cell} = {self._helper('boolean', _booleans(self._prefix))}[{cell}]"]
+                return [f"{cell} = {self._add_helper('boolean', _boolean_table(self._prefix))}[{cell}]"]
             case "uuid" | "timeuuid":
-                return self._uuid()
+                return self._uuid_lines()
             case "decimal":
-                return self._decimal()
+                return self._decimal_lines()
             case "varint":
-                write = self._helper("varint", _sized(self._prefix + _NO_SCALE))
+                write = self._add_helper("varint", _sized_writer(self._prefix + _NO_SCALE))
                 return [f"if not {cell}: decline()", f"{cell} = {write}({cell})"]
             case "inet":
-                return self._inet(cql_type)
+                return self._inet_lines(cql_type)
             case _:
-                return self._by_value(cql_type)
+                return self._decoding_lines(cql_type)
 
-    def _helper(self, name: str, helper: object) -> str:
+    def _add_helper(self, name: str, helper: object) -> str:
         """Add a helper that depends on the prefix, and return its name, which differs for each prefix."""
         name = f"{name}_{self._unions}"
         self.helpers[name] = helper
         return name
 
-    def _integer(self, cql_type: str) -> Lines:
+    def _integer_lines(self, cql_type: str) -> Lines:
         cell, layout = self._cell, struct.Struct(_INTEGERS[cql_type])
-        read = [] if self._is_number else [f"({cell},) = {self._helper(f'unpack_{cql_type}', layout.unpack)}({cell})"]
+        read = (
+            [] if self._is_number else [f"({cell},) = {self._add_helper(f'unpack_{cql_type}', layout.unpack)}({cell})"]
+        )
         signed = [f"{cell} -= {DATE_OF_EPOCH}"] if cql_type == "date" else []
         zigzag = f"{cell} = {cell} << 1 if {cell} >= 0 else ~({cell} << 1)"
-        return [*read, *signed, zigzag, f"{cell} = {self._varint(layout.size)}"]
+        return [*read, *signed, zigzag, f"{cell} = {self._varint_expression(layout.size)}"]
 
-    def _varint(self, size_bytes: int) -> str:
+    def _varint_expression(self, size_bytes: int) -> str:
         """Return an expression for the Avro bytes of a zigzag number in the variable: tables give two bytes at a time.
 
         A timestamp of today takes 6 bytes, an int at most 5, a bigint at most 10.
         """
         cell = self._cell
-        whole, head = self._helper("whole", self._tables.whole), self._helper("head", self._tables.head)
+        whole, head = self._add_helper("whole", self._tables.whole), self._add_helper("head", self._tables.head)
 
         def sum_of(parts: int) -> str:
             if parts == 1:
@@ -211,27 +222,30 @@ class ScalarSource(TypeVisitor[Lines]):
             return short
         return f"({short}) if {below(3)} else {sum_of(4)} if {below(4)} else {sum_of(5)}"
 
-    def _float(self, cql_type: str) -> Lines:
+    def _float_lines(self, cql_type: str) -> Lines:
         cell, layout = self._cell, _FLOATS[cql_type]
         number = cell
         if not self._is_number:
-            number = f"{self._helper(f'unpack_{cql_type}', struct.Struct(f'>{layout}').unpack)}({cell})[0]"
-        pack = self._helper(f"pack_{cql_type}", struct.Struct(f"<{self._unions}s{layout}").pack)
+            number = f"{self._add_helper(f'unpack_{cql_type}', struct.Struct(f'>{layout}').unpack)}({cell})[0]"
+        pack = self._add_helper(f"pack_{cql_type}", struct.Struct(f"<{self._unions}s{layout}").pack)
         return [f"{cell} = {pack}({self._prefix!r}, {number})"]
 
-    def _string(self) -> Lines:
+    def _string_lines(self) -> Lines:
         cell, size, known = self._cell, self._size, self._tables.lengths
-        lengths, sized = self._helper("lengths", known), self._helper("sized", _sized(self._prefix))
+        lengths, sized = self._add_helper("lengths", known), self._add_helper("sized", _sized_writer(self._prefix))
         return [f"{cell} = {lengths}[{size}] + {cell} if {size} < {len(known)} else {sized}({cell})"]
 
-    def _uuid(self) -> Lines:
-        cell, parts = self._cell, self._helper("uuid_parts", struct.Struct(_DASHED_UUID).unpack)
+    def _uuid_lines(self) -> Lines:
+        cell, parts = self._cell, self._add_helper("uuid_parts", struct.Struct(_DASHED_UUID).unpack)
         prefix = self._prefix + long_bytes(_UUID_CHARACTERS)
         return [f"{cell} = join(({prefix!r}, *{parts}(hexlify({cell}, b'-', 2))))"]
 
-    def _decimal(self) -> Lines:
+    def _decimal_lines(self) -> Lines:
         cell, known = self._cell, len(self._tables.lengths)
-        scales, unpack = self._helper("lengths", self._tables.lengths), self._helper("unpack_scale", _SCALE.unpack_from)
+        scales, unpack = (
+            self._add_helper("lengths", self._tables.lengths),
+            self._add_helper("unpack_scale", _SCALE.unpack_from),
+        )
         size = self._size
         usual = f"{scales}[scale] + lengths_0[{size} - {SCALE_BYTES}] + {cell}[{SCALE_BYTES}:]"
         is_usual = f"0 <= scale < {known} and {size} < {known + SCALE_BYTES}"
@@ -242,16 +256,16 @@ class ScalarSource(TypeVisitor[Lines]):
             f"{cell} = {usual} if {is_usual} else {other}",
         ]
 
-    def _by_value(self, cql_type: NativeType) -> Lines:
+    def _decoding_lines(self, cql_type: NativeType) -> Lines:
         """Return lines for types that are too rare for their own code: decode the cell, and let fastavro write it."""
-        write = self._helper(f"write_{self._cell}", _by_value(cql_type, self._prefix, self._output))
+        write = self._add_helper(f"write_{self._cell}", _decoding_writer(cql_type, self._prefix, self._output))
         return [f"{self._cell} = {write}({self._cell})"]
 
-    def _inet(self, cql_type: NativeType) -> Lines:
-        cell, sized = self._cell, self._helper("sized", _sized(self._prefix))
+    def _inet_lines(self, cql_type: NativeType) -> Lines:
+        cell, sized = self._cell, self._add_helper("sized", _sized_writer(self._prefix))
         # The rules for the text of an IPv6 address are slow, so the results are cached.
-        long_form = self._helper(
-            "inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix, self._output))
+        long_form = self._add_helper(
+            "inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_decoding_writer(cql_type, self._prefix, self._output))
         )
         short_form = f"{sized}(b'%d.%d.%d.%d' % (*{cell},))"
         return [f"{cell} = {short_form} if {self._size} == 4 else {long_form}({cell})"]
@@ -278,12 +292,12 @@ def _has_other_form(cql_type: str, output: OutputOptions) -> bool:
     return False
 
 
-def _booleans(prefix: bytes) -> dict[bytes, bytes]:
+def _boolean_table(prefix: bytes) -> dict[bytes, bytes]:
     """Return cell -> Avro bytes of a boolean, for all cells of one byte: every byte but zero is true."""
     return {bytes((one,)): prefix + bytes((one != 0,)) for one in range(256)}
 
 
-def _sized(prefix: bytes) -> CellWriter:
+def _sized_writer(prefix: bytes) -> CellWriter:
     """Return the writer of Avro's bytes and string: the length, then the cell unchanged."""
     lengths = varint_tables(prefix).lengths
     known = len(lengths)
@@ -295,7 +309,7 @@ def _sized(prefix: bytes) -> CellWriter:
     return write
 
 
-def _by_value(cql_type: NativeType, prefix: bytes, output: OutputOptions) -> CellWriter:
+def _decoding_writer(cql_type: NativeType, prefix: bytes, output: OutputOptions) -> CellWriter:
     """Return a writer for any type: it decodes the cell, and fastavro writes the value."""
     decode = scalar_decoder(cql_type.name, output)
     # Our writers take records only, and a record of one field has the same bytes as the field.

@@ -32,15 +32,12 @@ deletes, times before 1970 and other shapes. ``schemas.compiled.reference_encode
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, cast
 
-from schemas.avro.records import ENVELOPE_VERSION, OPERATIONS
-from schemas.avro.varints import long_bytes
-from schemas.compiled.cell_source import SOME, Lines, decline, shared_helpers
+from schemas.compiled.cell_source import EMPTY_ARRAY, NULL, SOME, Lines, shared_helpers
 from schemas.compiled.container_source import CellSource, array_writer, udt_change_writer
+from schemas.compiled.envelope_bytes import PARTITION_DELETE, ROW_CHANGE, ROW_DELETE, envelope_helpers
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import CqlType, NativeType, UdtType, is_multi_cell
 from schemas.log.cell_readers import LogRow
@@ -54,16 +51,7 @@ from schemas.log.columns import (
     deleted_flag,
     value_type,
 )
-from schemas.log.operations import (
-    NO_CHANGES,
-    RANGE_DELETE,
-    STATIC_UPDATE,
-    WITH_COLUMNS,
-    WITH_ROW,
-    WITHOUT_ROW,
-    Operation,
-    kind_of,
-)
+from schemas.log.operations import Operation
 from schemas.log.timeuuid import TICKS_PER_MICRO, UNIX_EPOCH_TICKS
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 from schemas.shapes import shape_of
@@ -74,20 +62,8 @@ KeyEncoder: TypeAlias = Callable[[LogRow], bytes]
 ChangeEncoder: TypeAlias = Callable[[LogRow, int, int, bool], tuple[bytes, bytes]]
 """Row, operation, generation_ms, last_in_group -> key body, value body; raises as `KeyEncoder`."""
 
-NULL: Final = b"\x00"
-SET_TO_NULL: Final = SOME + NULL
-EMPTY_ARRAY: Final = b"\x00"
 INDENT: Final = "    "
 _ID_BYTES: Final = 16
-_CACHED_GENERATIONS: Final = 8
-ROW_CHANGE: Final = 0
-ROW_DELETE: Final = 1
-PARTITION_DELETE: Final = 2
-UNKNOWN: Final = 3
-_OPERATION_NUMBERS: Final = range(-128, 128)
-_IS_SET: Final[dict[bytes | None, bool]] = {None: False, **{bytes((flag,)): flag != 0 for flag in range(256)}}
-_CLEARED: Final = {raw: bytes((flag,)) for raw, flag in _IS_SET.items()}
-_DELETED: Final = {raw: SET_TO_NULL if flag else NULL for raw, flag in _IS_SET.items()}
 
 
 def compile_encoders(
@@ -124,11 +100,11 @@ class RowSource:
         self._output = output
         self._partition_key, self._clustering, self._values = table.partition_key, table.clustering, table.values
         self._statics = table.statics
-        self._key_cells = [self._cell(column.name) for column in self._partition_key]
-        self._meta = [self._cell(name) for name in (STREAM_ID, TIME, BATCH_SEQ_NO, TTL)]
+        self._key_cells = [self._variable_of(column.name) for column in self._partition_key]
+        self._meta = [self._variable_of(name) for name in (STREAM_ID, TIME, BATCH_SEQ_NO, TTL)]
         self._used = {*self._key_cells, *self._meta}
-        self._used |= {self._cell(column.name) for column in self._clustering}
-        self._used |= {cell for column in self._values for cell in self._cells_of(column)}
+        self._used |= {self._variable_of(column.name) for column in self._clustering}
+        self._used |= {cell for column in self._values for cell in self._variables_of(column)}
         cells = (f"c{place}" for place in range(len(positions)))
         self._unpack_row = f"{', '.join(cell if cell in self._used else '_' for cell in cells)}, = row"
 
@@ -146,8 +122,8 @@ class RowSource:
         if no_images is None:
             return block(head, ["decline()"])
         stream_id, time, batch_seq_no, ttl = self._meta
-        clustering = [self._cell(column.name) for column in self._clustering]
-        values = [self._cell(column.name) for column in self._values]
+        clustering = [self._variable_of(column.name) for column in self._clustering]
+        values = [self._variable_of(column.name) for column in self._values]
         no_range = [repr(NULL)] if clustering else []
         before = ["op", "key", *clustering, *no_range]
         after = [ttl, "source", stream_id, time, *TIMESTAMP_PARTS, batch_seq_no, "number", "last"]
@@ -163,40 +139,40 @@ class RowSource:
             *_timestamp_lines(time),
             *self._encode_lines(batch_seq_no, NativeType("int"), unions=0),
             *self._check_lines(clustering),
-            *self._nullable(ttl, NativeType("bigint")),
+            *self._nullable_lines(ttl, NativeType("bigint")),
             *self._key_lines(),
         ]
         for column, cell in zip(self._clustering, clustering, strict=True):
-            body += self._nullable(cell, column.type)
+            body += self._nullable_lines(cell, column.type)
         body += block(f"if kind == {ROW_DELETE} or kind == {PARTITION_DELETE}:", without_columns)
         if self._values:
-            body += block(f"if {self._untouched()}:", without_columns)
+            body += block(f"if {self._untouched_expression()}:", without_columns)
         for column in self._values:
-            body += self._value(column)
+            body += self._value_lines(column)
         body.append(_return_lines([*before, repr(SOME), *values, repr(EMPTY_ARRAY), *after]))
         return block(head, body)
 
-    def _cell(self, column: str) -> str:
+    def _variable_of(self, column: str) -> str:
         return f"c{self._positions[column]}"
 
-    def _cells_of(self, column: Column) -> list[str]:
+    def _variables_of(self, column: Column) -> list[str]:
         """Return the variables of a static or regular column: value, flag, and deleted elements if it has them."""
         names = [column.name, deleted_flag(column.name)]
         if is_multi_cell(column.type):
             names.append(deleted_elements(column.name))
-        return [self._cell(name) for name in names]
+        return [self._variable_of(name) for name in names]
 
-    def _all_null(self, columns: Sequence[Column]) -> str:
+    def _all_null_expression(self, columns: Sequence[Column]) -> str:
         """Return an expression: all cells of the columns are null.
 
         A flag that is false counts as not null, because no server writes one.
         """
-        cells = [cell for column in columns for cell in self._cells_of(column)]
+        cells = [cell for column in columns for cell in self._variables_of(column)]
         return " and ".join(f"{cell} is None" for cell in cells) or "True"
 
-    def _untouched(self) -> str:
+    def _untouched_expression(self) -> str:
         """Return an expression: the row touches no column."""
-        cells = [self._cells_of(column) for column in self._values]
+        cells = [self._variables_of(column) for column in self._values]
         parts = [f"{cell} is None" for value, _flag, *removed in cells for cell in (value, *removed)]
         return " and ".join([*parts, *(f"not is_set[{flag}]" for _value, flag, *_removed in cells)]) or "True"
 
@@ -214,16 +190,17 @@ class RowSource:
             static: Lines = ["decline()"]
             if self._statics:
                 regulars = [column for column in self._values if column not in self._statics]
+                is_static = f"{no_key} and {self._all_null_expression(regulars)}"
                 static = [
-                    f"if operation != {Operation.UPDATE:d} or not ({no_key} and {self._all_null(regulars)}): decline()",
+                    f"if operation != {Operation.UPDATE:d} or not ({is_static}): decline()",
                     "op = static_update",
                 ]
-                row = block(f"elif not ({self._all_null(self._statics)}):", ["decline()"])
+                row = block(f"elif not ({self._all_null_expression(self._statics)}):", ["decline()"])
             else:
                 row = []
             lines += block(f"if {row_kinds}:", [*block(f"if {incomplete}:", static), *row])
             lines += block(f"elif kind == {PARTITION_DELETE}:", given)
-        nothing = f"if not ({self._all_null(self._values)}): decline()"
+        nothing = f"if not ({self._all_null_expression(self._values)}): decline()"
         return [*lines, *block(f"if kind == {ROW_DELETE} or kind == {PARTITION_DELETE}:", [nothing])]
 
     def _encode_lines(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
@@ -238,42 +215,44 @@ class RowSource:
             lines += self._encode_lines(cell, column.type, unions=0)
         return [*lines, f"key = {' + '.join(self._key_cells)}"]
 
-    def _nullable(self, cell: str, cql_type: CqlType) -> Lines:
+    def _nullable_lines(self, cell: str, cql_type: CqlType) -> Lines:
         """Return the lines for a clustering column or the TTL: null or a value."""
         return [
             *block(f"if {cell} is None:", [f"{cell} = {NULL!r}"]),
             *block("else:", self._encode_lines(cell, cql_type, unions=1)),
         ]
 
-    def _value(self, column: Column) -> Lines:
+    def _value_lines(self, column: Column) -> Lines:
         """Return the lines for a static or regular column."""
         if is_multi_cell(column.type):
-            return self._multi_cell(column)
-        cell, flag = self._cells_of(column)
+            return self._multi_cell_lines(column)
+        cell, flag = self._variables_of(column)
         return [
             *block(f"if {cell} is None:", [f"{cell} = {NULL!r} if {flag} is None else deleted[{flag}]"]),
             *block("else:", [f"if {flag} is not None: decline()", *self._encode_lines(cell, column.type, unions=2)]),
         ]
 
-    def _multi_cell(self, column: Column) -> Lines:
+    def _multi_cell_lines(self, column: Column) -> Lines:
         """Return the lines for a column of many cells: untouched, or any combination of cleared, added and removed."""
-        cell, flag, removed = self._cells_of(column)
+        cell, flag, removed = self._variables_of(column)
         untouched = f"if {cell} is None and {removed} is None and not is_set[{flag}]:"
         if isinstance(column.type, UdtType):
-            write = self._helper(f"change_{cell}", udt_change_writer(column.type, self._output))
+            write = self._add_helper(f"change_{cell}", udt_change_writer(column.type, self._output))
             change = f"{SOME!r} + cleared[{flag}] + {write}({cell}, {removed})"
         else:
-            add = self._helper(f"added_{cell}", array_writer(value_type(column.type), self._output))
-            remove = self._helper(f"removed_{cell}", array_writer(deleted_elements_type(column.type), self._output))
-            change = f"{SOME!r} + cleared[{flag}] + {_array(add, cell)} + {_array(remove, removed)}"
+            add = self._add_helper(f"added_{cell}", array_writer(value_type(column.type), self._output))
+            remove = self._add_helper(f"removed_{cell}", array_writer(deleted_elements_type(column.type), self._output))
+            change = (
+                f"{SOME!r} + cleared[{flag}] + {_array_expression(add, cell)} + {_array_expression(remove, removed)}"
+            )
         return [*block(untouched, [f"{cell} = {NULL!r}"]), *block("else:", [f"{cell} = {change}"])]
 
-    def _helper(self, name: str, helper: object) -> str:
+    def _add_helper(self, name: str, helper: object) -> str:
         self.helpers[name] = helper
         return name
 
 
-def _array(writer: str, cell: str) -> str:
+def _array_expression(writer: str, cell: str) -> str:
     return f"({EMPTY_ARRAY!r} if {cell} is None else {writer}({cell}))"
 
 
@@ -309,56 +288,3 @@ def block(head: str, body: Lines) -> Lines:
 
 def _return_lines(parts: list[str]) -> str:
     return f"return key, join(({', '.join(parts)}))"
-
-
-def envelope_helpers(table: TableSchema) -> dict[str, object]:
-    """Return the helpers that the change function uses besides those of the cells."""
-    return {
-        "cleared": _CLEARED,
-        "deleted": _DELETED,
-        "is_set": _IS_SET,
-        "operations": known_operations(has_clustering=bool(table.clustering)),
-        "source_of": source_writer(table),
-        "static_update": operation_symbol_bytes(STATIC_UPDATE),
-        "unpack_time": struct.Struct(">IHH8x").unpack,
-    }
-
-
-@cache
-def known_operations(*, has_clustering: bool) -> Mapping[int, tuple[bytes, int, bytes]]:
-    """Return ``cdc$operation`` -> encoding of ``op``, kind of cells that go with it, encoding of the number.
-
-    Operations that compiled code cannot encode (images, range deletes) are missing.
-    """
-    known = {}
-    for number in _OPERATION_NUMBERS:
-        symbol = kind_of(number, has_clustering=has_clustering)
-        if number in NO_CHANGES or symbol == RANGE_DELETE:
-            continue
-        kind = UNKNOWN
-        if symbol in WITH_ROW:
-            kind = ROW_CHANGE if symbol in WITH_COLUMNS else ROW_DELETE
-        elif symbol in WITHOUT_ROW:
-            kind = PARTITION_DELETE
-        known[number] = (operation_symbol_bytes(symbol), kind, long_bytes(number))
-    return known
-
-
-def operation_symbol_bytes(symbol: str) -> bytes:
-    """Return the Avro bytes of a symbol of ``op``."""
-    return long_bytes(OPERATIONS.index(symbol))
-
-
-def source_writer(table: TableSchema) -> Callable[[int], bytes]:
-    """Return the writer of the first part of the field ``source``, which is the same for a whole generation.
-
-    The writer takes the start of the generation in ms since the Unix epoch.
-    """
-    names = [name.encode() for name in (table.keyspace, table.name)]
-    fixed = long_bytes(ENVELOPE_VERSION) + b"".join(long_bytes(len(name)) + name for name in names)
-
-    @lru_cache(maxsize=_CACHED_GENERATIONS)
-    def source_of(generation_ms: int) -> bytes:
-        return fixed + long_bytes(generation_ms) if type(generation_ms) is int else decline()
-
-    return source_of

@@ -14,7 +14,8 @@ from schemas.cql.table import TableSchema
 from schemas.cql.types import NativeType
 from schemas.errors import LostKeyError, OperationError
 from schemas.log.cell_readers import LogFormat, LogRow, require_same_key
-from schemas.log.column_readers import Branch, column_reader
+from schemas.log.column_cells import Branch
+from schemas.log.column_readers import column_reader
 from schemas.log.columns import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME, TTL
 from schemas.log.log_change import LogChange
 from schemas.log.operations import (
@@ -89,7 +90,7 @@ class LogRecords:
             what = "lacks the end of its range" if symbol == RANGE_DELETE else "has the end of a range"
             raise OperationError(f"cdc$operation {change.operation} ({symbol}) {what}")
         excluded = self._columns.excluded_by(symbol)
-        touched = next((one.column for row in change.deltas for one in excluded if one.touched(row)), None)
+        touched = next((one.column for row in change.deltas for one in excluded if one.is_touched_by(row)), None)
         if touched is not None:
             # Such a row may be a regular change that lost its clustering key.
             kind = LostKeyError if symbol == STATIC_UPDATE else OperationError
@@ -180,7 +181,7 @@ class LogRecords:
         """
         if symbol not in WITH_COLUMNS:
             return None
-        if self._columns.values and not any(one.touched(row) for one in self._columns.values):
+        if self._columns.values and not any(one.is_touched_by(row) for one in self._columns.values):
             return None
         record = {one.field: change for one in self._columns.values if (change := one.change(row, empty)) is not None}
         return self._columns_branch, record

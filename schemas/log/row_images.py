@@ -9,7 +9,7 @@ from typing import Final, cast
 from schemas.avro.records import UNKNOWN_OPERATION
 from schemas.errors import OperationError
 from schemas.log.cell_readers import KeyCell, LogCell, LogRow, require_same_key
-from schemas.log.column_readers import Branch, ColumnReader
+from schemas.log.column_cells import Branch, ColumnReader
 from schemas.log.log_change import LogChange
 from schemas.log.operations import RANGE_DELETE, STATIC_UPDATE, WITH_COLUMNS, WITH_ROW, WITHOUT_ROW, Operation
 
@@ -132,7 +132,7 @@ class RowImages:
         unknown: list[str] = []
         empty: list[str] = []
         for one in self._columns.of_row(symbol):
-            touching = [row for row in deltas if one.touched(row)]
+            touching = [row for row in deltas if one.is_touched_by(row)]
             known, value = one.value_after(touching, empty) if touching else (False, None)
             if not known and before.row is not None and one.column not in before.unknown:
                 if not touching:
@@ -156,7 +156,7 @@ class RowImages:
         if before.row is None:
             return False
         return any(
-            one.column not in before.unknown and not any(one.touched(row) for row in deltas)
+            one.column not in before.unknown and not any(one.is_touched_by(row) for row in deltas)
             for one in self._columns.of_row(symbol)
         )
 
@@ -170,7 +170,7 @@ class RowImages:
 
         If they touch none, the log may have held keys only, so that untouched columns are not known to be unchanged.
         """
-        return any(one.touched(row) for row in deltas for one in self._columns.of_row(symbol))
+        return any(one.is_touched_by(row) for row in deltas for one in self._columns.of_row(symbol))
 
     def unavailable(self, row: Image, symbol: str) -> list[str]:
         """Return the CQL names of the columns that are null in a row although they may have a value."""

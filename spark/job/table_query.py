@@ -21,7 +21,7 @@ from bridge.adapters import planner_signals
 from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.planner_signals import KnownTtl, LastPoll, SignalFolder
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
-from bridge.engine import process_cache
+from bridge.engine.process_cache import ProcessCache
 from bridge.engine.start_position import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
 from bridge.model.cursor import Cursor
@@ -44,6 +44,7 @@ from spark.job.checkpoint import Checkpoint
 from spark.job.progress_report import ProgressReport, observed
 from spark.job.topic_watch import ChangeTopic
 from spark.jvm.session import activate, cores_of, crowded
+from spark.source.process import CACHE
 from spark.source.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, START_OPTION
 
 _log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class TableQuery:
         config: BridgeConfig,
         table: TableSettings,
         board: Board,
+        cache: ProcessCache = CACHE,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -87,8 +89,10 @@ class TableQuery:
             config: of the whole job.
             table: the captured table.
             board: told what becomes of the table.
+            cache: of this process.
         """
         self._board = board
+        self._cache = cache
         self._owner = ""
         self._session = session
         self._config = config
@@ -122,7 +126,7 @@ class TableQuery:
             lanes=self.lanes,
             sharing=len(config.tables),
         )
-        self._cluster = process_cache.CachedTable(config.scylla, table.keyspace, table.table)
+        self._cluster = cache.scylla.table(config.scylla, table.keyspace, table.table)
         self._activity = SignalFolder()
         self._known_ttl = KnownTtl(self._activity.path)
         self._kept_ttl: LogTtl | None = None
@@ -147,7 +151,7 @@ class TableQuery:
             BridgeError: Kafka or ScyllaDB fail, or the progress does not hold together.
         """
         # The table may have been made anew with tablets, or without.
-        process_cache.drop_metadata(self._config.scylla, self._table.keyspace, self._table.table)
+        self._cluster.forget_streams()
         if self._is_new:
             first_cursor(self._source, self._cluster)
             self._is_new = False
@@ -236,7 +240,7 @@ class TableQuery:
 
     def paced_for_s(self) -> float:
         """For how long what was asked of the table's streams last still counts (`scylla.requests_per_second`)."""
-        return LastPoll(self._activity.path).counts_for_s(time.monotonic())
+        return LastPoll(self._activity.path).remaining_s(time.monotonic())
 
     def close(self) -> None:
         """Leave nothing behind; the query has ended."""
@@ -293,7 +297,7 @@ class TableQuery:
 
     def _state(self) -> TableState:
         table = self._table
-        state = process_cache.change_log(self._config.scylla).table_state(table.keyspace, table.table)
+        state = self._cluster.state()
         if not state.exists:
             raise TableMissingError(describe_missing_table(table.keyspace, table.table))
         return state
@@ -306,9 +310,7 @@ class TableQuery:
         ttl = self._known_ttl.known()
         if state.options is None:
             return ttl
-        return ttl.observe(
-            state.options.ttl_s, process_cache.server_time(self._config.scylla).servers_us(), state.log_id
-        )
+        return ttl.observe(state.options.ttl_s, self._cluster.server_time.servers_us(), state.log_id)
 
     def _keep_ttl(self) -> bool:
         """Begin to keep what the planner has seen, or see whether it is kept; says whether something is to be done yet.
@@ -352,10 +354,9 @@ class TableQuery:
 
     def _beyond_gap(self, state: TableState, start: TableStart) -> TableStart:
         """The same start, or one behind what is lost if that is accepted or nothing was promised yet."""
-        table = self._table
-        metadata = process_cache.stream_metadata(self._config.scylla, table.keyspace, table.table)
+        metadata = self._cluster.generations()
         generations = metadata.generations()
-        expired_us = self._see_ttl(state).edge_us(process_cache.server_time(self._config.scylla).servers_us())
+        expired_us = self._see_ttl(state).edge_us(self._cluster.server_time.servers_us())
         self._check_log(state, start.cursor, expired_us)
         gap = find_gap(start.cursor, generations, expired_us, may_lag=metadata.may_lag, log_made_us=state.log_made_us)
         if gap is None:
@@ -380,9 +381,9 @@ class TableQuery:
     def _lane(self, lane: int) -> Iterator[LanePublisher]:
         place = (self._config, self._table.keyspace, self._table.table, lane)
         try:
-            yield process_cache.publisher(*place, self._owner)
+            yield self._cache.kafka.publisher(*place, self._owner)
         finally:
-            process_cache.drop_publisher(*place)
+            self._cache.kafka.drop_publisher(*place)
 
     def _query(self, start: TableStart, *, once: bool) -> StreamingQuery:
         activate(self._session)

@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType
 
 from bridge.config.document import BridgeConfig, SourceConfig
 from bridge.config.file.loader import from_options
-from bridge.engine import process_cache
 from bridge.engine.lane_task import Publishing
 from bridge.engine.planner import Planner
 from bridge.publishing.table_start import TableStart
+from spark.source.process import CACHE
 from spark.source.rows import REPORT_TYPE, ROW_TYPE
 from spark.source.stream_reader import ScyllaCdcStreamReader
 from spark.workers.disconnect import let_go_quietly
@@ -92,6 +92,6 @@ class ScyllaCdcSource(DataSource):
 def open_reader(options: SourceOptions) -> ScyllaCdcStreamReader:
     """Return the stream reader of a query, with a planner over this process's connections."""
     config = options.config
-    table = process_cache.CachedTable(config.scylla, config.table.keyspace, config.table.table)
+    table = CACHE.scylla.table(config.scylla, config.table.keyspace, config.table.table)
     planner = Planner(config, options.start, table, signals=options.activity)
     return ScyllaCdcStreamReader(config, planner, options.publishing)

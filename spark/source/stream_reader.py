@@ -12,14 +12,16 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from bridge.config.document import SourceConfig
-from bridge.engine import process_cache
 from bridge.engine.lane_task import Publishing, publish_lane
+from bridge.engine.memory_tuning import tune_memory
 from bridge.engine.planner import Planner
+from bridge.engine.process_cache import ProcessCache
 from bridge.engine.read_lane import LaneChanges
 from bridge.model.kept_formats import StreamOffset, canonical_json
 from bridge.publishing.protocol import LaneTask
 from bridge.runtime import log_setup
 from spark.source import rows
+from spark.source.process import CACHE
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +106,30 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Yield one lane's changes in lane order; or, where the task publishes them, one row with its report."""
         assert isinstance(partition, LanePartition)
         log_setup.setup_from_environment()
-        process_cache.settle_memory()
-        lane = LaneChanges(self._config, partition.task, partition.fingerprint)
-        if self._publishing is not None:
-            yield rows.report_batch(publish_lane(self._publishing, lane))
-            return
-        for _, _, changes in lane.runs():
-            yield from rows.change_batches(changes)
+        tune_memory()
+        return read_partition(partition, self._config, self._publishing, CACHE)
+
+
+def read_partition(
+    partition: LanePartition, config: SourceConfig, publishing: Publishing | None, cache: ProcessCache
+) -> Iterator[pa.RecordBatch]:
+    """Read one lane's part of a micro-batch, and publish it if that is wanted.
+
+    Args:
+        partition: the lane's part.
+        config: of the source.
+        publishing: what the task needs to publish; None to yield the changes.
+        cache: of this process.
+
+    Yields:
+        The changes in lane order (`spark.source.rows`), or one batch with the lane's report.
+    """
+    lane = LaneChanges(config, partition.task, partition.fingerprint, cache.scylla, is_retry=cache.is_retry)
+    if publishing is not None:
+        yield rows.report_batch(publish_lane(publishing, lane, cache.kafka, is_retry=cache.is_retry))
+        return
+    for _, _, changes in lane.runs():
+        yield from rows.change_batches(changes)
 
 
 def _to_spark(offset: StreamOffset) -> dict[str, Any]:

@@ -47,6 +47,7 @@ MODULES: Final = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
+    "bridge.engine.frame_headers",
     "bridge.engine.write_lane",
     "spark.source.source",
 )

@@ -298,8 +298,8 @@ def _watch_lanes(folder: Path, module: ModuleType) -> None:
     publish_lane = module.publish_lane
     point: Point = "before Spark's commit"
 
-    def watched_lane(publishing: Any, lane: Any) -> Any:
-        report = publish_lane(publishing, lane)
+    def watched_lane(publishing: Any, lane: Any, *others: Any, **settings: Any) -> Any:
+        report = publish_lane(publishing, lane, *others, **settings)
         if not (folder / point).exists():
             return report
         # Where all lanes of a micro-batch are done, nothing but Spark's own commit is left.

@@ -376,13 +376,13 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "of 1200034 bytes for topic shop.orders is over the limit of 1048588 bytes. Raise the topic's "
             "max.message.bytes, ..., or set publishing.dead_letter_topic",
             "stops the table: 1",
-            "test_records_over_the_limit_are_dead_letters_on_request",
+            "test_records_over_the_limit_become_dead_letters",
         ),
         _one(
             "the same with `publishing.dead_letter_topic`",
             "shop.orders: changes became dead letters in topic ...; the first: ...",
             "goes on",
-            "test_records_over_the_limit_are_dead_letters_on_request",
+            "test_records_over_the_limit_become_dead_letters",
         ),
         _one(
             "a topic's limit that was lowered, and that the bridge may not read",
@@ -476,7 +476,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "a record of somebody else's in the progress topic",
             "a progress record is not JSON: ...; or is not of version 2; or contradicts itself: ...",
             "stops the table: 1",
-            "test_foreign_progress_is_told",
+            "test_foreign_progress_is_reported",
         ),
         _one(
             "the progress topic was deleted",

@@ -1,4 +1,4 @@
-"""The worked examples of docs/change-events.md are what the encoder gives for their statements."""
+"""The examples of docs/change-events.md are what the encoder returns for their statements."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ EXAMPLE = re.compile(r"<!-- example: (\w+), ([\w ]+) -->\n```json\n(.*?)\n```", 
 
 
 @cache
-def carried(shape: ShapeName) -> dict[str, DecodedRecord]:
+def example_records(shape: ShapeName) -> dict[str, DecodedRecord]:
     output = OutputOptions(shape=shape, name="orders-bridge", key=KEYS[shape])  # type: ignore[arg-type]
     capture = Capture(TABLE, output=output, form=RecordForm(dead_letters=True))
     return {name: one for name, statement in STATEMENTS.items() for one in capture.run(statement)}
 
 
 def block(fields: dict[str, Any]) -> str:
-    """A document with a field a line, and `source` a line a field."""
+    """Return a document with one line for each field, also of `source`."""
     lines = []
     for name, value in fields.items():
         text = json.dumps(json_value(value), ensure_ascii=False)
@@ -52,16 +52,16 @@ def block(fields: dict[str, Any]) -> str:
 
 
 def example(shape: ShapeName, name: str) -> str:
-    """The document of an example; `source` is shown with the first one of a shape."""
+    """Return the document of an example; only the first one of a shape shows `source`."""
     if name == "key":
-        return json.dumps(carried(shape)["insert"].key)
-    value = carried(shape)[name].value
+        return json.dumps(example_records(shape)["insert"].key)
+    value = example_records(shape)[name].value
     assert value is not None
     return block({field: one for field, one in value.items() if field != "source" or name == "insert"})
 
 
 def test_examples() -> None:
-    """Each shape has all of its examples, and each is what the code gives, to the letter."""
+    """Each shape has all of its examples, and each is what the encoder returns, to the letter."""
     text = DOCUMENT.read_text(encoding="utf-8")
     found = EXAMPLE.findall(text)
     assert [(shape, name) for shape, name, _ in found] == [
@@ -74,7 +74,7 @@ def test_examples() -> None:
 
 @pytest.mark.parametrize("text", [TABLE, *STATEMENTS.values()])
 def test_statements(text: str) -> None:
-    """The document shows the statements of which its examples are made."""
+    """The document shows the statements of its examples."""
     assert text in DOCUMENT.read_text(encoding="utf-8")
 
 
@@ -100,7 +100,7 @@ PLACE = frozenset({"generation_ms", "stream_id", "time", "timestamp_us"})
 
 
 def test_readme() -> None:
-    """The README's statement is the one change that it shows; with a TTL it is the two that it tells of."""
+    """The README's statement leads to the one change that it shows; with a TTL, to the two that it describes."""
     text = README.read_text(encoding="utf-8")
     ((statement, shown),) = re.findall(r"An `(UPDATE [^`]+)`, as JSON:\n\n```json\n(.*?)\n```", text, re.DOTALL)
     capture = Capture(

@@ -23,7 +23,7 @@ UPDATE = f"UPDATE shop.orders SET note = 'second', tags = tags + {{'b'}} {ROW}"
 
 @pytest.mark.parametrize("images", [*IMAGES.values(), POST])
 def test_flat_is_the_same_row(images: str) -> None:
-    """`flat` has the columns of `after`, or in deletes of `before`, and the rest in a few fields of its own."""
+    """`flat` has the columns of `after`, or of `before` for deletes, and the rest in fields of its own."""
     statements = (
         FIRST,
         UPDATE,
@@ -54,8 +54,8 @@ def test_flat_is_the_same_row(images: str) -> None:
         }
 
 
-def test_flat_refuses_its_own_names() -> None:
-    """A column that is named like one of its fields is refused by name."""
+def test_flat_rejects_its_own_names() -> None:
+    """The error names a column that has the name of one of the shape's fields."""
     with pytest.raises(OutputError, match=r"ks\.t: column '__op' has the name of a field"):
         Capture('CREATE TABLE ks.t (pk int PRIMARY KEY, "__op" int)', output=FLAT)
 
@@ -74,7 +74,7 @@ BOUNDS = {
 
 @pytest.mark.parametrize("kind", BOUNDS)
 def test_bounds_in_json(kind: str) -> None:
-    """`__range` of `flat` holds every value of a bound, as JSON that any reader takes."""
+    """`__range` of `flat` holds every value of a bound as standard JSON."""
     cell, shown = BOUNDS[kind]
     capture = Capture(f"CREATE TABLE shop.t (pk int, ck {kind}, v int, PRIMARY KEY (pk, ck))", output=FLAT)
     start = row(capture.schema, {"pk": bytes(4), "ck": cell, "cdc$operation": b"\x05"})

@@ -29,7 +29,7 @@ from tests.unit.bridge.encoding.orders_table import (
     ],
 )
 def test_replaced_collections_are_known(change: str, column: str, value: Any) -> None:
-    """What is cleared and written anew is known without images."""
+    """A collection that is cleared and written is known without images."""
     found = event(orders(), f"UPDATE shop.orders SET {change} {ROW}")
     assert found["after"] == after(**{column: value})
     assert column not in found["source"]["unavailable"]
@@ -39,7 +39,7 @@ def test_replaced_collections_are_known(change: str, column: str, value: Any) ->
     "change", ["tags = tags + {'x'}", "tags = tags - {'x'}", "log = log + ['x']", "log = ['x'] + log"]
 )
 def test_changed_collections_are_not_known(change: str) -> None:
-    """What is added to and taken from is not known without a post-image, and said to be so."""
+    """A collection with added or removed elements is listed as unavailable without a post-image."""
     capture = orders(IMAGES["full"])
     capture.run(FIRST)
     found = event(capture, f"UPDATE shop.orders SET {change} {ROW}")
@@ -57,8 +57,8 @@ def test_changed_collections_are_not_known(change: str) -> None:
         ("null", "home.zip = 2", {"street": None, "zip": 2}),
     ],
 )
-def test_fields_are_laid_over_the_preimage(first: str, change: str, home: Any) -> None:
-    """A user-defined type whose fields are set one by one is known from a full pre-image."""
+def test_fields_are_merged_with_the_preimage(first: str, change: str, home: Any) -> None:
+    """A user-defined type whose fields change one by one is known from a full pre-image."""
     for images, unavailable in (("none", {"note", "tags", "log", "home"}), ("full", set())):
         capture = orders(IMAGES[images])
         capture.run(FIRST, f"UPDATE shop.orders SET home = {first} {ROW}")
@@ -68,7 +68,7 @@ def test_fields_are_laid_over_the_preimage(first: str, change: str, home: Any) -
 
 
 def test_null_in_a_preimage_of_touched_columns_is_not_trusted() -> None:
-    """In a batch over several rows ScyllaDB reads the first row's columns alone, and says null for those of others."""
+    """In a batch of several rows ScyllaDB reads only the first row's columns, and logs null for others."""
     capture = orders(IMAGES["true"])
     capture.run(FIRST, "UPDATE shop.orders SET home = {zip: 1} WHERE customer = 7 AND line = 2")
     found = capture.run(
@@ -84,7 +84,7 @@ def test_null_in_a_preimage_of_touched_columns_is_not_trusted() -> None:
 
 
 def test_several_ttls_are_one_event() -> None:
-    """All deltas of a row in one group are one event, a list in its own order; of another row, another."""
+    """All deltas of a row in a group are one event, with lists in their own order."""
     statements = (
         "INSERT INTO shop.orders (customer, line, log) VALUES (7, 1, ['a']) USING TTL 9",
         f"UPDATE shop.orders USING TTL 5 SET log = log + ['b'], note = 'x' {ROW}",
@@ -123,7 +123,7 @@ def test_several_ttls_are_one_event() -> None:
     ],
 )
 def test_one_ttl(statement: str, ttl: int | None, mixed: bool) -> None:
-    """The TTL is that of what is written; what is deleted has none, and several are told from none."""
+    """The TTL is that of the written cells; deleted cells have none, and several TTLs are marked."""
     source = event(orders(), statement)["source"]
     assert (source["ttl"], source["ttl_mixed"]) == (ttl, mixed)
     flat = event(orders(output=FLAT), statement)
@@ -131,7 +131,7 @@ def test_one_ttl(statement: str, ttl: int | None, mixed: bool) -> None:
 
 
 def test_what_a_later_delta_clears_is_gone() -> None:
-    """Fields are laid over a pre-image as far as no delta clears them, whichever of the row's deltas does."""
+    """Fields are merged with a pre-image unless any delta of the row clears them."""
     capture = orders(IMAGES["full"])
     capture.run("INSERT INTO shop.orders (customer, line, home) VALUES (7, 1, {street: 'x', zip: 1})")
     statements = (

@@ -26,7 +26,7 @@ from tests.unit.bridge.encoding.orders_table import (
 
 
 def test_insert() -> None:
-    """An insert is `c`, with where it stands as Debezium's connectors say it; what it does not name may be there."""
+    """An insert is `c`, with the position in Debezium's fields; columns that it does not name are unavailable."""
     value = event(orders(), FIRST + " USING TTL 60")
     assert {name: value[name] for name in value if name != "source"} == {
         "before": None,
@@ -77,7 +77,7 @@ UPDATE = f"UPDATE shop.orders SET note = 'second', tags = tags + {{'b'}} {ROW}"
 def test_update(
     images: str, before: Any, now: dict[str, Any], unavailable: set[str], before_unavailable: set[str]
 ) -> None:
-    """Without a post-image, the row is what pre-image and change tell; a collection that was added to is not known."""
+    """Without a post-image the row comes from pre-image and change; a collection with added elements is unavailable."""
     capture = orders(IMAGES[images])
     capture.run(FIRST)
     value = event(capture, UPDATE)
@@ -90,7 +90,7 @@ def test_update(
 
 @pytest.mark.parametrize("images", IMAGES)
 def test_update_with_postimage(images: str) -> None:
-    """A post-image tells the whole row, what is null in it included."""
+    """A post-image holds the whole row, including nulls."""
     capture = orders(IMAGES[images] + POST)
     capture.run(FIRST)
     value = event(capture, UPDATE)
@@ -98,8 +98,8 @@ def test_update_with_postimage(images: str) -> None:
     assert value["source"]["unavailable"] == []
 
 
-def test_untouched_columns_of_the_preimage_stand() -> None:
-    """What the full pre-image shows and the change leaves alone is still so."""
+def test_untouched_columns_come_from_the_preimage() -> None:
+    """A column of a full pre-image that the change does not touch keeps its value."""
     capture = orders(IMAGES["full"])
     capture.run(FIRST)
     value = event(capture, f"UPDATE shop.orders SET home = {{street: 'x'}} {ROW}")
@@ -136,7 +136,7 @@ def test_keys_only(delta: str, read_as: str) -> None:
 
 
 def test_insert_of_the_key_alone() -> None:
-    """Its log row is the same as that of any insert under `'delta': 'keys'`, so it says as little."""
+    """Its log row looks like that of any insert under `'delta': 'keys'`, so no column is known."""
     capture = orders(IMAGES["full"])
     capture.run(FIRST)
     value = event(capture, "INSERT INTO shop.orders (customer, line) VALUES (7, 1)")
@@ -145,7 +145,7 @@ def test_insert_of_the_key_alone() -> None:
 
 
 def test_keys_only_with_postimage() -> None:
-    """With post-images such a log tells the row all the same."""
+    """With post-images such a log still holds the row."""
     value = event(orders(", 'delta': 'keys'" + POST), FIRST)
     assert value["after"] == after(note="first", tags=["a"])
     assert value["source"]["unavailable"] == []
@@ -153,7 +153,7 @@ def test_keys_only_with_postimage() -> None:
 
 @pytest.mark.parametrize("images", ["", IMAGES["full"] + POST])
 def test_static_row(images: str) -> None:
-    """The static row is one of its own, without a clustering key."""
+    """The static row is a row of its own without a clustering key."""
     capture = orders(images)
     value = event(capture, "UPDATE shop.orders SET vip = true WHERE customer = 7")
     assert (value["op"], value["after"]) == ("u", after(None, vip=True))
@@ -165,7 +165,7 @@ REGULAR = {"note", "tags", "log", "home"}
 
 @pytest.mark.parametrize("images", ["none", "true", "full"])
 def test_row_delete(images: str) -> None:
-    """`before` of a delete is the row, or its key."""
+    """`before` of a delete is the row, or only its key."""
     capture = orders(IMAGES[images])
     capture.run(FIRST)
     value = event(capture, f"DELETE FROM shop.orders {ROW}")
@@ -175,7 +175,7 @@ def test_row_delete(images: str) -> None:
 
 
 def test_partition_and_range_delete() -> None:
-    """Deletes of more than a row have the key that they have."""
+    """A delete of several rows has the part of the key that the delete names."""
     capture = orders(IMAGES["full"] + POST)
     value = event(capture, "DELETE FROM shop.orders WHERE customer = 7")
     assert (value["op"], value["before"], value["after"], value["range"]) == ("d", after(None), None, None)
@@ -188,7 +188,7 @@ def test_partition_and_range_delete() -> None:
 
 @pytest.mark.parametrize("us", [9_300_000_000_000_000, -9_300_000_000_000_000])
 def test_nanoseconds_end(us: int) -> None:
-    """A write timestamp beyond the year 2262, or before 1678, has no nanoseconds in a long; all else is told."""
+    """A write timestamp after the year 2262 or before 1678 does not fit a long of nanoseconds."""
     capture = orders()
     (cells,) = capture.rows(f"UPDATE shop.orders SET note = 'x' {ROW}")
     (far,) = capture.records([replaced(capture, cells, "cdc$time", timeuuid_of(UnixMicros(us), bytes(8)))])
@@ -198,7 +198,7 @@ def test_nanoseconds_end(us: int) -> None:
 
 
 def test_forms_of_values() -> None:
-    """The chosen forms hold in `before`, `after` and keys."""
+    """The configured forms hold in `before`, `after` and keys."""
     output = OutputOptions(
         shape="debezium", decimals="string", timestamps="timestamp-millis", times="time-micros", key="primary_key"
     )
@@ -219,7 +219,7 @@ def test_forms_of_values() -> None:
 
 
 def test_full_gives_each_delta_the_images_of_its_row() -> None:
-    """`full` keeps the deltas apart, each with the row before and after the group."""
+    """`full` has one record for each delta, each with the row before and after the group."""
     capture = orders(IMAGES["full"] + POST, OutputOptions(shape="full"))
     capture.run(FIRST)
     found = capture.run(
@@ -236,7 +236,7 @@ def test_full_gives_each_delta_the_images_of_its_row() -> None:
 
 
 def test_form_needs_no_columns() -> None:
-    """A table of nothing but a key has a row all the same."""
+    """A table with only a key still has rows."""
     capture = Capture(
         "CREATE TABLE shop.k (pk int PRIMARY KEY) WITH cdc = {'enabled': true}",
         output=DEBEZIUM,
@@ -251,7 +251,7 @@ def test_form_needs_no_columns() -> None:
 
 @pytest.mark.parametrize(("output", "name"), [(DEBEZIUM, "shop.orders.Envelope"), (FLAT, "shop.orders.Value")])
 def test_record_names(output: OutputOptions, name: str) -> None:
-    """Debezium's transforms and sinks know an envelope by the end of its name, and what is flat by its absence."""
+    """Debezium's transforms and sinks recognize an envelope by the end of its name."""
     codec = orders(output=output).codec
     schema, key = json.loads(codec.value_avro_schema), json.loads(codec.key_avro_schema)
     assert f"{schema['namespace']}.{schema['name']}" == name

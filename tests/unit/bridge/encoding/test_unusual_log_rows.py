@@ -23,7 +23,7 @@ from tests.unit.schemas.example_tables import counted, row
 
 
 def test_expiry_and_empties() -> None:
-    """A row that the server let expire is a delete; a value of zero length reads as null and is named."""
+    """An expired row is a delete; a value of zero length reads as null and is listed as unavailable."""
     capture = Capture("CREATE TABLE shop.t (pk int, ck int, v int, PRIMARY KEY (pk, ck))", output=DEBEZIUM)
     one = b"\0\0\0\x01"
     key = {"pk": one, "ck": one, "cdc$end_of_batch": b"\x01"}
@@ -37,7 +37,7 @@ def test_expiry_and_empties() -> None:
 
 
 def test_zero_length_clustering_column_has_no_record_key() -> None:
-    """With null in its place the key is the static row's, which the row's tombstone would take with it."""
+    """With null in its place the key would be the static row's, and the tombstone would delete that row."""
     ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
     capture = Capture(ddl, output=OutputOptions(shape="flat", key="primary_key"))
     cells = {"pk": bytes(4), "ck": b"", "cdc$operation": b"\x03", "cdc$end_of_batch": b"\x01"}
@@ -51,7 +51,7 @@ def test_zero_length_clustering_column_has_no_record_key() -> None:
 
 
 def unknown(shape: ShapeName, *images: int) -> dict[str, Any]:
-    """The value of a change 77 of row (1, 2), whose log row says `v` = 9, with the images asked for."""
+    """Return the value of a change with operation 77 of row (1, 2), with `v` = 9 and the given images."""
     ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
     capture = Capture(ddl, output=OutputOptions(shape=shape))
     key = {"pk": bytes((0, 0, 0, 1)), "ck": bytes((0, 0, 0, 2))}
@@ -66,7 +66,7 @@ def unknown(shape: ShapeName, *images: int) -> dict[str, Any]:
 
 
 def test_unknown_operation_as_debezium() -> None:
-    """It says that something was done there, by which no sink deletes or writes a row, unless a post-image tells it."""
+    """The event lets no sink delete or write a row, unless a post-image holds the row."""
     for images in ((), (0,)):
         value = unknown("debezium", *images)
         assert (value["op"], value["before"], value["after"]) == ("m", None, None)
@@ -79,7 +79,7 @@ def test_unknown_operation_as_debezium() -> None:
 
 
 def test_unknown_operation_as_flat() -> None:
-    """It is no delete, and what became of the row is unavailable, unless a post-image tells it."""
+    """It is no delete, and the columns are unavailable unless a post-image holds them."""
     for images in ((), (0,)):
         value = unknown("flat", *images)
         assert (value["__op"], value["__deleted"]) == ("unknown", False)
@@ -100,7 +100,7 @@ def test_unknown_operation_of_a_static_row() -> None:
 
 
 def test_unknown_operation_as_full() -> None:
-    """What its log row says stands beside the images."""
+    """The record has the columns of the log row next to the images."""
     value = unknown("full", 0, 9)
     assert (value["op"], value["source"]["operation"], value["columns"]["v"]) == ("unknown", 77, {"value": 9})
     assert (value["before"]["v"], value["after"]["v"]) == (8, 10)
@@ -110,8 +110,10 @@ def test_unknown_operation_as_full() -> None:
 @pytest.mark.parametrize("images", ["", POST])
 @pytest.mark.parametrize("operation", [1, 77])
 @pytest.mark.parametrize("column", ["note", "tags", "cdc$deleted_elements_tags", "home"])
-def test_malformed_cells_are_refused_in_every_shape(shape: ShapeName, images: str, operation: int, column: str) -> None:
-    """Also where the record would not show the cell: the row is told by its post-image, or by nothing."""
+def test_malformed_cells_are_rejected_in_every_shape(
+    shape: ShapeName, images: str, operation: int, column: str
+) -> None:
+    """Even if the record would not show the cell."""
     capture = orders(images, OutputOptions(shape=shape))
     rows = capture.rows(f"UPDATE shop.orders SET note = 'x', tags = tags + {{'b'}}, home.zip = 1 {ROW}")
     bad = replaced(capture, replaced(capture, rows[0], column, b"\xff\x01"), "cdc$operation", bytes((operation,)))
@@ -129,8 +131,8 @@ def test_malformed_cells_are_refused_in_every_shape(shape: ShapeName, images: st
     ],
     ids=["no set", "no such field", "a field that has a value"],
 )
-def test_malformed_removals_of_a_replaced_type_are_refused(shape: ShapeName, removed: bytes, column: str) -> None:
-    """Though the value that replaces the former one says it all, what stands beside it must fit it."""
+def test_malformed_removals_of_a_replaced_type_are_rejected(shape: ShapeName, removed: bytes, column: str) -> None:
+    """Even though the new value replaces the whole type."""
     capture = orders(output=OutputOptions(shape=shape))
     (cells,) = capture.rows(f"UPDATE shop.orders SET home = {{zip: 1}} {ROW}")
     with pytest.raises(PoisonError, match=f"column '{re.escape(column)}'"):

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from bridge.encoding.group_encoder import EncodedChange
-from bridge.engine import lane_task, process_cache
 from bridge.engine.lane_task import Publishing, publish_lane
-from bridge.engine.planner import Planner
-from bridge.engine.write_lane import LaneOutput
 from bridge.errors import BridgeError, FencedError, RetriableError
 from bridge.model.cursor import Cursor
-from bridge.model.kept_formats import LaneProgress, canonical_json
+from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
 from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.counters import LaneFigures, Store
+from bridge.monitoring.reports import LaneReport
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import LaneTask
 from bridge.reading.schema_change import Changes
 from bridge.reading.table_capture import Schemas
-from spark.source.stream_reader import LanePartition, ScyllaCdcStreamReader
 from tests.unit.bridge.encoded_runs import run_of
-from tests.unit.bridge.engine.planner_fakes import Cluster, offset_of
-from tests.unit.bridge.engine.planner_fakes import config as source_config
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 from tests.unit.spark.job.test_supervisor import config_of
 
@@ -66,137 +61,140 @@ def position(time_us: int) -> bytes:
     return bytes(16) + timeuuid_of(UnixMicros(time_us), bytes(8)) + bytes(4)
 
 
-@pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    made = Broker(markers={1: LaneProgress(1, BATCH.layout, BATCH.start, owner="me").to_bytes()})
-    kept: dict[object, LanePublisher] = {}
-    tally = Store()
+class Process:
+    """The cache of a process, over a broker in memory, and its counters."""
 
-    def publisher(_config: object, *place: Any) -> LanePublisher:
-        owner = place[-1]
-        if owner not in kept:
-            kept[owner] = LanePublisher(
-                lambda: Client(made, "id"),
-                lambda: made.markers.get(1),
+    def __init__(self, partitions: Callable[[str], int] = lambda _topic: 4) -> None:
+        self.broker = Broker(markers={1: LaneProgress(1, BATCH.layout, BATCH.start, owner="me").to_bytes()})
+        self.counters = Store()
+        self._kept: dict[str, LanePublisher] = {}
+        self._partitions = partitions
+
+    def publisher(self, _config: object, _keyspace: str, _table: str, _lane: int, owner: str) -> LanePublisher:
+        if owner not in self._kept:
+            self._kept[owner] = LanePublisher(
+                lambda: Client(self.broker, "id"),
+                lambda: self.broker.markers.get(1),
                 progress_topic=PROGRESS,
                 owner=owner,
                 most_records=100,
                 most_bytes=10**9,
-                count=lambda figures: tally.add("ks.t", 1, figures),
+                count=lambda figures: self.counters.add("ks.t", 1, figures),
             )
-        return kept[owner]
+        return self._kept[owner]
 
-    def drop(*_: object) -> None:
-        for one in kept.values():
+    def drop_publisher(self, *_: object) -> None:
+        for one in self._kept.values():
             one.close()
-        kept.clear()
+        self._kept.clear()
 
-    monkeypatch.setattr(process_cache, "publisher", publisher)
-    monkeypatch.setattr(process_cache, "drop_publisher", drop)
-    monkeypatch.setattr(LaneOutput, "_header", lambda _self, _part, schema: schema.encode())
-    monkeypatch.setattr(lane_task, "tally", tally)
-    return made
+    def partition_counts(self, _config: object) -> PartitionCounts:
+        return PartitionCounts(self._partitions)
+
+    def drop_partition_counts(self, _config: object) -> None:
+        pass
+
+    def publish(self, lane: Any, owner: str = "me", *, is_retry: bool = False) -> LaneReport:
+        """Publish a lane; each record is framed with the text of its schema."""
+        cache: Any = self
+        publishing = Publishing(JOB, owner)
+        return publish_lane(
+            publishing,
+            lane,
+            cache,
+            is_retry=is_retry,
+            frame_header=lambda _topic, _part, schema: schema.encode(),
+            counters=self.counters,
+        )
 
 
-def publish(lane: Any, owner: str = "me") -> Any:
-    return publish_lane(Publishing(JOB, owner), lane)
+@pytest.fixture
+def process() -> Process:
+    return Process()
 
 
-def test_a_lane_is_committed_when_its_report_is_there(broker: Broker) -> None:
-    """Its records, its cursor, and in the report how many and why there were dead letters."""
-    report = publish(Lane())
-    assert broker.committed == {
+def test_lane_is_committed_before_it_is_reported(process: Process) -> None:
+    """With its cursor. The report counts the records, and names the reason of the first dead letter."""
+    report = process.publish(Lane())
+    assert process.broker.committed == {
         "ks.t": [(b"k:a", b"v:1"), (b"k:b", b"v:2"), (b"k:c", b"w:3")],
         "dead": [(None, b'{"error": "torn"}')],
     }
-    assert LaneProgress.from_bytes(broker.markers[1]).cursor == NEXT
+    assert LaneProgress.from_bytes(process.broker.markers[1]).cursor == NEXT
     assert (report.table, report.lane, report.cursor, report.poison) == ("ks.t", 1, NEXT, "torn")
     ((table, number, figures),) = report.counted
     assert (table, number, figures.changes, figures.dead_letters, figures.transactions) == ("ks.t", 1, 3, 1, 1)
 
 
-def test_what_is_committed_is_not_read_again(broker: Broker) -> None:
-    """A lane that was done when others of its micro-batch failed only says so; what it had counted is told again."""
-    counted = publish(Lane()).counted
-    broker.markers[1] = LaneProgress.completed(1, BATCH).to_bytes().replace(b'"owner":""', b'"owner":"next"')
-    again, before = Lane(), broker.transactions
-    report = publish(again, "next")
-    assert (again.reads, broker.transactions) == (0, before)
+def test_committed_lane_is_not_read_again(process: Process) -> None:
+    """When another lane of its micro-batch failed, a finished lane only repeats its report, with its counts."""
+    counted = process.publish(Lane()).counted
+    process.broker.markers[1] = LaneProgress.completed(1, BATCH).to_bytes().replace(b'"owner":""', b'"owner":"next"')
+    again, before = Lane(), process.broker.transactions
+    report = process.publish(again, "next")
+    assert (again.reads, process.broker.transactions) == (0, before)
     assert (report.cursor, report.poison) == (NEXT, None)
     assert [(table, lane, figures.changes) for table, lane, figures in report.counted] == [
         (table, lane, figures.changes) for table, lane, figures in counted
     ]
 
 
-def test_attempt_after_a_failed_one_reads_from_what_is_published_on(broker: Broker) -> None:
-    """Or a micro-batch that fails ever and again would read all of its window each time, only to pass over it."""
+def test_retry_reads_from_the_last_committed_group_on(process: Process) -> None:
+    """Otherwise a micro-batch that fails repeatedly would read its whole window each time."""
     lane = Lane()
-    publish(lane)
+    process.publish(lane)
     assert lane.parts == list(enumerate(BATCH.parts))
     cut = LanePosition(0, GroupPosition.of(bytes(16), timeuuid_of(UnixMicros(7_000), bytes(8))))
-    broker.markers[1] = LaneProgress.inside(1, BATCH, cut).to_bytes().replace(b'"owner":""', b'"owner":"next"')
+    process.broker.markers[1] = LaneProgress.inside(1, BATCH, cut).to_bytes().replace(b'"owner":""', b'"owner":"next"')
     again = Lane()
-    publish(again, "next")
+    process.publish(again, "next")
     assert again.parts == [(0, Part(BATCH.parts[0].selection, Window(UnixMicros(7_000), NEXT.time_us)))]
 
 
 @pytest.mark.parametrize("failure", [BridgeError("no"), KeyboardInterrupt(), GeneratorExit()], ids=type)
-def test_whatever_ends_a_task_lets_the_id_go(broker: Broker, failure: BaseException) -> None:
-    """What was queued is aborted, and the next attempt asks Kafka how far it got."""
+def test_any_failure_drops_the_publisher(process: Process, failure: BaseException) -> None:
+    """Its transaction is aborted, and the next attempt asks Kafka how far it got."""
     with pytest.raises(type(failure)):
-        publish(Lane(failure))
-    assert broker.committed == {}
-    assert publish(Lane()).counted[0][2].aborts == 1
-    assert len(broker.committed["ks.t"]) == 3
+        process.publish(Lane(failure))
+    assert process.broker.committed == {}
+    assert process.publish(Lane()).counted[0][2].aborts == 1
+    assert len(process.broker.committed["ks.t"]) == 3
 
 
-def test_lanes_that_were_taken_over_are_counted(broker: Broker) -> None:
-    """Nothing is published for an owner that Kafka does not name."""
+def test_lane_of_another_owner_is_counted_as_a_fencing(process: Process) -> None:
+    """Nothing is published for an owner that Kafka's progress does not name."""
     with pytest.raises(FencedError, match="taken it over"):
-        publish(Lane(), "another")
-    assert broker.committed == {}
-    assert lane_task.tally.take() == [("ks.t", 1, LaneFigures(fencings=1))]
+        process.publish(Lane(), "another")
+    assert process.broker.committed == {}
+    assert process.counters.take() == [("ks.t", 1, LaneFigures(fencings=1))]
 
 
-def test_a_task_yields_its_report_alone(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is handed to Spark before everything is committed."""
-    monkeypatch.setattr("spark.source.stream_reader.LaneChanges", lambda *_: Lane())
-    planner = Planner(source_config(), None, Cluster())
-    reader = ScyllaCdcStreamReader(source_config(), planner, Publishing(JOB, "me"))
-    (batch,) = reader.read(LanePartition("ks", "t", 1, canonical_json(offset_of(BATCH).to_json())))
-    assert broker.transactions == 1
-    assert batch.schema.names == ["report"]
-    assert batch.num_rows == 1
-
-
-def test_line_of_a_lane_that_was_taken_over_names_it_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    """The error names the lane itself, for those who read it elsewhere."""
+def test_log_line_of_a_fenced_lane_names_it_once(process: Process, caplog: pytest.LogCaptureFixture) -> None:
+    """The error's own text names the lane, too."""
     with pytest.raises(FencedError, match=re.escape(f"{TASK}: ")):
-        publish(Lane(), "another")
+        process.publish(Lane(), "another")
     (line,) = caplog.messages
     assert line.startswith(f"{TASK}: another job named alike")
-    assert broker.committed == {}
+    assert process.broker.committed == {}
 
 
-def test_failed_attempt_is_told_at_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    """Spark tries again, and says why only when it has given up."""
+def test_failed_attempt_is_logged_at_once(process: Process, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark retries, and reports the error only when it gives up."""
     with pytest.raises(RetriableError):
-        publish(Lane(RetriableError("Kafka is away")))
+        process.publish(Lane(RetriableError("Kafka is away")))
     assert caplog.messages == [f"{TASK}: Kafka is away"]
-    assert "ks.t" not in broker.committed
+    assert "ks.t" not in process.broker.committed
 
 
-def test_topic_that_is_gone_is_not_waited_for_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An attempt after a failed one looks first whether there is a topic: the producer would wait half a minute."""
+def test_retry_does_not_wait_for_a_deleted_topic() -> None:
+    """It asks first whether the topic exists; the producer would wait half a minute for it."""
     asked: list[str] = []
 
     def partitions(topic: str) -> int:
         asked.append(topic)
         return 0
 
-    monkeypatch.setattr(process_cache, "is_retry", lambda: True)
-    monkeypatch.setattr(process_cache, "topic_sizes", lambda _config: PartitionCounts(partitions))
-    lane = Lane()
+    process, lane = Process(partitions), Lane()
     with pytest.raises(RetriableError, match=r"^topic ks\.t does not exist; was it deleted\?$"):
-        publish(lane)
-    assert (asked, lane.reads, broker.transactions) == (["ks.t"], 0, 0)
+        process.publish(lane, is_retry=True)
+    assert (asked, lane.reads, process.broker.transactions) == (["ks.t"], 0, 0)

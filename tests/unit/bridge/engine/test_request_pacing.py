@@ -87,14 +87,14 @@ def test_query_that_is_started_again_waits_its_turn(cluster: Cluster, clock: Clo
     ended = planner_of(cluster, level, clock=clock, signals=file.path, max_window_ms=1000)
     end = planned(ended, ended.first_offset())
     clock.now_s += 1
-    assert LastPoll(file.path).counts_for_s(clock.now_s) == pytest.approx(3)
+    assert LastPoll(file.path).remaining_s(clock.now_s) == pytest.approx(3)
     again = planner_of(cluster, level, clock=clock, signals=file.path, max_window_ms=1000)
     assert again.next_offset(again.first_offset()) is None
     clock.now_s += 3.1
     # Spark runs a checkpoint's micro-batch without a call of `next_offset`.
     for _ in range(2):
         assert again.begin(end) == end.batch
-    assert LastPoll(file.path).counts_for_s(clock.now_s) == pytest.approx(4)
+    assert LastPoll(file.path).remaining_s(clock.now_s) == pytest.approx(4)
     clock.now_s += 2
     assert again.next_offset(end) is None
     clock.now_s += 2.1

@@ -1,19 +1,19 @@
-"""Attempts that go on where a failed one was cut: from pages to a broker in memory, whatever the rows and the path."""
+"""Attempts that go on after a failed one, from pages of random rows to a broker in memory."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bridge.config.document import ScyllaSettings, SourceConfig
-from bridge.engine import process_cache
 from bridge.engine.lane_task import Publishing, publish_lane
 from bridge.engine.read_lane import LaneChanges
-from bridge.engine.write_lane import LaneOutput
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.log_rows import Cells, LogLayout, Page
@@ -21,10 +21,11 @@ from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, sort_key
 from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import LaneTask
 from bridge.reading.table_capture import CapturedTable
 from sandbox.scylla.log.images import ImageOptions
-from schemas.compiled import page_encoder
+from schemas.compiled.page_encoder import ROWS_BEFORE_COMPILING
 from schemas.table_codec import TableCodec
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 from tests.unit.bridge.log_pages import RawLog
@@ -41,11 +42,11 @@ JOB = config_of("ks.t", publishing={"dead_letter_topic": "dead"})
 
 
 class DiedError(Exception):
-    """The attempt's process, as far as Kafka can tell."""
+    """The attempt's process has died."""
 
 
 class Log(RawLog):
-    """Gives what lies in the window."""
+    """A log that gives the rows inside the window."""
 
     def __init__(self, layout: LogLayout, rows: Mapping[StreamId, Sequence[Cells]], page_rows: int) -> None:
         super().__init__(layout, rows, page_rows)
@@ -58,7 +59,7 @@ class Log(RawLog):
 
 
 class Producer(Client):
-    """Dies at a record; what is committed has its position, too."""
+    """A producer that dies after so many records. Committed values carry the record's headers."""
 
     lives_for: int | None = None
 
@@ -79,10 +80,8 @@ class Producer(Client):
         super().produce(topic, key, value, {}, partition)
 
 
-def published(
-    patch: pytest.MonkeyPatch, log: Log, settings: SourceConfig, batch: PlannedBatch, most: int, deaths: list[int]
-) -> Broker:
-    """What is committed after so many attempts that die at a record and one that does not."""
+def published(log: Log, settings: SourceConfig, batch: PlannedBatch, most: int, deaths: list[int]) -> Broker:
+    """What is committed after attempts that each die after so many records, and one that does not die."""
     broker = Broker(markers={0: LaneProgress(0, LAYOUT, batch.start, owner="me").to_bytes()})
     captured = CapturedTable(
         TABLE,
@@ -90,6 +89,8 @@ def published(
         log.layout,
         TableCodec(TABLE, log_columns(TABLE), settings.output_options),  # type: ignore[arg-type]
     )
+    # Compile the loop of a form of rows when its first row comes.
+    captured.codec.page_encoder._rows_seen = defaultdict(lambda: ROWS_BEFORE_COMPILING - 1)  # type: ignore[assignment]
     streams = {StreamId(raw): opened for raw, opened in OPENED.items()}
     first = min(streams)
 
@@ -98,13 +99,9 @@ def published(
             return streams
         return {one: opened for one, opened in streams.items() if (one == first) == (selection.role == "closed")}
 
-    patch.setattr(process_cache, "captured_table", lambda *_: captured)
-    patch.setattr(process_cache, "lane_streams", of_part)
-    patch.setattr(process_cache, "drop_publisher", lambda *_: None)
-    patch.setattr(
-        process_cache,
-        "publisher",
-        lambda *_: LanePublisher(
+    scylla: Any = SimpleNamespace(captured_table=lambda *_: captured, lane_streams=of_part)
+    kafka: Any = SimpleNamespace(
+        publisher=lambda *_: LanePublisher(
             lambda: Producer(broker, "id"),
             lambda: broker.markers[0],
             progress_topic=PROGRESS,
@@ -112,11 +109,16 @@ def published(
             most_records=most,
             most_bytes=10**9,
         ),
+        drop_publisher=lambda *_: None,
+        partition_counts=lambda _: PartitionCounts(lambda _topic: 3),
+        drop_partition_counts=lambda _: None,
     )
+    task, publishing = LaneTask("ks", "t", 0, batch), Publishing(JOB, "me")
     for death in (*deaths, None):
         Producer.lives_for = death
         try:
-            publish_lane(Publishing(JOB, "me"), LaneChanges(settings, LaneTask("ks", "t", 0, batch), ""))
+            lane = LaneChanges(settings, task, "", scylla, is_retry=False)
+            publish_lane(publishing, lane, kafka, is_retry=False, frame_header=lambda *_: b"")
         except DiedError:
             continue
         break
@@ -127,13 +129,8 @@ def published(
 @pytest.mark.parametrize("batch", [WITHIN, CLOSING], ids=["one part", "two parts"])
 @pytest.mark.parametrize("deduplicate", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_attempts_that_go_on_publish_what_one_would_have(
-    monkeypatch: pytest.MonkeyPatch, batch: PlannedBatch, deduplicate: bool, seed: int
-) -> None:
-    """The same records in the same order, each once: equal times, groups of many rows, and poison included."""
-    monkeypatch.setattr(page_encoder, "ROWS_BEFORE_COMPILING", 1)
-    monkeypatch.setattr(LaneOutput, "_header", lambda _self, _part, schema: b"")
-    monkeypatch.setattr(LaneOutput, "_partition", lambda _self, placement: placement % 3)
+def test_interrupted_attempts_publish_what_one_attempt_would(batch: PlannedBatch, deduplicate: bool, seed: int) -> None:
+    """Each record once and in the same order, with equal times, groups of many rows, and dead letters among them."""
     random = Random(seed)
     settings = SourceConfig.model_validate(
         {
@@ -148,7 +145,7 @@ def test_attempts_that_go_on_publish_what_one_would_have(
     rows = written(TABLE, images, random, 15)
     log = Log(layout_of(TABLE), damaged(rows, random) if seed % 2 else rows, random.choice([1, 5, 500]))
     most = random.choice([1, 3, 10])
-    at_once = published(monkeypatch, log, settings, batch, most, []).committed
+    at_once = published(log, settings, batch, most, []).committed
     deaths = [random.randrange(1, 40) for _ in range(6)]
-    assert published(monkeypatch, log, settings, batch, most, deaths).committed == at_once
+    assert published(log, settings, batch, most, deaths).committed == at_once
     assert sum(map(len, at_once.values())) > 10

@@ -1,4 +1,4 @@
-"""How changes become records, and what becomes of those that can't."""
+"""Changes become records or dead letters."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.encoding.dead_letter import rejected_record_letter, shorter_letters
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange
-from bridge.engine import process_cache
-from bridge.engine.write_lane import LaneOutput
+from bridge.engine.write_lane import FrameHeader, LaneOutput
 from bridge.errors import PoisonError, StartupError, TooLargeError
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
@@ -33,7 +32,7 @@ TASK = LaneTask("ks", "t", 0, BATCH)
 
 
 class Recorder:
-    """Takes the place of a lane's publisher, and keeps what it is told."""
+    """A lane's publisher that keeps the records."""
 
     def __init__(self) -> None:
         self.records: list[tuple[str, bytes | None, bytes | None]] = []
@@ -46,21 +45,25 @@ class Recorder:
         self.records.append((topic, key, value))
 
 
-def output(publisher: Any, **sections: Any) -> LaneOutput:
-    return LaneOutput(config_of("ks.t", **sections), TASK, publisher)
+def schema_as_header(_topic: str, _part: str, schema: str) -> bytes:
+    return schema.encode()
 
 
-def test_schemas_switch_what_records_are_framed_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each record goes out under the schemas in force; these are looked up with their first record, once."""
+def output(publisher: Any, header: FrameHeader = schema_as_header, **sections: Any) -> LaneOutput:
+    """An output to `publisher`; every topic has 4 partitions."""
+    return LaneOutput(config_of("ks.t", **sections), TASK, publisher, header, lambda _topic: 4)
+
+
+def test_records_are_framed_under_the_schemas_in_force() -> None:
+    """The output asks for a schema's frame header once, with its first record."""
     asked: list[str] = []
 
-    def header(_self: object, _part: str, schema: str) -> bytes:
+    def header(_topic: str, _part: str, schema: str) -> bytes:
         asked.append(schema)
         return schema.encode()
 
-    monkeypatch.setattr(LaneOutput, "_header", header)
     publisher = Recorder()
-    made = output(publisher)
+    made = output(publisher, header)
     change = EncodedChange(b"k", b"v", b"p" * 36, True)
     for part, schemas, changes in (
         (0, Schemas("k1:", "v1:"), [change, change]),
@@ -68,25 +71,23 @@ def test_schemas_switch_what_records_are_framed_with(monkeypatch: pytest.MonkeyP
         (1, Schemas("kx:", "vx:"), []),
         (2, Schemas("k1:", "v2:"), [change]),
     ):
-        made.turn_to(part, schemas)
-        made.take(iter(changes))
+        made.switch_to(part, schemas)
+        made.publish(iter(changes))
     assert publisher.records == [("ks.t", b"k1:k", b"v1:v")] * 3 + [("ks.t", b"k1:k", b"v2:v")]
     assert asked == ["k1:", "v1:", "k1:", "v2:"]
     assert publisher.entered == [1, 2]
-    assert made.poison is None
+    assert made.dead_letter_reason is None
 
 
-def test_headers_tombstones_and_places_go_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The position is a header unless it is not wanted; a placement becomes a partition of the topic as it is now."""
-    monkeypatch.setattr(LaneOutput, "_header", lambda _self, _part, schema: schema.encode())
-    monkeypatch.setattr(process_cache, "topic_sizes", lambda _: SimpleNamespace(of=lambda _topic: 4))
+def test_headers_tombstones_and_placements_are_published() -> None:
+    """The position is a header if that is configured; a placement becomes one of the topic's 4 partitions."""
     published: list[tuple[Any, ...]] = []
     publisher = SimpleNamespace(publish=lambda *record: published.append(record))
     position = b"p" * 36
     for headers in (["position", "operation"], ["operation"]):
         made = output(publisher, output={"headers": headers})
-        made.turn_to(0, Schemas("k:", "v:"))
-        made.take(iter([EncodedChange(b"k", None, position, True, '{"op": "d"}', 7)]))
+        made.switch_to(0, Schemas("k:", "v:"))
+        made.publish(iter([EncodedChange(b"k", None, position, True, '{"op": "d"}', 7)]))
     assert published == [
         ("ks.t", b"k:k", None, position, {POSITION_HEADER: position, "op": b"d"}, 3),
         ("ks.t", b"k:k", None, position, {"op": b"d"}, 3),
@@ -94,36 +95,33 @@ def test_headers_tombstones_and_places_go_along(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("in_runs", [False, True])
-def test_changes_of_a_refused_schema_are_dead_letters_on_request(
-    monkeypatch: pytest.MonkeyPatch, *, in_runs: bool
-) -> None:
-    """With a dead-letter topic a refusal by the registry stops nothing; without one it stops the table."""
+def test_changes_of_a_refused_schema_become_dead_letters(*, in_runs: bool) -> None:
+    """If there is a dead-letter topic; otherwise a refusal by the registry stops the table."""
     asked: list[str] = []
 
-    def header(_self: object, _part: str, schema: str) -> bytes:
+    def header(_topic: str, _part: str, schema: str) -> bytes:
         asked.append(schema)
         if schema == "v2:":
             refusal = IncompatibleSchemaError("no", subject="ks.t-value", rule="FULL", reason="no")
             raise StartupError("subject ks.t-value refuses it") from refusal
         return schema.encode()
 
-    monkeypatch.setattr(LaneOutput, "_header", header)
     position = bytes(16) + bytes(range(16)) + bytes(4)
     change = EncodedChange(b"k", b"v", position, True)
     refused: list[Any] = [run_of([b"k"] * 2, [b"v"] * 2, [position] * 2)] if in_runs else [change, change]
 
     def work(made: LaneOutput) -> None:
         for value, changes in (("v1:", [change]), ("v2:", refused), ("v3:", [change])):
-            made.turn_to(0, Schemas("k1:", value))
-            made.take(iter(changes))
+            made.switch_to(0, Schemas("k1:", value))
+            made.publish(iter(changes))
 
     with pytest.raises(StartupError, match="refuses it"):
-        work(output(Recorder()))
+        work(output(Recorder(), header))
     asked.clear()
     publisher = Recorder()
-    made = output(publisher, publishing={"dead_letter_topic": "{name}.dead.{table}"})
+    made = output(publisher, header, publishing={"dead_letter_topic": "{name}.dead.{table}"})
     work(made)
-    assert made.poison == "subject ks.t-value refuses it"
+    assert made.dead_letter_reason == "subject ks.t-value refuses it"
     assert [(topic, key) for topic, key, _ in publisher.records] == [
         ("ks.t", b"k1:k"),
         ("job.dead.t", None),
@@ -136,20 +134,20 @@ def test_changes_of_a_refused_schema_are_dead_letters_on_request(
     assert asked.count("v2:") == 1
 
 
-def test_letters_of_the_reader_go_to_their_topic() -> None:
-    """As they are; the registry is not asked, and why the first is one is kept."""
+def test_dead_letters_of_the_reader_are_published_unchanged() -> None:
+    """Without a request to the registry. The output keeps the first one's reason."""
     publisher = Recorder()
     made = output(publisher, publishing={"dead_letter_topic": "dead"})
-    made.turn_to(0, Schemas("k:", "v:"))
+    made.switch_to(0, Schemas("k:", "v:"))
     letters = [b'{"error": "torn"}', b'{"error": "worn"}']
-    made.take(EncodedChange(b"", letter, b"p" * 36, True, is_dead_letter=True) for letter in letters)
+    made.publish(EncodedChange(b"", letter, b"p" * 36, True, is_dead_letter=True) for letter in letters)
     assert publisher.records == [("dead", None, letter) for letter in letters]
-    assert made.poison == "torn"
+    assert made.dead_letter_reason == "torn"
 
 
 @pytest.mark.parametrize("in_runs", [False, True])
-def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.MonkeyPatch, *, in_runs: bool) -> None:
-    """With a dead-letter topic, bodies and all where these fit; without one the table stops and says which change."""
+def test_records_over_the_limit_become_dead_letters(*, in_runs: bool) -> None:
+    """If there is a dead-letter topic, with their bodies if these fit; otherwise an error names the change."""
 
     def publisher(broker: Broker) -> LanePublisher:
         made = LanePublisher(
@@ -163,7 +161,6 @@ def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.
         made.start(TASK, fresh=False)
         return made
 
-    monkeypatch.setattr(LaneOutput, "_header", lambda _self, _part, schema: schema.encode())
     sizes = (1, 597, 1, 5_000, 1)
     first_us = 1_700_000_000_000_000
     positions = [bytes(16) + timeuuid_of(UnixMicros(first_us + at), bytes(8)) + bytes(4) for at in range(len(sizes))]
@@ -172,8 +169,8 @@ def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.
     def work(broker: Broker, **sections: Any) -> None:
         of = publisher(broker)
         made = output(of, **sections)
-        made.turn_to(0, Schemas("k:", "value:"))
-        made.take(iter([run]) if in_runs else run.changes())
+        made.switch_to(0, Schemas("k:", "value:"))
+        made.publish(iter([run]) if in_runs else run.changes())
         of.finish()
 
     places = [f"ks.t: stream 0x{bytes(16).hex()}, {first_us + at} us, batch_seq_no 0" for at in range(len(sizes))]
@@ -196,8 +193,8 @@ def test_records_over_the_limit_are_dead_letters_on_request(monkeypatch: pytest.
         assert letter["omitted_bytes"] > 600
 
 
-def test_letters_say_no_less_than_they_can() -> None:
-    """A tombstone's has its null, or nobody could tell it from another's; one without a key is not tried twice."""
+def test_shortened_dead_letters_keep_what_they_can() -> None:
+    """A tombstone keeps its null, which tells it from other changes. A letter without a key is shorter_letters once."""
     position = bytes(16) + bytes(range(16)) + bytes(4)
     letter = rejected_record_letter(("ks", "t"), position, b"key" * 10, None, ("k:", "v:"), "it is refused")
     for less in shorter_letters(letter):
@@ -208,8 +205,8 @@ def test_letters_say_no_less_than_they_can() -> None:
     assert [len(list(shorter_letters(one))) for one in (letter, rows)] == [2, 1]
 
 
-def test_letters_lose_as_little_as_they_must() -> None:
-    """First the value, or the log's rows; then the key. A letter that is too large even then stops the table."""
+def test_dead_letters_lose_no_more_than_they_must() -> None:
+    """First the value, or the log's rows; then the key. A letter that is still too large stops the table."""
     error = "it is refused"
     position = bytes(16) + bytes(range(16)) + bytes(4)
     letter = rejected_record_letter(("ks", "t"), position, b"key" * 10, b"value" * 100, ("k:", "v:"), error)
@@ -226,7 +223,7 @@ def test_letters_lose_as_little_as_they_must() -> None:
 
     for limit in (10_000, len(letter) - 1, 290):
         made = output(publishing(limit), publishing={"dead_letter_topic": "dead"})
-        made.take([EncodedChange(b"", letter, position, True, is_dead_letter=True)])
+        made.publish([EncodedChange(b"", letter, position, True, is_dead_letter=True)])
     whole, keyed, bare = map(json.loads, taken)
     where = {"v", "keyspace", "table", "stream_id", "time", "batch_seq_no", "error"}
     assert whole == json.loads(letter)
@@ -237,15 +234,15 @@ def test_letters_lose_as_little_as_they_must() -> None:
         made = output(publishing(limit), publishing={"dead_letter_topic": "dead"})
         change = EncodedChange(b"", what, position, True, is_dead_letter=True)
         if what is rows:
-            made.take([change])
+            made.publish([change])
             assert json.loads(taken[-1]) == {"v": 1, "error": error, "omitted_bytes": len(rows)}
         else:
             with pytest.raises(PoisonError):
-                made.take([change])
+                made.publish([change])
 
 
-def test_letters_larger_than_what_is_usually_queued_are_taken_or_shortened() -> None:
-    """What the topics take goes as it is, also where the Kafka client would have no room for it; the rest is cut."""
+def test_large_dead_letters_are_published_or_shortened() -> None:
+    """A letter that the topic takes is published, even if the Kafka client's queue is smaller; others are cut."""
     kafka = KafkaSettings.model_validate(
         {"bootstrap_servers": "a:1", "transaction_timeout_ms": 2000, "properties": {"test.mock.num.brokers": 1}}
     )
@@ -263,8 +260,8 @@ def test_letters_larger_than_what_is_usually_queued_are_taken_or_shortened() -> 
     try:
         for position, mib in zip(positions, (18, 21), strict=True):
             letter = b'{"error": "torn", "rows": ["%b"]}' % (b"00" * (mib << 19))
-            made.take(iter([EncodedChange(b"", letter, position, True, is_dead_letter=True)]))
+            made.publish(iter([EncodedChange(b"", letter, position, True, is_dead_letter=True)]))
         publisher.finish()
     finally:
         publisher.close()
-    assert made.poison == "torn"
+    assert made.dead_letter_reason == "torn"

@@ -46,34 +46,34 @@ KEYS_OF_TOKENS = {
 
 
 @pytest.mark.parametrize(("text", "token", "index"), IDS)
-def test_a_stream_id_tells_its_token_version_and_index(text: str, token: int, index: int) -> None:
-    """And is rebuilt from them and its random bits."""
+def test_a_stream_id_holds_token_version_and_index(text: str, token: int, index: int) -> None:
+    """It is built from them and 38 random bits."""
     stream = StreamId(bytes.fromhex(text))
     assert (stream.token, stream.version, stream.index, str(stream)) == (token, 1, index, "0x" + text)
     random = int.from_bytes(stream.raw[8:], "big") >> 26
     assert StreamId.build(Token(token), index, random) == stream
 
 
-def test_a_stream_id_shorter_than_a_token_is_refused() -> None:
-    """Nothing of it would mean anything."""
+def test_a_stream_id_shorter_than_a_token_is_rejected() -> None:
+    """It would have no token."""
     with pytest.raises(ValueError, match="at least 8 bytes, not 7"):
         StreamId(b"1234567")
 
 
 @pytest.mark.parametrize(("key", "token"), INT_KEYS.items())
 def test_an_int_key_has_the_servers_token(key: int, token: int) -> None:
-    """Its four bytes are hashed as they are."""
+    """The four bytes are hashed as they are."""
     assert murmur3_token(key.to_bytes(4, "big")) == token
 
 
 @pytest.mark.parametrize(("key", "token"), KEYS_OF_TOKENS.items())
 def test_a_sixteen_byte_key_has_the_servers_token(key: str, token: int) -> None:
-    """One whole block, no tail."""
+    """It is one whole block without a tail."""
     assert murmur3_token(bytes.fromhex(key)) == token
 
 
 def test_a_composite_key_is_hashed_with_lengths_and_zeros() -> None:
-    """A single component is hashed bare."""
+    """A key of one component is hashed without them."""
     assert partition_key_bytes([b"ab"]) == b"ab"
     assert partition_key_bytes([b"ab", b""]) == b"\0\2ab\0\0\0\0"
 
@@ -92,12 +92,12 @@ def test_a_composite_key_is_hashed_with_lengths_and_zeros() -> None:
     ],
 )
 def test_shards_of_tokens(key: int, shards: int, ignore_msb: int, shard: int) -> None:
-    """The ignored bits are shifted out before the ring is cut."""
+    """The sharding function shifts the ignored bits out first."""
     assert shard_of(Token(INT_KEYS[key]), shards, ignore_msb) == shard
 
 
 def test_streams_of_a_generation_have_the_documented_tokens() -> None:
-    """ScyllaDB's own example of three shards: a shard that owns nothing in a range gets the range's end."""
+    """ScyllaDB's example of three shards: a shard without tokens in a range gets the range's end."""
     ends = [-9_188_777_836_090_239_983, -9_186_344_421_721_794_021, 9_222_822_729_861_621_869]
     made = build_vnode_streams([Token(end) for end in ends], 3, 12, range(9))
     tokens = [[f"{stream.token % (1 << 64):016x}" for stream in streams] for streams in made]
@@ -112,8 +112,8 @@ def test_streams_of_a_generation_have_the_documented_tokens() -> None:
 @given(
     st.integers(MIN_TOKEN + 1, MAX_TOKEN), st.integers(MIN_TOKEN + 1, MAX_TOKEN), st.integers(1, 64), st.integers(0, 14)
 )
-def test_the_first_token_of_a_shard_is_the_shards(after: int, until: int, shards: int, ignore_msb: int) -> None:
-    """It is owned by the shard, lies in the range, and no earlier one of the range's first tokens is owned by it."""
+def test_first_token_of_a_shard(after: int, until: int, shards: int, ignore_msb: int) -> None:
+    """The shard owns it, it lies in the range, and the shard owns no earlier token of the range."""
     for shard in range(shards):
         token = first_token_of_shard(Token(after), Token(until), shard, shards, ignore_msb)
         if token is None:
@@ -128,7 +128,7 @@ def test_the_first_token_of_a_shard_is_the_shards(after: int, until: int, shards
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_recorded_rows_lie_in_the_stream_that_the_mapping_names(scenario: str) -> None:
-    """For every row of a real log: generation, vnode and stream follow from its time and its partition key."""
+    """Generation, vnode and stream of every row of a real log follow from its time and partition key."""
     recording = Recording.load(scenario)
     for table in recording.tables:
         key = table.table_schema("rec").partition_key
@@ -146,7 +146,7 @@ def test_recorded_rows_lie_in_the_stream_that_the_mapping_names(scenario: str) -
 
 
 def test_recorded_streams_have_the_tokens_that_the_server_gave_them() -> None:
-    """Every generation of one node is rebuilt but for its random bits."""
+    """Every generation of a single node is rebuilt, except for the random bits."""
     for scenario in ("many_partitions", "z_generation_change"):
         for generation in Recording.load(scenario).generations:
             made = build_vnode_streams([end for end, _ids in generation.streams], 2, 12, range(32))
@@ -155,7 +155,7 @@ def test_recorded_streams_have_the_tokens_that_the_server_gave_them() -> None:
 
 
 def test_a_generation_wraps_round_the_ring() -> None:
-    """What lies beyond the last range end belongs to the first range."""
+    """A token behind the last range end belongs to the first range."""
     low, high = (StreamSet(Token(end), (StreamId(bytes([end % 256]) * 16),)) for end in (-5, 5))
     generation = Generation(UnixMillis(7), (low, high))
     assert [generation.stream_set_for(Token(token)) for token in (-6, -5, -4, 5, 6)] == [low, low, high, high, low]
@@ -163,7 +163,7 @@ def test_a_generation_wraps_round_the_ring() -> None:
     assert [stream.raw[0] for stream in generation.streams()] == [251, 5]
 
 
-def test_stream_sets_that_do_not_ascend_are_refused() -> None:
+def test_stream_groups_that_do_not_ascend_are_rejected() -> None:
     """A generation is searched by range end."""
     one = StreamSet(Token(5), ())
     with pytest.raises(ValueError, match="must ascend by range end"):
@@ -172,12 +172,12 @@ def test_stream_sets_that_do_not_ascend_are_refused() -> None:
 
 @given(st.integers(1, 40), st.integers(MIN_TOKEN, MAX_TOKEN))
 def test_every_token_lies_in_exactly_one_lane(lanes: int, token: int) -> None:
-    """Whatever the number of lanes."""
+    """This holds for every number of lanes."""
     assert sum(Token(token) in lane_range(lane, lanes) for lane in range(lanes)) == 1
 
 
 def test_lanes_hold_both_ends_of_the_ring() -> None:
-    """The lowest token too, though no server uses it."""
+    """They also hold the lowest token, which no key has."""
     assert MIN_TOKEN in lane_range(0, 3)
     assert MAX_TOKEN in lane_range(2, 3)
     assert "no token" not in lane_range(0, 3)

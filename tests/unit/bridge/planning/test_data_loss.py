@@ -27,12 +27,12 @@ def at(generation: UnixMillis, seconds: float) -> Cursor:
     [(at(G1, 10), None), (at(G1, 10), at(G1, 10).time_us), (at(G3, 0), at(G2, 59).time_us)],
 )
 def test_no_gap(cursor: Cursor, oldest_us: UnixMicros | None) -> None:
-    """The generation is known and nothing has expired."""
+    """The generation is known, and nothing has expired."""
     assert find_gap(cursor, ALL, oldest_us) is None
 
 
 def test_expired_changes() -> None:
-    """The span ends at the TTL's edge; nothing is jumped over when the loss is accepted."""
+    """The span ends at the retention edge. An accepted loss does not move the cursor."""
     gap = find_gap(at(G1, 10), ALL, at(G2, 30).time_us)
     assert gap is not None
     assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 10).time_us, at(G2, 30).time_us, at(G1, 10))
@@ -47,15 +47,15 @@ def test_expired_changes() -> None:
 
 
 def test_lagging_streams_decide() -> None:
-    """While opened streams catch up, theirs is the time that may have expired."""
+    """While opened streams catch up, their time decides whether changes may have expired."""
     behind = Cursor(G2, at(G2, 50).time_us, CatchUp(G1, at(G2, 0).time_us))
     gap = find_gap(behind, ALL, at(G2, 20).time_us)
     assert gap is not None
     assert (gap.since_us, gap.until_us) == (at(G2, 0).time_us, at(G2, 20).time_us)
 
 
-def test_collected_generation() -> None:
-    """Streams that nobody knows can't be read: on with the oldest known set."""
+def test_forgotten_generation() -> None:
+    """Streams that the cluster has forgotten can't be read; the reading can continue in the oldest known generation."""
     gap = find_gap(at(G1, 10), ALL[1:], None)
     assert gap is not None
     assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 10).time_us, at(G2, 0).time_us, at(G2, 0))
@@ -65,8 +65,8 @@ def test_collected_generation() -> None:
     assert (gap.since_us, gap.until_us) == (at(G2, 0).time_us, at(G2, 0).time_us)
 
 
-def test_log_made_anew() -> None:
-    """With tablets it has other streams; the span ends when the new log was made, not when its first set began."""
+def test_log_that_was_created_again() -> None:
+    """The span ends when the new log was created, and not when its first stream set began."""
     made_us = at(G2, 5).time_us
     gap = find_gap(at(G1, 59), ALL[1:], None, may_lag=True, log_made_us=made_us)
     assert gap is not None
@@ -84,15 +84,15 @@ def test_log_made_anew() -> None:
 
 
 def test_nothing_of_a_log_that_is_younger_than_its_ttl_has_expired() -> None:
-    """Whatever else was lost when it was made anew."""
+    """Changes of the former log are not considered here."""
     oldest_us = at(G2, 30).time_us
     assert find_gap(at(G2, 1), ALL, oldest_us, log_made_us=at(G2, 31).time_us) is None
     assert find_gap(at(G2, 1), ALL, oldest_us, log_made_us=oldest_us) is not None
     assert find_gap(at(G2, 1), ALL, oldest_us) is not None
 
 
-def test_collected_predecessor_of_streams_that_catch_up() -> None:
-    """Which streams were opened is no longer known: what they lag behind is lost."""
+def test_forgotten_predecessor_of_streams_that_catch_up() -> None:
+    """Which streams were opened is not known, so the part that they lag behind is lost."""
     behind = Cursor(G2, at(G2, 50).time_us, CatchUp(G1, at(G2, 5).time_us))
     gap = find_gap(behind, ALL[1:], None)
     assert gap is not None
@@ -101,7 +101,7 @@ def test_collected_predecessor_of_streams_that_catch_up() -> None:
 
 @pytest.mark.parametrize("known", [[], ALL[:1]])
 def test_another_cluster(known: list[GenerationStart]) -> None:
-    """Where cursor and cluster have nothing in common there is nothing to go on with."""
+    """If cursor and cluster do not belong together, the reading can't continue."""
     gap = find_gap(at(G2, 10), known, None)
     assert gap is not None
     assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G2, 10).time_us, None, None)
@@ -113,7 +113,7 @@ def test_another_cluster(known: list[GenerationStart]) -> None:
 
 
 def test_lagging_node_is_asked_again() -> None:
-    """With tablets, a node that does not know the cursor's set yet is no gap; one that skipped it is."""
+    """With tablets, a node may not know the latest generation yet; a generation that it has skipped is a gap."""
     gap = find_gap(at(G3, 10), ALL[:2], None, may_lag=True)
     assert gap is not None
     assert isinstance(gap.error("ks.t"), RetriableError)
@@ -125,7 +125,7 @@ def test_lagging_node_is_asked_again() -> None:
 
 
 def test_generation_that_comes_out_of_order() -> None:
-    """One that appears behind the one that is read would be skipped in silence; an older node's memory is none."""
+    """A generation that appears behind the one being read is found; one that a lagging node has forgotten is not."""
     assert overtaken_generation(at(G3, 1), {G1, G3}, ALL) == G2
     assert overtaken_generation(at(G3, 1), {G1, G2, G3}, ALL) is None
     assert overtaken_generation(at(G2, 1), {G1, G2}, ALL) is None
@@ -137,7 +137,7 @@ def test_generation_that_comes_out_of_order() -> None:
 
 
 def test_cursor_is_ahead_of_the_servers_unless_it_is_a_generations_start() -> None:
-    """A generation that has not begun yet holds nothing earlier than its start."""
+    """No change is older than the start of its generation."""
     assert ahead_of_servers_us(at(G2, 10), at(G2, 7).time_us) == 3 * SECOND
     assert ahead_of_servers_us(at(G2, 10), at(G2, 10).time_us) == 0
     assert ahead_of_servers_us(Cursor.at_start_of(G2), at(G1, 7).time_us) == 0

@@ -1,4 +1,4 @@
-"""How often a table is looked at: never more than its load allows, and within what silence allows."""
+"""How often a table is polled: within its share of requests, and less often while it is idle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.adapters.planner_signals import ChangeWatcher, LastPoll, SignalFolder, signal_changes
 from bridge.planning.poll_rate import PollLimits, PollRate
 
 
@@ -15,10 +14,10 @@ from bridge.planning.poll_rate import PollLimits, PollRate
     st.floats(1, 5000),
     st.floats(0, 30),
 )
-def test_no_stretch_of_time_has_more_requests_than_allowed(
+def test_no_span_of_time_has_more_requests_than_allowed(
     events: list[tuple[float, bool, int]], requests_per_s: float, idle_interval_s: float
 ) -> None:
-    """Whatever comes when: from any planning on, all but the last micro-batch fit into the time; no wait is endless."""
+    """From any micro-batch on, all but the last one fit into the time; no wait is endless."""
     now_s = 50.0
     poll_rate = PollRate(PollLimits(requests_per_s, idle_interval_s), now_s)
     planned: list[tuple[float, int]] = []
@@ -49,39 +48,3 @@ def test_a_change_after_silence_waits_half_as_long_at_most() -> None:
     poll_rate.record_batch(200, 1)
     assert poll_rate.due_in_s(204, idle=True) == pytest.approx(6)
     assert poll_rate.due_in_s(204, idle=False) == 0
-
-
-def test_word_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
-    """From one process to another; without the file there is a warning and no error."""
-    file = SignalFolder()
-    arrivals = ChangeWatcher(file.path)
-    assert not arrivals.came()
-    signal_changes(file.path)
-    assert arrivals.came()
-    assert not arrivals.came()
-    assert not caplog.messages
-    file.close()
-    file.close()
-    signal_changes(file.path)
-    arrivals.came()
-    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-
-
-def test_pacing_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
-    """The next one waits for what is left of the time; without the file there is a warning and no wait."""
-    file = SignalFolder()
-    asked = LastPoll(file.path)
-    assert asked.counts_for_s(100) == 0
-    former = PollRate(PollLimits(1000, 10), 0)
-    asked.note(100, former.record_batch(100, 8000))
-    assert [asked.counts_for_s(at_s) for at_s in (100, 103, 108, 200)] == [8, 5, 0, 0]
-    assert asked.counts_for_s(5) == 8  # a machine that was started anew; never longer than it counts
-    following = PollRate(PollLimits(1000, 10), 103, wait_s=asked.counts_for_s(103))
-    assert following.due_in_s(104, idle=False) == 4
-    assert following.due_in_s(108, idle=False) == 0
-    assert PollRate(PollLimits(1000, 10), 103, wait_s=0).due_in_s(103, idle=False) == 0
-    assert not caplog.messages
-    file.close()
-    asked.note(100, 8)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert asked.counts_for_s(100) == 0

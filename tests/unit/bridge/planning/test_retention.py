@@ -1,4 +1,4 @@
-"""Which spans are said to have expired unread."""
+"""TTLs of a log, and reports of changes that expired unread."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def edge(seconds: float) -> UnixMicros:
 
 
 def span(words: str) -> tuple[float, ...]:
-    """The seconds that are named."""
+    """Return the seconds that a report names."""
     return tuple(60 * int(minute) + float(second) for minute, second in re.findall(r"T00:(\d\d):([\d.]+)Z", words))
 
 
-def test_what_was_read_in_time_is_not_mentioned() -> None:
-    """However far the edge gets when nothing is worked, and where nothing expires."""
+def test_changes_that_were_read_in_time_are_not_reported() -> None:
+    """Even if the edge moves on while nothing is read, or changes do not expire."""
     expired_changes = ExpiredChanges()
     assert expired_changes.end_batch(edge(100)) == ""
     expired_changes.begin_batch(batch(100, 110))
@@ -50,8 +50,8 @@ def test_what_was_read_in_time_is_not_mentioned() -> None:
     assert expired_changes.leave_edge() == ""
 
 
-def test_spans_are_said_once_and_not_all_the_time() -> None:
-    """What comes within half a minute is said together; nothing is left out, or said again."""
+def test_spans_are_reported_together_and_once() -> None:
+    """Spans within half a minute are reported together; none is left out or repeated."""
     expired_changes = ExpiredChanges()
     said = []
     for second in range(0, 100, 10):
@@ -62,8 +62,8 @@ def test_spans_are_said_once_and_not_all_the_time() -> None:
     assert expired_changes.end_batch(edge(94)) == ""
 
 
-def test_rest_is_said_at_the_end() -> None:
-    """What was kept back, once."""
+def test_rest_is_reported_at_the_end() -> None:
+    """The spans that were held back are reported once."""
     expired_changes = ExpiredChanges()
     assert expired_changes.report_rest() == ""
     expired_changes.begin_batch(batch(0, 10))
@@ -74,8 +74,8 @@ def test_rest_is_said_at_the_end() -> None:
     assert expired_changes.report_rest() == ""
 
 
-def test_what_is_kept_back_does_not_wait_for_an_edge_that_has_gone_back() -> None:
-    """As that of a log that was made anew does: it takes long to where it was."""
+def test_held_back_spans_do_not_wait_for_an_edge_that_went_back() -> None:
+    """The edge of a log that was created again needs long to come back to where it was."""
     expired_changes = ExpiredChanges()
     expired_changes.begin_batch(batch(1000, 1010))
     assert span(expired_changes.end_batch(edge(1004))) == (1000, 1004)
@@ -84,8 +84,8 @@ def test_what_is_kept_back_does_not_wait_for_an_edge_that_has_gone_back() -> Non
     assert span(expired_changes.end_batch(edge(104))) == (1010, 1014)
 
 
-def test_what_was_said_with_the_whole_is_not_said_again() -> None:
-    """What was kept back when the reading gets ahead of the edge is in those words."""
+def test_spans_in_the_summary_are_not_reported_again() -> None:
+    """The summary includes spans that were held back."""
     expired_changes = ExpiredChanges(at_edge=True)
     expired_changes.begin_batch(batch(0, 10))
     assert span(expired_changes.end_batch(edge(4))) == (0, 4)
@@ -97,8 +97,8 @@ def test_what_was_said_with_the_whole_is_not_said_again() -> None:
     assert span(expired_changes.end_batch(edge(64))) == (60, 64)
 
 
-def test_first_micro_batch_at_the_edge_is_excused_in_silence() -> None:
-    """What lies behind it is not, nor where a job comes back to that place."""
+def test_first_micro_batch_at_the_edge_is_not_reported() -> None:
+    """Later ones are, and so is the first one of a job that comes back there."""
     silent, loud = ExpiredChanges(at_edge=True, skips_first_batch=True), ExpiredChanges(at_edge=True)
     for expired_changes, spans in ((silent, (10, 15)), (loud, (0, 15))):
         expired_changes.begin_batch(batch(0, 10))
@@ -109,16 +109,16 @@ def test_first_micro_batch_at_the_edge_is_excused_in_silence() -> None:
         assert expired_changes.leave_edge() == ""
 
 
-def test_silence_at_the_edge_says_nothing_when_it_is_left() -> None:
-    """Where nothing was passed over but what is excused."""
+def test_no_summary_if_nothing_was_reported() -> None:
+    """Only changes that are not reported have expired."""
     expired_changes = ExpiredChanges(at_edge=True, skips_first_batch=True)
     expired_changes.begin_batch(batch(0, 10))
     assert expired_changes.end_batch(edge(5)) == ""
     assert expired_changes.leave_edge() == ""
 
 
-def test_accepted_gap_counts_with_what_follows_it() -> None:
-    """It was said itself; what was said before it is another matter."""
+def test_summary_includes_an_accepted_gap() -> None:
+    """It does not include what was reported before the gap."""
     expired_changes = ExpiredChanges()
     expired_changes.begin_batch(batch(0, 10))
     assert span(expired_changes.end_batch(edge(5))) == (0, 5)
@@ -178,7 +178,7 @@ def test_every_expired_instant_is_reported_once(steps: list[tuple[int, int]], st
 def test_changes_keep_the_ttl_that_they_were_written_under(
     seen: list[tuple[int, int]], now_s: int, oldest_s: int | None
 ) -> None:
-    """The edge of what may have expired, after the option was changed."""
+    """The retention edge after the option was changed."""
     ttl = LogTtl()
     for at_s, ttl_s in seen:
         now_us = UnixMicros(at_s * SECOND)
@@ -186,8 +186,8 @@ def test_changes_keep_the_ttl_that_they_were_written_under(
     assert ttl.edge_us(UnixMicros(now_s * SECOND)) == (None if oldest_s is None else oldest_s * SECOND)
 
 
-def test_ttl_that_was_changed_while_nobody_looked_may_have_been_so_for_long() -> None:
-    """What is sure is that a longer one holds by now, and that a shorter one did not before the last look."""
+def test_time_of_a_ttl_change_is_bounded_by_the_looks() -> None:
+    """A longer TTL holds from this look on, a shorter one from the last look on."""
     known = LogTtl().observe(DAY, UnixMicros(0), LOG)
     shorter = known.observe(HOUR, UnixMicros(9 * HOUR * SECOND), LOG)
     assert shorter.edge_us(UnixMicros(9 * HOUR * SECOND)) == 8 * HOUR * SECOND
@@ -201,7 +201,7 @@ def test_ttl_that_was_changed_while_nobody_looked_may_have_been_so_for_long() ->
 
 
 def test_ttl_travels_as_text() -> None:
-    """From job to job; what was torn or is of something else tells nothing."""
+    """From job to job; a damaged text gives no TTLs."""
     known = LogTtl().observe(DAY, UnixMicros(5), LOG).observe(HOUR, UnixMicros(9), LOG)
     assert LogTtl.from_text(known.to_text()) == known
     assert LogTtl.from_text(LogTtl().to_text()) == LogTtl()

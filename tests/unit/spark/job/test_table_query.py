@@ -13,7 +13,7 @@ import pytest
 
 from bridge.adapters.planner_signals import KnownTtl
 from bridge.config.document import BridgeConfig, SourceConfig, validate
-from bridge.engine import process_cache, start_position
+from bridge.engine import start_position
 from bridge.errors import DataLossError, RetriableError, StartupError
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
@@ -89,16 +89,18 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
     monkeypatch.setattr(TableQuery, "_query", query)
     monkeypatch.setattr(table_query, "KafkaAdmin", lambda _settings: admin)
     monkeypatch.setattr(table_query, "Checkpoint", lambda *_: checkpoint)
-    monkeypatch.setattr(
-        process_cache, "server_time", lambda _settings: SimpleNamespace(servers_us=lambda: UnixMicros(10**9))
-    )
     monkeypatch.setattr(table_query, "find_gap", lambda *_, **__: None)
-    log = SimpleNamespace(table_state=lambda *_: state, cdc_options=lambda *_: state.options)
-    monkeypatch.setattr(process_cache, "change_log", lambda _settings: log)
-    monkeypatch.setattr(process_cache, "stream_metadata", lambda *_: metadata)
+    cluster = SimpleNamespace(
+        server_time=SimpleNamespace(servers_us=lambda: UnixMicros(10**9)),
+        state=lambda: state,
+        cdc_options=lambda: state.options,
+        generations=lambda: metadata,
+        forget_streams=lambda: None,
+    )
+    cache: Any = SimpleNamespace(scylla=SimpleNamespace(table=lambda *_: cluster))
     config, session = config_of(), None
     board = Board(config, "0", lambda: 0.0)
-    table = TableQuery(session, config, config.tables[0], board)  # type: ignore[arg-type]
+    table = TableQuery(session, config, config.tables[0], board, cache)  # type: ignore[arg-type]
     try:
         yield table, progress, done
     finally:
@@ -250,7 +252,8 @@ def log_of(
     monkeypatch.setattr(LogTtl, "edge_us", lambda *_: edge_us)
     known = [GenerationStart(UnixMillis(start_ms)) for start_ms in generations]
     metadata = SimpleNamespace(generations=lambda: known, may_lag=False)
-    monkeypatch.setattr(process_cache, "stream_metadata", lambda *_: metadata)
+    cluster: Any = table._cluster
+    cluster.generations = lambda: metadata
     table._checkpoint.has_commits = False  # type: ignore[misc]
 
 
@@ -379,10 +382,9 @@ def test_lanes_know_whether_they_were_laid_where_changes_expire(
     table, progress, _ = begins
     log_of(table, monkeypatch, edge_us=None)
     begin_with(table, start)
-    log = process_cache.change_log(table._config.scylla)
-    log.cdc_options = lambda *_: SimpleNamespace(ttl_s=20)  # type: ignore[method-assign]
-    servers = SimpleNamespace(servers_us=lambda: 10**9, earlier_us=lambda: 10**9)
-    monkeypatch.setattr(process_cache, "server_time", lambda _settings: servers)
+    cluster: Any = table._cluster
+    cluster.cdc_options = lambda: SimpleNamespace(ttl_s=20)
+    cluster.server_time = SimpleNamespace(servers_us=lambda: 10**9, earlier_us=lambda: 10**9)
     table.start(once=False, settled=False)
     assert {one.edge_us for one in progress.values()} == {edge_us}
     assert all(one.first for one in progress.values())

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from bridge.model.kept_formats import StreamOffset, canonical_json
+from bridge.engine.lane_task import Publishing
+from bridge.model.kept_formats import LaneProgress, StreamOffset, canonical_json
+from bridge.model.log_rows import LogLayout
 from bridge.model.micro_batch import PlannedBatch
 from bridge.publishing.protocol import LaneTask
 from bridge.publishing.table_start import TableStart
-from spark.source.stream_reader import LanePartition, ScyllaCdcStreamReader
+from bridge.reading.table_capture import CapturedTable
+from schemas.table_codec import TableCodec
+from spark.source.stream_reader import LanePartition, ScyllaCdcStreamReader, read_partition
 from tests.unit.bridge.engine.planner_fakes import G1, LAYOUT, Cluster, at, config, offset_of, planner_of
+from tests.unit.bridge.engine.test_lane_task import JOB, Process
+from tests.unit.bridge.log_pages import RawLog
+from tests.unit.schemas.example_tables import log_columns, table
 
 LIMIT = ReadAllAvailable()
+BATCH = PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT)
 START = TableStart(LAYOUT, at(G1, 10))
 
 
@@ -82,6 +91,27 @@ def test_run_that_ends_stops_at_the_moment_of_its_start(cluster: Cluster) -> Non
     end = streaming.latestOffset(streaming.initialOffset(), LIMIT)
     cluster.now_us += 10**9
     assert streaming.latestOffset(end, LIMIT) is end
+
+
+def test_task_that_publishes_yields_its_report_alone() -> None:
+    """Spark gets nothing before everything is committed."""
+    process = Process()
+    batch = offset_of(BATCH)
+    progress = LaneProgress(1, LAYOUT, BATCH.start, owner="me")
+    process.broker.markers[1] = progress.to_bytes()
+    log: Any = SimpleNamespace(captured_table=lambda *_: captured_table(), lane_streams=lambda *_: {})
+    cache: Any = SimpleNamespace(scylla=log, kafka=process, is_retry=False)
+    partition = LanePartition("ks", "t", 1, canonical_json(batch.to_json()))
+    (found,) = read_partition(partition, config(), Publishing(JOB, "me"), cache)
+    assert process.broker.transactions == 1
+    assert found.schema.names == ["report"]
+    assert found.num_rows == 1
+
+
+def captured_table() -> CapturedTable:
+    of = table({"pk": "int"}, {}, {"v": "text"})
+    layout = LogLayout.of(log_columns(of), ["pk"])
+    return CapturedTable(of, RawLog(layout, {}, 10), layout, TableCodec(of, log_columns(of)))
 
 
 def test_stop_closes_the_connection(cluster: Cluster) -> None:
