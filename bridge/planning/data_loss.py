@@ -84,26 +84,7 @@ def find_gap(
         reason = "the cluster knows no generation of this table"
         return Gap(reason, cursor.reached_us, None, None, may_lag)
     if cursor.generation_ms not in known:
-        if cursor.generation_ms > known[0]:
-            reason = (
-                f"the cluster does not know generation {iso_of_millis(cursor.generation_ms)} "
-                f"({cursor.generation_ms}), which the table is read in: it is another cluster, or was restored"
-            )
-            return Gap(reason, cursor.reached_us, None, None, may_lag and cursor.generation_ms > known[-1])
-        first = Cursor.at_start_of(known[0])
-        begun_us = millis_to_micros(cursor.generation_ms)
-        if log_made_us is not None and log_made_us > begun_us + _FIRST_SET_BEFORE_LOG_US:
-            reason = (
-                f"the log was created again at {iso_of_micros(log_made_us)}, and does not have the streams of "
-                f"generation {iso_of_millis(cursor.generation_ms)}, which was read"
-            )
-            return Gap(reason, min(cursor.reached_us, log_made_us), log_made_us, first)
-        reason = (
-            f"the cluster has forgotten the streams of generation {iso_of_millis(cursor.generation_ms)}; the oldest "
-            f"generation that it knows is {iso_of_millis(known[0])}"
-        )
-        # A generation that is published late may begin before the time up to which the one before it was read.
-        return Gap(reason, min(cursor.reached_us, first.time_us), first.time_us, first)
+        return _gap_without_generation(cursor, known, may_lag, log_made_us)
     if cursor.catch_up is not None and cursor.catch_up.after_ms not in known:
         reason = f"the cluster has forgotten which streams generation {iso_of_millis(cursor.generation_ms)} opened"
         return Gap(reason, cursor.reached_us, cursor.time_us, Cursor(cursor.generation_ms, cursor.time_us))
@@ -111,6 +92,33 @@ def find_gap(
         # The reading continues at the same cursor, so that it reads what still exists.
         return Gap("the log's TTL has passed", cursor.reached_us, edge_us, cursor)
     return None
+
+
+def _gap_without_generation(
+    cursor: Cursor, known: Sequence[UnixMillis], may_lag: bool, log_made_us: UnixMicros | None
+) -> Gap:
+    """Return the gap of a cursor whose generation the cluster does not know."""
+    generation = iso_of_millis(cursor.generation_ms)
+    if cursor.generation_ms > known[0]:
+        reason = (
+            f"the cluster does not know generation {generation} ({cursor.generation_ms}), which the table is read in: "
+            "it is another cluster, or was restored"
+        )
+        return Gap(reason, cursor.reached_us, None, None, may_lag and cursor.generation_ms > known[-1])
+    first = Cursor.at_start_of(known[0])
+    begun_us = millis_to_micros(cursor.generation_ms)
+    if log_made_us is not None and log_made_us > begun_us + _FIRST_SET_BEFORE_LOG_US:
+        reason = (
+            f"the log was created again at {iso_of_micros(log_made_us)}, and does not have the streams of generation "
+            f"{generation}, which was read"
+        )
+        return Gap(reason, min(cursor.reached_us, log_made_us), log_made_us, first)
+    reason = (
+        f"the cluster has forgotten the streams of generation {generation}; the oldest generation that it knows is "
+        f"{iso_of_millis(known[0])}"
+    )
+    # A generation that is published late may begin before the time up to which the one before it was read.
+    return Gap(reason, min(cursor.reached_us, first.time_us), first.time_us, first)
 
 
 def _is_younger_than(log_made_us: UnixMicros | None, edge_us: UnixMicros) -> bool:
@@ -124,7 +132,7 @@ def overtaken_generation(
     generations: Sequence[GenerationStart],
     entered_from_ms: UnixMillis | None = None,
 ) -> UnixMillis | None:
-    """Return a generation that was published before the cursor's generation in time, but after it was entered.
+    """Return a generation that lies before the cursor's generation, but was published after that one was entered.
 
     ScyllaDB publishes generations in order, so this should not happen. The changes in its streams belong before changes
     that are already published.

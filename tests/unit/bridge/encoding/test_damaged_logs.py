@@ -292,7 +292,7 @@ def check_group(
     delivered = [row for change in group.changes for row in (change.row, *change.more)]
     delivered += [change.range_end for change in group.changes if change.range_end is not None]
     assert deltas(log, delivered) == deltas(log, list(group.rows))
-    # A tombstone stands behind a delete and holds no row of its own.
+    # A tombstone follows a delete and has no row of its own.
     rest = iter([one for one in encoded if one.value is not None])
     truth = ExpectedRecords(log.table, full=output.shape == "full")
     for change in group.changes:

@@ -44,7 +44,7 @@ def test_exactly_the_mapped_stream_holds_a_key(ends: list[Token], shards: int, i
         elif ignore_msb == 12:
             assert verdict in ((True,) if stream.token == mapped.token else (False, None))
         elif stream.token == mapped.token:
-            # Where ranges begin by chance, other numbers of ignored bits make the same streams: no false alarm then.
+            # Several numbers of ignored bits may give the same streams; that must not be a false alarm.
             assert verdict is not False
 
 

@@ -42,8 +42,9 @@ START_US = GENERATION_MS * 1000 + 1_000_000
 STREAM = bytes(15) + b"\x01"
 REQUESTS = 25
 
-# More than the statements of a request lie apart: timestamps of two requests never tie, which a consumer of decoded
-# values can't settle as the server does. Nothing expires while the test looks, and unheard operations change nothing.
+# Greater than the distance of a request's statements, so that timestamps of two requests never tie: a consumer of
+# decoded values can't resolve a tie as the server does. Nothing expires during the test, and there are no unknown
+# operations.
 APART_US = 100
 BACK_US = 50
 MIX = replace(EVERYTHING, unheard=0.0, partition_deletes=0.15, ttls=0.25, ttls_s=(3600, 7200, 86_400), statics=0.4)
@@ -154,7 +155,7 @@ def test_a_row_is_what_its_postimage_would_say(table: TableSchema, preimage: str
 def _known(column: Column, value: Any) -> Any:
     """Return a value with its columns without a value in sorted order."""
     if isinstance(column.type, UdtType) and all(one is None for one in (value or {}).values()):
-        # Where all fields were removed one by one, ScyllaDB shows a value without any, and selects null.
+        # If all fields are removed one by one, the log has a value without fields, and SELECT returns null.
         return None
     if isinstance(column.type, SetType | MapType):
         return frozenset(map(frozen, value or ()))

@@ -50,7 +50,7 @@ def test_recorded_groups_become_the_expected_records(scenario: str) -> None:
         dead = set()
         lasting = lasting_rows(recording, recorded, replay)
         rows = [tuple(row.get(name) for name in names) for row in lasting]
-        # Rows of one group lie together, in their order.
+        # The rows of a group are adjacent and in order.
         assert len(list(groupby(rows, key=lambda row: row[:2]))) == len({row[:2] for row in rows})
         for group in groups(rows, layout):
             place = group.stream_id + group.timeuuid

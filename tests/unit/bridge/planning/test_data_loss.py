@@ -59,7 +59,7 @@ def test_forgotten_generation() -> None:
     gap = find_gap(at(G1, 10), ALL[1:], None)
     assert gap is not None
     assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 10).time_us, at(G2, 0).time_us, at(G2, 0))
-    # Read beyond the next generation's start, because that was published late.
+    # The next generation was published late, so the reading has passed its start.
     gap = find_gap(at(G1, 90), ALL[1:], None)
     assert gap is not None
     assert (gap.since_us, gap.until_us) == (at(G2, 0).time_us, at(G2, 0).time_us)
@@ -77,7 +77,7 @@ def test_log_that_was_created_again() -> None:
         "2023-11-14T22:14:25.000000Z are affected. To continue from 2023-11-14T22:14:20.000000Z in spite of the loss, "
         "set reading.accept_data_loss"
     )
-    # The log of the first set itself is 5 s younger than that: here its sets were collected.
+    # A log may be 5 s younger than its first stream set, so here the cluster has deleted old sets.
     gap = find_gap(at(G1, 59), ALL[1:], None, log_made_us=at(G1, 5).time_us)
     assert gap is not None
     assert "has forgotten the streams" in gap.reason
@@ -131,7 +131,7 @@ def test_generation_that_comes_out_of_order() -> None:
     assert overtaken_generation(at(G2, 1), {G1, G2}, ALL) is None
     assert overtaken_generation(at(G3, 1), {G2, G3}, ALL) is None
     assert overtaken_generation(at(G3, 1), set(), ALL) is None
-    assert overtaken_generation(at(G3, 1), set(), ALL, G1) == G2  # a planner that starts knows what Kafka has kept
+    assert overtaken_generation(at(G3, 1), set(), ALL, G1) == G2  # a new planner knows `entered_from_ms` from Kafka
     assert overtaken_generation(at(G3, 1), set(), ALL, G2) is None
     assert overtaken_generation(at(G2, 1), {G2}, ALL, G1) is None
 

@@ -133,7 +133,7 @@ def test_far_behind_opened_streams_catch_up_in_windows() -> None:
     batch = plan(behind, now(G2, 101), [ONE, PARTIAL], LIMITS, LAYOUT)
     assert batch is not None
     assert batch.next == Cursor(G2, now(G2, 91), CatchUp(G1, now(G2, 60)))
-    # Also when the clock has gone back: what is to be read back is old enough.
+    # Also after the clock went back, because these changes are old enough.
     batch = plan(behind, now(G2, 50), [ONE, PARTIAL], LIMITS, LAYOUT)
     assert batch is not None
     assert [str(part.selection.role) for part in batch.parts] == ["opened"]

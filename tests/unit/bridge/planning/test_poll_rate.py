@@ -26,13 +26,13 @@ def test_no_span_of_time_has_more_requests_than_allowed(
         if not idle:
             poll_rate.record_changes(now_s)
         wait_s = poll_rate.due_in_s(now_s, idle=idle)
-        # What is added to a reading of the clock is rounded to its last digit.
+        # Sums with a clock reading are rounded.
         assert wait_s <= max([idle_interval_s, *(many / requests_per_s for _, many in planned[-1:])]) + 1e-6
         if not wait_s:
             poll_rate.record_batch(now_s, streams)
             planned.append((now_s, streams))
     for place, (from_s, _) in enumerate(planned):
-        # A rounding error a micro-batch.
+        # One rounding error for each micro-batch.
         done = sum(many for _, many in planned[place:-1])
         assert done <= (planned[-1][0] - from_s) * requests_per_s * (1 + 1e-9) + 1e-6
 

@@ -161,13 +161,13 @@ def test_every_expired_instant_is_reported_once(steps: list[tuple[int, int]], st
         ([(0, 0)], 9 * DAY, None),
         ([(0, DAY)], 0, -DAY),
         ([(0, DAY), (50, DAY)], 60, 60 - DAY),
-        # Raised: what was written before keeps its TTL.
+        # A raised TTL: earlier changes keep their own.
         ([(0, HOUR), (100, DAY)], 200, 200 - HOUR),
         ([(0, HOUR), (100, DAY)], 100 + HOUR, 100),
         ([(0, HOUR), (100, DAY)], 99 + DAY, 100),
         ([(0, HOUR), (100, DAY)], 200 + DAY, 200),
         ([(0, HOUR), (100, 0)], 99 * DAY, 100),
-        # Lowered: nothing more is lost than before, until the first change from after it expires.
+        # A lowered TTL: the edge stays until the first change from after the ALTER TABLE expires.
         ([(0, DAY), (100, HOUR)], 100 + HOUR, 100 + HOUR - DAY),
         ([(0, DAY), (100, HOUR)], 101 + HOUR, 101),
         ([(0, 0), (100, HOUR)], 100 + HOUR, None),
@@ -191,7 +191,7 @@ def test_time_of_a_ttl_change_is_bounded_by_the_looks() -> None:
     known = LogTtl().observe(DAY, UnixMicros(0), LOG)
     shorter = known.observe(HOUR, UnixMicros(9 * HOUR * SECOND), LOG)
     assert shorter.edge_us(UnixMicros(9 * HOUR * SECOND)) == 8 * HOUR * SECOND
-    # Beside a look two hours ago: what was written before that is still there.
+    # If the last look was two hours ago, earlier changes still exist.
     seen = known.observe(HOUR, UnixMicros(9 * HOUR * SECOND), LOG, last_look_us=UnixMicros(7 * HOUR * SECOND))
     assert seen.edge_us(UnixMicros(9 * HOUR * SECOND)) == 8 * HOUR * SECOND
     assert seen.edge_us(UnixMicros(8 * HOUR * SECOND)) == -16 * HOUR * SECOND

@@ -75,7 +75,7 @@ class World:
         if stray and place and time_us < self.generations[place].start_ms * 1000 + LEEWAY_S * SECOND:
             place -= 1
         stream = self.generations[place].stream_of(key)
-        # A stream counts from the generation that opened it: in between, its rows are in the order of time alone.
+        # A stream belongs to the generation that opened it; later generations do not affect the order of its rows.
         opened = min(at for at, one in enumerate(self.generations) if stream in one.streams)
         low = len(self.rows[stream]).to_bytes(8, "big")
         position = GroupPosition.of(stream.raw, timeuuid_of(UnixMicros(time_us), low))
@@ -187,7 +187,7 @@ class Job:
                 place = LanePosition(number, position)
                 if not todo.wants(place):
                     continue
-                # Every group is a transaction of its own: the most cuts that there can be.
+                # Every group is a transaction of its own, which gives the most places to be killed at.
                 left = self.spend(left)
                 self.published.append((key, position))
                 self.progress[task.lane] = todo.midway(place).to_bytes()
@@ -372,7 +372,7 @@ class Switching(RuleBasedStateMachine):
         published = {position for _, position in self.job.published}
         begin_us = self.job.begin_us
         assert published <= rows.keys()
-        # Right behind a change the opened streams are read from the change on.
+        # If the start is right behind a change, the opened streams are read from the change on.
         left_out = rows.keys() - published
         assert all(begin_us is not None and rows[position] < begin_us for position in left_out)
 

@@ -83,7 +83,7 @@ def test_other_images_have_a_notice() -> None:
     assert "'postimage' is 'false' since about 2027-01-15T08:01:00.000000Z: after is null" in off[1].text
     assert "'preimage' is 'true' since" in part[0].text
     assert "'preimage' is 'full' since" in full[0].text
-    # Switching CDC off forgets the others in older releases, which is no news; that they stay forgotten is.
+    # Older releases reset the other options when CDC is switched off. Only what differs afterwards is reported.
     _, cdc_off, again = said(state(options=both), state(options=OFF), state(options=both))
     assert (len(cdc_off), len(again)) == (1, 1)
     _, _, forgotten = said(state(options=both), state(options=OFF), state())

@@ -58,7 +58,7 @@ def test_a_table_that_is_polled_seldom_has_longer_windows() -> None:
     windows.batch_ends(99, lambda _: 0.1)
     assert windows.longest_us(0.1) == 240 * SECOND
     windows.batch_begins(100, batch)
-    windows.batch_ends(140, lambda _: 100)  # within half of the time from look to look
+    windows.batch_ends(140, lambda _: 100)  # less than half of the interval between micro-batches
     assert windows.longest_us(0.1) == 240 * SECOND
     windows.batch_begins(200, batch)
     windows.batch_ends(240, lambda _: 0.1)
@@ -108,7 +108,7 @@ class Table:
         if batch is None:
             self.now_s += 1.0
             return
-        # Of one generation there is one part, from cursor to cursor; a third of a million micro-batches are worked.
+        # There is one part, from cursor to cursor. `PlannedBatch.parts` would be slow for 300,000 micro-batches.
         self.lengths_s.append((batch.next.time_us - self._cursor.time_us) / SECOND)
         self.took_s.append(self.takes_s(self.lengths_s[-1]) + paused_s)
         self.now_s += max(self.took_s[-1], self.apart_s)
@@ -215,7 +215,7 @@ def test_pauses_do_not_add_up(fixed_s: float, every: int) -> None:
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        # What took long by itself becomes proportional, and the other way round; deadband and floor must both let go.
+        # The fixed part becomes proportional or the reverse; both the tolerance and the lower bound must be released.
         ((40, 0.01), (0.3, 0.85)),
         ((40, 0.01), (40, 0.3)),
         ((0.2, 0.9), (4, 0.2)),
@@ -228,7 +228,7 @@ def test_window_length_follows_a_load_that_changes(first: tuple[float, float], t
     table = Table(costing(*first), 1000 * HOUR)
     table.work(2 * HOUR)
     table.takes_s = costing(*then)
-    # What was planned before may be an hour of the log, of which each second takes 0.85 s now.
+    # The window planned before may be an hour long, and each second of it takes 0.85 s now.
     table.work(1.5 * HOUR)
     begun, behind_s = len(table.took_s), table.behind_s
     table.work(4 * HOUR)
