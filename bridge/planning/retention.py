@@ -8,12 +8,10 @@ reports these.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from bridge.model.kept_formats import canonical_json
 from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import UnixMicros, iso_of_micros
 from bridge.planning.data_loss import Gap
@@ -60,20 +58,6 @@ class LogTtl:
         shorter_since_us = last_us + 1 if last_look_us is None else max(last_us + 1, last_look_us)
         since_us = UnixMicros(shorter_since_us) if is_shorter else now_us
         return LogTtl((*self.spans, (since_us, ttl_s))[-_MOST_SPANS:], log_id)
-
-    def to_text(self) -> str:
-        """Return the TTLs as JSON text for the next planner."""
-        return canonical_json({"log": str(self.log_id), "spans": [list(span) for span in self.spans]})
-
-    @classmethod
-    def from_text(cls, text: str) -> LogTtl:
-        """Return the TTLs of a text that `to_text` returned; no TTLs if the text is damaged."""
-        try:
-            value = json.loads(text)
-            spans = tuple((UnixMicros(int(since_us)), int(ttl_s)) for since_us, ttl_s in value["spans"])
-            return cls(spans, None if value["log"] == "None" else UUID(value["log"]))
-        except (ValueError, TypeError, KeyError):
-            return cls()
 
     def edge_us(self, now_us: UnixMicros) -> UnixMicros | None:
         """Return the retention edge in us; None if changes do not expire.

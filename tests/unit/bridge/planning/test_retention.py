@@ -198,12 +198,3 @@ def test_time_of_a_ttl_change_is_bounded_by_the_looks() -> None:
     longer = shorter.observe(DAY, UnixMicros(20 * HOUR * SECOND), LOG)
     assert longer.edge_us(UnixMicros(21 * HOUR * SECOND)) == 20 * HOUR * SECOND
     assert longer.observe(0, UnixMicros(0), UUID(int=2)).edge_us(UnixMicros(99 * DAY * SECOND)) is None
-
-
-def test_ttl_travels_as_text() -> None:
-    """From job to job; a damaged text gives no TTLs."""
-    known = LogTtl().observe(DAY, UnixMicros(5), LOG).observe(HOUR, UnixMicros(9), LOG)
-    assert LogTtl.from_text(known.to_text()) == known
-    assert LogTtl.from_text(LogTtl().to_text()) == LogTtl()
-    for text in ("", "{", '{"log": 5}', "[]", known.to_text()[:-3]):
-        assert LogTtl.from_text(text) == LogTtl()
