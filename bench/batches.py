@@ -20,7 +20,8 @@ from bench.path import Lane, plain_changes
 from bench.place import a_stack, machine_now, say
 from bench.processes import everyone
 from bench.tables import TABLES
-from bridge.adapters.kafka.clients import KafkaAdmin, TransactionalProducer
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedRun
 from sandbox.stack.stack import LocalStack

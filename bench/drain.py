@@ -15,7 +15,8 @@ from bench.errors import BenchError
 from bench.figures import Figures, memory_figures
 from bench.tables import KEYSPACE
 from bench.watch import Watch
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.config.document import KafkaSettings
 from bridge.model.kept_formats import LaneProgress
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench import tables
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import ExpectedChange, Oracle
 from sandbox.scylla.pacing import spread, system_clock_us
@@ -46,12 +46,12 @@ class Cluster:
     seed: int = 1
 
 
-def connect(cql: str) -> CqlSession:
+def connect(cql: str) -> WritingSession:
     """A session for loading; patient, because a loaded machine answers late."""
-    return CqlSession.connect(ScyllaSettings(contact_points=(cql,), request_timeout_ms=60_000))
+    return WritingSession.connect(ScyllaSettings(contact_points=(cql,), request_timeout_ms=60_000))
 
 
-def load(session: CqlSession, table_name: str, *, changes: int, cluster: Cluster) -> set[bytes]:
+def load(session: WritingSession, table_name: str, *, changes: int, cluster: Cluster) -> set[bytes]:
     """Make the table and its log anew and write changes spread over the last ten minutes, in two generations.
 
     Returns:

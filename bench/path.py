@@ -25,8 +25,8 @@ from random import Random
 from typing import Any, Final, cast
 
 from bench import command, tables
-from bridge.adapters.kafka.clients import TransactionalProducer
-from bridge.adapters.scylla.session import token_of
+from bridge.adapters.kafka.producer import TransactionalProducer
+from bridge.adapters.scylla.routing import token_of
 from bridge.config.document import BridgeConfig, validate
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncoder
@@ -44,10 +44,10 @@ from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
-from bridge.reading.fast_path import PlainRows, encoded
-from bridge.reading.lane_merge import Entry, TakePage, as_rows, read_lane
-from bridge.reading.page_budget import most_rows
-from bridge.reading.schema_change import runs
+from bridge.reading.fast_path import FastPath, encode_chunks
+from bridge.reading.lane_merge import Entry, PageToEntries, keep_rows, read_lane
+from bridge.reading.page_budget import max_page_rows
+from bridge.reading.schema_change import runs_by_schema
 from bridge.reading.table_capture import Schemas
 from sandbox.scylla.values.nested_values import Draw
 from schemas.cql.table import Column, ColumnKind, TableSchema
@@ -177,7 +177,7 @@ class Lane:
                 "ck": random.randrange(1000).to_bytes(4, "big"),
             }
             log[stream].append(tuple(cells.get(column) for column in names))
-        page_rows = page_rows or most_rows(streams, _PAGE_ROWS)
+        page_rows = page_rows or max_page_rows(streams, _PAGE_ROWS)
         pages = {stream: list(_pages(layout, rows, page_rows)) for stream, rows in log.items()}
         return cls(table, TableCodec(table, names), layout, pages, changes, page_rows, check_every)
 
@@ -199,10 +199,16 @@ class Lane:
         """The generation of each stream."""
         return {stream.raw: _GENERATION_MS for stream in self.pages}
 
-    def chunks(self, take: TakePage | None = None) -> Iterator[list[Entry]]:
+    def chunks(self, take: PageToEntries | None = None) -> Iterator[list[Entry]]:
         """The merged entries."""
         return read_lane(
-            self, list(self.pages), _WINDOW, self.layout, page_rows=self.page_rows, in_flight=len(self.pages), take=take
+            self,
+            list(self.pages),
+            _WINDOW,
+            self.layout,
+            page_rows=self.page_rows,
+            in_flight=len(self.pages),
+            page_to_entries=take,
         )
 
     def check(self) -> KeyCheck:
@@ -210,9 +216,9 @@ class Lane:
         ranges = {stream: KeyRange(MIN_TOKEN, MAX_TOKEN, [stream]) for stream in self.pages}
         return KeyCheck(self.layout, lambda: ranges, token_of, lambda _: None, every=self.check_every)
 
-    def taking(self, check: KeyCheck | None) -> TakePage:
+    def taking(self, check: KeyCheck | None) -> PageToEntries:
         """The fast path's way to take a page."""
-        return PlainRows(self.codec.page_encoder, self.layout, self.opened, check).entries
+        return FastPath(self.codec.page_encoder, self.layout, self.opened, check).encode_page
 
     def all_pages(self) -> Iterator[tuple[StreamId, Page]]:
         """Every page, fresh."""
@@ -237,7 +243,7 @@ def general_way(lane: Lane) -> dict[str, Callable[[], Any]]:
 
     return {
         "cells": lambda: _all(page.rows[:1] for _, page in lane.all_pages()),
-        "sort keys": lambda: _all(as_rows(lane.layout)(*each) for each in lane.all_pages()),
+        "sort keys": lambda: _all(keep_rows(lane.layout)(*each) for each in lane.all_pages()),
         "merge": lambda: _all(lane.chunks()),
         "groups": lambda: _all(grouping.groups(read(), lane.layout)),
         "key check": lambda: _all(lane.check().passing(grouping.groups(read(), lane.layout))),
@@ -255,7 +261,7 @@ def plain_changes(lane: Lane) -> Callable[[], Changes]:
             for group in grouping.groups(of, lane.layout):
                 yield from encoder.encode(group, _GENERATION_MS)
 
-        return encoded(lane.chunks(lane.taking(lane.check())), general)
+        return encode_chunks(lane.chunks(lane.taking(lane.check())), general)
 
     return changes
 
@@ -300,7 +306,7 @@ def _all(things: Iterable[Any]) -> list[Any]:
 
 def _switching(lane: Lane, changes: Callable[[], Changes]) -> Changes:
     handed_on: Any = lane
-    for _, run in runs(handed_on, lambda _: changes(), lambda: handed_on):
+    for _, run in runs_by_schema(handed_on, lambda _: changes(), lambda: handed_on):
         yield from run
 
 

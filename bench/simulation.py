@@ -33,9 +33,10 @@ from bridge.model.micro_batch import Part, PlannedBatch, Role, Selection
 from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, build_vnode_streams, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
-from bridge.planning.micro_batches import GenerationStart, Limits, WindowLength, first_cursor, plan
+from bridge.planning.micro_batches import GenerationStart, Limits, first_cursor, plan
 from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
 from bridge.planning.server_clock import ASK_EVERY_S, ServerClock
+from bridge.planning.window_size import WindowLength
 from bridge.publishing.offset_reconciler import OffsetReconciler
 from bridge.publishing.protocol import LaneTask, remainder
 from bridge.publishing.start_decision import decide_start
@@ -293,7 +294,7 @@ class Table:
     def _read(self, part: Part, now_us: int) -> Iterator[tuple[GroupPosition, Row, int]]:
         if part.selection.role is Role.KEPT:
             return  # with vnodes nothing goes on
-        place = self.generations.starts_ms.index(part.selection.read_as_ms)
+        place = self.generations.starts_ms.index(part.selection.newest_generation_ms)
         rows, window = self.rows.get(place, []), part.window
         low = bisect_left(rows, int(window.start_us), key=lambda row: int(row[1][2]))
         for position, row in rows[low:]:

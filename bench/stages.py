@@ -34,7 +34,7 @@ from bench.errors import BenchError
 from bench.figures import Figures
 from bench.tables import KEYSPACE
 from bench.watch import Watch
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import KafkaSettings

@@ -13,7 +13,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from bench.errors import BenchError
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.config.document import KafkaSettings
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.position import timeuuid_in

@@ -1,1 +1,1 @@
-"""The change model, its planning and assembly, the publishing protocol, and the adapters around them."""
+"""The bridge without Spark: from ScyllaDB's CDC log to Kafka records, planned, published and monitored."""

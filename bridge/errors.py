@@ -1,32 +1,38 @@
-"""The bridge's errors, grouped by what the caller does about them.
+"""The bridge's errors, grouped by how the caller reacts to them.
 
 ```
 BridgeError
-+-- ConfigError         the configuration file or an option is wrong: mend it, nothing was touched
-+-- StartupError        a precondition does not hold (unreachable server, unknown table)
-|   +-- AccessError         a server does not let us in, or we don't trust it: credentials or certificates are wrong
-+-- RetriableError      a server did not answer as hoped: the same work may be tried again
-|   +-- TableMissingError   a captured table, or its log, is not there now
-|   +-- NoGenerationError   the cluster has no streams yet: nothing can be read, and nothing is wrong
-+-- RefusedError        the server finds a statement invalid, as one on a table that is no more
-+-- FencedError         another process has taken this transactional id over: stop at once
-+-- PoisonError         one record can't be carried as configured
-+-- LayoutError         another job has laid the table's lanes anew: one of the two must go
-+-- DataLossError       changes are gone, or may be: stop the table until someone decides
++-- ConfigError         the configuration file or an option is wrong: correct it; the job has changed nothing
++-- StartupError        a precondition is not met (unreachable server, unknown table)
+|   +-- AccessError         login or TLS handshake failed: credentials or certificates are wrong
++-- RetriableError      a server failed in a way that may pass: retry the same work
+|   +-- TableMissingError   a captured table or its log does not exist at the moment
+|   +-- NoGenerationError   a captured table has no streams yet: wait
++-- RefusedError        a server rejects a statement as invalid, for example because the table does not exist
++-- FencedError         another process owns this transactional id: stop at once
++-- PoisonError         one change can't be published as configured
+|   +-- TooLargeError       its record is too large for Kafka
++-- LayoutError         another job has written a new lane layout: stop one of the two jobs
++-- DataLossError       changes are lost or may be lost: the table stops until a person decides
 ```
 
-Messages name the table, generation, stream set, window or record at fault, and what to do. They never hold secrets.
+A message names the table, generation, stream group, window or record at fault, and says what to do. It never holds a
+secret.
 """
 
 from __future__ import annotations
 
 
 class BridgeError(Exception):
-    """Root of every error that the bridge raises on purpose."""
+    """Base class of all errors that the bridge raises on purpose."""
 
 
 class ConfigError(BridgeError):
-    """One or more settings are wrong; `problems` names each of them with its place and a hint."""
+    """One or more settings are wrong.
+
+    Attributes:
+        problems: one text for each setting, with its place and a hint.
+    """
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -34,49 +40,52 @@ class ConfigError(BridgeError):
 
 
 class StartupError(BridgeError):
-    """The job can't start: something it needs is missing, unreachable or refuses us."""
+    """The job can't start: a server or table is missing or unreachable, or rejects the job."""
 
 
 class AccessError(StartupError):
-    """A login or a TLS handshake failed. It ends a start; a running job tries again, because secrets get rotated."""
+    """A login or a TLS handshake failed. It ends a start; a running job retries, because secrets rotate."""
 
 
 class RetriableError(BridgeError):
-    """A server failed in a way that may pass; whoever owns the unit of work may try it again."""
+    """A server failed in a way that may pass. The owner of the unit of work may retry it."""
 
 
 class TableMissingError(RetriableError):
-    """A captured table or its log does not exist now; it may be in the making, or made anew."""
+    """A captured table or its log does not exist at the moment. Somebody may create it soon, or again."""
 
 
 class NoGenerationError(RetriableError):
-    """A captured table has no streams yet, so that nothing can have been written to its log either."""
+    """A captured table has no streams yet, so its log holds no changes."""
 
 
 class RefusedError(BridgeError):
-    """The server finds a statement invalid: a table or a column that it names does not exist, for one."""
+    """A server rejects a statement as invalid, for example because a table or a column does not exist."""
 
 
 class FencedError(BridgeError):
-    """A newer owner of the same transactional id exists; this one must not write another record."""
+    """A newer owner of the transactional id exists. This process must not publish another record."""
 
 
 class LayoutError(BridgeError):
-    """What was planned belongs to a lane layout that is no longer the table's."""
+    """A plan belongs to a lane layout that the table does not have."""
 
 
 class PoisonError(BridgeError):
-    """A record that can't be encoded, or that Kafka refuses."""
+    """A change can't be encoded, or Kafka rejects its record."""
 
 
 class TooLargeError(PoisonError):
-    """A record over the limit, refused before it became part of the transaction: that goes on without it."""
+    """A record exceeds Kafka's size limit. It is not part of the transaction, which continues without it."""
 
 
 class DataLossError(BridgeError):
-    """Progress and log no longer meet: going on would skip changes in silence."""
+    """The log lacks changes that follow the progress: reading on would skip changes silently."""
 
 
 def is_hopeless(kind: type[BaseException]) -> bool:
-    """Whether trying again can't mend an error of this class; a fenced job's next attempt fences back."""
+    """Return whether a retry is useless for an error class.
+
+    FencedError allows a retry: the next attempt fences the other owner.
+    """
     return issubclass(kind, BridgeError) and not issubclass(kind, (RetriableError, FencedError, AccessError))

@@ -1,7 +1,7 @@
-"""The licences of what is installed with the bridge, from the packages' own metadata: `python -m deploy.licences`.
+"""Writes docs/licences.md from the metadata of the installed packages: `python -m deploy.licences`.
 
-Needs no network. What a package says of itself comes in three forms (an SPDX expression, classifiers, a free text); all
-become SPDX identifiers here, and what is in none of the tables stays as it is, to be looked at by a person.
+A package states its licence as an SPDX expression, as classifiers or as free text. This module turns all three into
+SPDX identifiers. A text that none of its tables knows stays as it is, so a person looks at it. It needs no network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ALLOWED: Final = frozenset(
         "Zlib",
     }
 )
-"""What may be installed beside an Apache-2.0 program without a word to its users' lawyers."""
+"""SPDX identifiers that are allowed beside an Apache-2.0 program."""
 
 _BY_CLASSIFIER: Final = {
     "Apache Software License": "Apache-2.0",
@@ -54,31 +54,32 @@ _OPERATORS: Final = re.compile(r"\s+(?:AND|OR|WITH)\s+|[()]")
 _HEAD: Final = """\
 # Licences
 
-Of the Python packages that are installed with the bridge, directly or by others; made by `make licences` from their
-metadata. Versions are in [constraints.txt](../constraints.txt). PySpark brings Apache Spark's jars, whose notices are
-inside it. The jars of the local stack are fetched for tests and the demo only, and never shipped.
+This page lists the licences of the Python packages that are installed with the bridge, directly or as dependencies.
+`make licences` generates it from the packages' metadata. [constraints.txt](../constraints.txt) has their versions.
+PySpark contains Apache Spark's jars with their notices. The sandbox's jars are fetched for tests and the demo only,
+and are not shipped.
 """
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Package:
-    """An installed package and its licence, an SPDX expression as far as it is known."""
+    """An installed package and its licence: an SPDX expression, or the package's own text if none is known."""
 
     name: str
     licence: str
 
     @property
     def is_allowed(self) -> bool:
-        """Whether every licence in the expression is allowed."""
+        """Whether every licence of the expression is allowed."""
         parts = [part for part in _OPERATORS.split(self.licence) if part]
         return bool(parts) and ALLOWED.issuperset(parts)
 
 
 def packages(requirements: Iterable[str]) -> list[Package]:
-    """Everything that requirements bring, by name.
+    """Return all packages that requirements install, sorted by name.
 
     Raises:
-        importlib.metadata.PackageNotFoundError: one is not installed.
+        importlib.metadata.PackageNotFoundError: a package is not installed.
     """
     found: dict[str, Package] = {}
     visited: set[tuple[str, str]] = set()
@@ -90,7 +91,7 @@ def packages(requirements: Iterable[str]) -> list[Package]:
             if (name, extra) in visited:
                 continue
             visited.add((name, extra))
-            found[name] = Package(name, _licence(metadata.metadata(name)))
+            found[name] = Package(name, _licence_of(metadata.metadata(name)))
             for text in metadata.requires(name) or ():
                 inner = Requirement(text)
                 if inner.marker is None or inner.marker.evaluate({"extra": extra}):
@@ -99,15 +100,15 @@ def packages(requirements: Iterable[str]) -> list[Package]:
 
 
 def document() -> str:
-    """The page of all licences."""
+    """Return the text of the page."""
     project, sandbox = (
         tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         for folder in (".", "sandbox")
     )
     groups = {
         "Installed with the bridge": project["dependencies"],
-        "Further for the sandbox": [one for one in sandbox["dependencies"] if not one.startswith(project["name"])],
-        "Further for development": project["optional-dependencies"]["dev"],
+        "Added by the sandbox": [one for one in sandbox["dependencies"] if not one.startswith(project["name"])],
+        "Added for development": project["optional-dependencies"]["dev"],
     }
     lines = [_HEAD]
     seen: set[Package] = set()
@@ -119,17 +120,17 @@ def document() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _licence(about: metadata.PackageMetadata) -> str:
-    def said(field: str) -> list[str]:
+def _licence_of(about: metadata.PackageMetadata) -> str:
+    def texts_of(field: str) -> list[str]:
         return [str(one).strip() for one in about.get_all(field) or ()]
 
-    if expression := said("License-Expression"):
+    if expression := texts_of("License-Expression"):
         return expression[0]
-    text = "".join(said("License")[:1])
+    text = "".join(texts_of("License")[:1])
     known = _BY_TEXT.get(text, text)
     if known in ALLOWED:
         return known
-    classifiers = [one.rpartition(" :: ")[2] for one in said("Classifier") if one.startswith("License")]
+    classifiers = [one.rpartition(" :: ")[2] for one in texts_of("Classifier") if one.startswith("License")]
     by_classifier = [_BY_CLASSIFIER[one] for one in classifiers if one in _BY_CLASSIFIER]
     return by_classifier[0] if by_classifier else (text.splitlines() or ["unknown"])[0]
 

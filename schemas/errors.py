@@ -1,37 +1,37 @@
 """The errors of this layer, grouped by what a caller can do about them.
 
-There is no recovery policy here: ``bridge`` decides what is retried, dead-lettered or fatal.
+``bridge`` decides which of them it retries, sends to the dead-letter topic, or treats as fatal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-_SHOWN_BYTES = 32
-"""How much of a cell a message shows: enough to recognise it, too little to leak a document."""
+_MAX_BYTES_IN_MESSAGE = 32
+"""A message shows so many bytes of a cell: enough to recognise it, too few to leak a document."""
 
 
 class SchemaError(Exception):
-    """Root of everything that ``schemas`` raises on purpose.
+    """Base class of the errors that ``schemas`` raises on purpose.
 
-    Errors survive pickling with their attributes: they cross from tasks to the driver.
+    Errors keep their attributes when they are pickled, because they travel from tasks to the driver.
     """
 
     def __reduce__(self) -> tuple[Callable[..., SchemaError], tuple[type[SchemaError], tuple[object, ...]], object]:
-        """Rebuild from message and attributes, whatever a subclass's __init__ asks for."""
-        return _rebuilt, (type(self), self.args), self.__dict__
+        """Rebuild the error from its message and attributes, without a call of the subclass's __init__."""
+        return _rebuild_error, (type(self), self.args), self.__dict__
 
 
 class TypeTextError(SchemaError):
-    """A CQL type text that is not understood (see ``schemas.cql.types.parse``)."""
+    """A text is not a CQL type."""
 
 
 class TableSchemaError(SchemaError):
-    """A table description that contradicts itself, or does not fit its CDC log table."""
+    """A table description contradicts itself, or does not fit its CDC log table."""
 
 
 class UnsupportedTypeError(SchemaError):
-    """A column has a CQL type that has no Avro form yet.
+    """A column has a CQL type that has no Avro form.
 
     Attributes:
         cql_type: the type's text.
@@ -40,7 +40,7 @@ class UnsupportedTypeError(SchemaError):
     """
 
     def __init__(self, cql_type: str, *, table: str | None = None, column: str | None = None) -> None:
-        """Name the type and, if known, where it stands."""
+        """Describe the type, and name its table and column if they are known."""
         self.cql_type = cql_type
         self.table = table
         self.column = column
@@ -48,37 +48,37 @@ class UnsupportedTypeError(SchemaError):
         super().__init__(f"CQL type {cql_type}{where} is not supported")
 
     def located(self, table: str, column: str) -> UnsupportedTypeError:
-        """Return the same error with the table and the column named."""
+        """Return a copy of the error that names the table and the column."""
         return UnsupportedTypeError(self.cql_type, table=table, column=column)
 
 
 class CellError(SchemaError):
-    """One cell cannot be serialized; the record that holds it is poison, others are not.
+    """One cell cannot be encoded, so the change that holds it cannot be published.
 
     Attributes:
         column: CQL name of the column, or None where only the type is known.
         cql_type: text of the cell's type.
-        reason: what is wrong, without the bytes.
+        reason: what is wrong with the cell; it does not contain the bytes.
         raw: the cell's bytes, or None for a null cell.
     """
 
     def __init__(self, cql_type: str, reason: str, raw: bytes | None, *, column: str | None = None) -> None:
-        """Describe the cell; the message shows at most 32 of its bytes."""
+        """Describe the cell. The message shows at most 32 of its bytes."""
         self.column = column
         self.cql_type = cql_type
         self.reason = reason
         self.raw = raw
         where = "cell" if column is None else f"column {column!r}"
-        super().__init__(f"{where} of type {cql_type}: {reason} ({_shown(raw)})")
+        super().__init__(f"{where} of type {cql_type}: {reason} ({_describe_bytes(raw)})")
 
     def located(self, column: str, cql_type: str) -> CellError:
-        """Return the same error with the column and its type named; `raw` may be a part of its cell."""
+        """Return a copy of the error that names the column and its type; `raw` may be a part of the column's cell."""
         inside = "" if cql_type == self.cql_type else f"inside it, {self.cql_type}: "
         return CellError(cql_type, inside + self.reason, self.raw, column=column)
 
 
 class OperationError(SchemaError):
-    """A log row whose operation and cells contradict each other, or that is no change where one is due."""
+    """A log row's operation and cells contradict each other, or the row is not a change where a change is expected."""
 
 
 class LostKeyError(OperationError):
@@ -86,38 +86,38 @@ class LostKeyError(OperationError):
 
 
 class OutputError(SchemaError):
-    """The wanted output is one that there is not."""
+    """The configured output does not exist, or the table does not fit it."""
 
 
 class EncodeError(SchemaError):
-    """A value does not fit the Avro schema it was to be written with."""
+    """A value does not fit its Avro schema."""
 
 
 class DecodeError(SchemaError):
-    """Bytes are not a body of the Avro schema they were to be read with."""
+    """Bytes are not a record of their Avro schema."""
 
 
 class FramingError(SchemaError):
-    """A message is not in the registry's wire format."""
+    """A message is not in the schema registry's wire format."""
 
 
 class RegistryError(SchemaError):
-    """The schema registry could not answer, or refused.
+    """The schema registry did not answer, or refused a request.
 
     Attributes:
-        retriable: whether the same request may succeed later without anyone's help.
+        retriable: whether the same request may succeed later without a change by a person.
     """
 
     def __init__(self, message: str, *, retriable: bool) -> None:
-        """Keep the message and whether to try again."""
+        """Keep the message and whether a retry can help."""
         self.retriable = retriable
         super().__init__(message)
 
 
 class RegistryAccessError(RegistryError):
-    """The registry does not let us in, or is not the one that we trust: credentials, permissions or certificates.
+    """The registry refuses our credentials or permissions, or we do not trust its certificate.
 
-    Never retriable by itself, but a rotated secret or a renewed certificate mends it from outside.
+    A retry alone does not help. A rotated secret or a renewed certificate does.
     """
 
     def __init__(self, message: str) -> None:
@@ -126,45 +126,45 @@ class RegistryAccessError(RegistryError):
 
 
 class UnregisteredSchemaError(RegistryError):
-    """A schema that must be registered beforehand is not there; not retriable until somebody registers it.
+    """A schema that must be registered in advance is missing; a retry does not help until it is registered.
 
     Attributes:
-        subject: the subject that lacks it.
+        subject: the subject that lacks the schema.
     """
 
     def __init__(self, message: str, *, subject: str) -> None:
-        """Keep the subject."""
+        """Keep the message and the subject."""
         self.subject = subject
         super().__init__(message, retriable=False)
 
 
 class IncompatibleSchemaError(RegistryError):
-    """The subject's compatibility rule refuses the schema; never retriable.
+    """The subject's compatibility rule refuses the schema; a retry does not help.
 
     Attributes:
-        subject: the subject that refused it.
-        rule: the subject's compatibility level, as in "BACKWARD"; None where the registry does not tell.
-        reason: the registry's own words.
+        subject: the subject that refused the schema.
+        rule: the subject's compatibility level, such as "BACKWARD"; None if the registry does not name it.
+        reason: the registry's own text.
     """
 
     def __init__(self, message: str, *, subject: str, rule: str | None, reason: str) -> None:
-        """Keep the subject, its rule and the registry's reason."""
+        """Keep the message, the subject, its rule and the registry's reason."""
         self.subject = subject
         self.rule = rule
         self.reason = reason
         super().__init__(message, retriable=False)
 
 
-def _shown(raw: bytes | None) -> str:
+def _describe_bytes(raw: bytes | None) -> str:
     if raw is None:
         return "null"
     if not raw:
         return "zero bytes"
-    more = "..." if len(raw) > _SHOWN_BYTES else ""
-    return f"{len(raw)} bytes: 0x{raw[:_SHOWN_BYTES].hex()}{more}"
+    more = "..." if len(raw) > _MAX_BYTES_IN_MESSAGE else ""
+    return f"{len(raw)} bytes: 0x{raw[:_MAX_BYTES_IN_MESSAGE].hex()}{more}"
 
 
-def _rebuilt(kind: type[SchemaError], args: tuple[object, ...]) -> SchemaError:
+def _rebuild_error(kind: type[SchemaError], args: tuple[object, ...]) -> SchemaError:
     error = kind.__new__(kind)
     error.args = args
     return error

@@ -1,7 +1,7 @@
-"""How a table's changes are written: the shape of the envelope and the forms of a few types.
+"""Options for the records of a table: the shape of the value and the forms of a few types.
 
-The defaults lose nothing. Every other choice is for consumers that want a form of their own, and
-says what it costs.
+The defaults lose nothing. The other choices are for consumers that need another form; `OutputOptions` names the cost of
+each.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ class OutputOptions:
     """The choices for one table.
 
     Attributes:
-        shape: `delta`, what the change did; `full`, that and the row before and after it, from the
-            log's images; `debezium`, before, after, op and source as Debezium's connectors give them;
-            `flat`, the row with a few fields that begin with ``__``.
-        decimals: `decimal` and `varint` as a `record` of scale and unscaled bytes, exact whatever
-            the size; as a `string` such as ``-1.50`` or ``1E+40``, exact as well; as a `double`, the
-            nearest one (a number beyond its range is a CellError).
-        timestamps: `millis`, a plain long, since CQL's timestamps go beyond what the calendars of
-            some languages hold; `timestamp-millis` and `timestamp-micros`, Avro's logical types
-            (a timestamp whose microseconds do not fit in 64 bits is a CellError).
-        times: `nanos`, a plain long; `time-micros`, Avro's logical type: less than a microsecond is cut off.
-        key: the columns of the record's key; clustering columns are null in it where the change has none.
-        name: the job's, as `debezium` tells it in ``source.name``.
+        shape: the name of the value's shape, a key of ``schemas.shapes.SHAPES``.
+        decimals: the form of `decimal` and `varint`. `record` is scale and unscaled bytes, exact at any size; `string`
+            is a text such as ``-1.50`` or ``1E+40``, also exact; `double` is the nearest double, and a number beyond
+            the range of doubles is a CellError.
+        timestamps: the form of `timestamp`. `millis` is a plain long, because CQL's timestamps exceed the calendars of
+            some languages; `timestamp-millis` and `timestamp-micros` are Avro's logical types, and a timestamp whose
+            microseconds do not fit in 64 bits is a CellError.
+        times: the form of `time`. `nanos` is a plain long; `time-micros` is Avro's logical type, rounded down.
+        key: the columns of the record's key. Clustering columns are null in the key of a change that has none.
+        name: the job's name, which the shape `debezium` writes to ``source.name``.
     """
 
     shape: ShapeName = "delta"

@@ -1,11 +1,11 @@
 """From the rows of a CDC log that make one change to the Avro key and value of one Kafka record.
 
-Knows which log column means what (spec sections 1.2, 2.1 and 2.3) and fills the records that
-``schemas.record_schemas`` describes. It must not know groups (``bridge.encoding.grouping``), schema ids or Kafka.
+A `TableCodec` fills the records that ``schemas.record_schemas`` describes. It does not know groups of changes, schema
+ids or Kafka.
 
 There are two encoders: code compiled for the table (``schemas.compiled.row_encoder``), and the reference
-(``schemas.compiled.reference_encoder``), which gets what the other does not know or declines: range deletes, other
-shapes than ``delta``, and rows with a cell that is malformed or CQL's "empty".
+(``schemas.compiled.reference_encoder``). The reference encodes what the compiled code declines: range deletes, changes
+with images, the shapes ``debezium`` and ``flat``, and rows with a cell that is malformed or CQL's "empty".
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _FINGERPRINT_HEX_DIGITS: Final = 16
 class TableCodec:
     """Encodes the changes of one table whose log is read with one list of columns.
 
-    Immutable once made, except `page_encoder`: threads may share one; it is made anew in each process.
+    Threads may share a codec, except its `page_encoder`. A codec cannot be pickled, so each process makes its own.
 
     Attributes:
         key_avro_schema: canonical text of the record key's schema.
-        value_avro_schema: canonical text of the envelope's schema.
+        value_avro_schema: canonical text of the value's schema.
         key_fingerprint: first 16 hex digits of the SHA-256 of the key schema's text.
-        value_fingerprint: the same of the value schema's text.
+        value_fingerprint: first 16 hex digits of the SHA-256 of the value schema's text.
         page_encoder: encodes rows page by page; for one thread.
     """
 
@@ -66,7 +66,7 @@ class TableCodec:
         log_columns: Sequence[str],
         output: OutputOptions = DEFAULT_OUTPUT,
     ) -> None:
-        """Resolve everything that does not depend on a row.
+        """Compile the encoders and readers of the table.
 
         Args:
             table: the base table.
@@ -76,9 +76,9 @@ class TableCodec:
 
         Raises:
             UnsupportedTypeError: a column's type has no Avro form.
-            OutputError: there is no such shape.
-            TableSchemaError: the log lacks a column of the table, has one that the table
-                lacks, or names one twice.
+            OutputError: the shape does not exist, or the table does not fit it.
+            TableSchemaError: the log lacks a column of the table, has a column that the table lacks, or names one
+                twice.
         """
         key, value = key_schema(table, output), value_schema(table, output)
         self.key_avro_schema: str = schema_text(key)
@@ -106,48 +106,70 @@ class TableCodec:
     ) -> tuple[bytes, bytes]:
         """Return the unframed Avro bodies of the record's key and value, in that order.
 
-        The key holds the columns of the partition key (see `encode_primary_key` for the other form), the value
-        the change that the rows describe.
-        All rows are raw cells in the order of `log_columns`.
+        The key has the columns of the partition key; `encode_primary_key` gives the other form. All rows are raw cells
+        in the order of `log_columns`.
 
         Args:
-            row: the delta; of a range delete its start (``cdc$operation`` 5 or 6).
-            operation: the row's ``cdc$operation``; numbers not known become "unknown".
-            generation_ms: start of the row's generation, ms since the Unix epoch.
+            row: the delta, or the start row of a range delete (``cdc$operation`` 5 or 6).
+            operation: the row's ``cdc$operation``; an unknown number gives the symbol "unknown".
+            generation_ms: start of the row's CDC generation, ms since the Unix epoch.
             last_in_group: whether the change ends its (stream, time) group.
             range_end: the end row of a range delete (``cdc$operation`` 7 or 8).
-            before: the pre-image (0) of the same row in the group; the shape `delta` does not look at it.
-            after: the post-image (9), likewise.
-            more: further deltas of the same row in the group; only for shapes that describe rows
-                (`schemas.shapes.Shape.by_row`).
+            before: the pre-image (0) of the same row in the group; the shape `delta` ignores it.
+            after: the post-image (9) of the same row in the group; the shape `delta` ignores it.
+            more: further deltas of the same row in the group, only for shapes with `schemas.shapes.Shape.by_row`.
 
         Raises:
-            CellError: a cell is malformed, contradicts another one of its column, or is one of the
-                partition key and null or "empty"; names its column.
-            OperationError: a row is not of the kind that is due, or its cells contradict its operation.
+            CellError: a cell is malformed, contradicts another cell of its column, or is a null or "empty" cell of the
+                partition key; names the column.
+            OperationError: a row is not of the expected kind, or its cells contradict its operation.
             EncodeError: an argument is of the wrong type.
         """
         if range_end is None and (self._ignores_images or (before is None and after is None)):
             try:
                 return self._encode(row, operation, generation_ms, last_in_group)
             except DECLINED:
-                pass  # And out of the handler, so that the reference's errors stand alone.
+                pass  # The reference runs outside of the handler, so that its errors have no context.
         return self._reference.encode(
             LogChange(row, operation, generation_ms, last_in_group, range_end, before, after, more)
         )
 
     def symbol(self, row: LogRow, operation: int, range_end: LogRow | None = None) -> str:
-        """Return the symbol of ``op`` for a change, see `encode`."""
+        """Return the symbol of ``op`` for a change.
+
+        Args:
+            row: the delta, or the start row of a range delete.
+            operation: the row's ``cdc$operation``.
+            range_end: the end row of a range delete.
+
+        Raises:
+            CellError: a cell is malformed.
+            OperationError: the rows contradict their operations.
+        """
         return self._reference.symbol(LogChange(row, operation, 0, last_in_group=False, range_end=range_end))
 
     def encode_primary_key(self, row: LogRow, operation: int, range_end: LogRow | None = None) -> bytes:
-        """Return the body of a key of the primary key columns, see `encode` and `OutputOptions.key`."""
+        """Return the Avro body of a record key with the columns of the primary key.
+
+        Args:
+            row: the delta, or the start row of a range delete.
+            operation: the row's ``cdc$operation``.
+            range_end: the end row of a range delete.
+
+        Raises:
+            CellError: a cell is malformed, or a clustering column is CQL's "empty".
+            OperationError: the rows contradict their operations.
+        """
         return self._reference.encode_primary_key(
             LogChange(row, operation, 0, last_in_group=False, range_end=range_end)
         )
 
     def encode_key(self, row: LogRow) -> bytes:
-        """Return a key of the partition key columns alone, see `encode`."""
+        """Return the Avro body of a record key with the columns of the partition key.
+
+        Raises:
+            CellError: a cell is malformed, null or "empty"; names the column.
+        """
         try:
             return self._encode_key(row)
         except DECLINED:
@@ -155,18 +177,18 @@ class TableCodec:
         return self._reference.encode_key(row)
 
     def decode_key(self, body: bytes) -> dict[str, object]:
-        """Return the record in a key body, for people and tests.
+        """Return the record in the Avro body of a key.
 
         Raises:
-            DecodeError: not a body of this key schema.
+            DecodeError: the bytes are not a record of the key schema.
         """
         return self._read_key(body)
 
     def decode_value(self, body: bytes) -> dict[str, object]:
-        """Return the record in a value body, for people and tests.
+        """Return the record in the Avro body of a value.
 
         Raises:
-            DecodeError: not a body of this value schema.
+            DecodeError: the bytes are not a record of the value schema.
         """
         return self._read_value(body)
 

@@ -1,4 +1,4 @@
-"""Opens what a process needs from its configuration, patiently; the errors of the registry become the bridge's here."""
+"""Connects to the servers of a configuration, with retries, and translates the registry's errors into the bridge's."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.registry.access import BearerToken, Credentials, Hints, Identity, Tls
-from bridge.adapters.registry.client import Registry, SchemaIds
+from bridge.adapters.registry.client import Registry, SchemaIdStore
 from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import BridgeConfig, RegistrySettings
 from bridge.errors import RetriableError, StartupError
 from bridge.runtime import log_setup
-from bridge.runtime.retry import interruptible, with_patience
+from bridge.runtime.background import run_interruptibly
+from bridge.runtime.retry import retry_until_reachable
 from schemas.errors import RegistryAccessError, RegistryError, UnregisteredSchemaError
 
 T = TypeVar("T")
@@ -22,62 +23,83 @@ Report = Callable[[str], None]
 PING_TIMEOUT_S = 5.0
 _REGISTRY_URL: Final = "registry.url"
 
-_MENDABLE = (RegistryAccessError, UnregisteredSchemaError)
+_CORRECTABLE: Final = (RegistryAccessError, UnregisteredSchemaError)
+"""Errors that an operator can correct while the job runs."""
 
 
 def open_scylla(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> CqlSession:
-    """A connected session.
+    """Connect to ScyllaDB.
 
     Args:
         config: the job's configuration.
-        report: gets a line for each try that failed.
-        patience_s: how long to try, in s; None is the configuration's.
+        report: receives one line for each failed try.
+        patience_s: how long to try, in s; None for `startup.patience_s`.
 
     Raises:
-        StartupError: no node answers within the patience, or the credentials are wrong.
+        StartupError: no node answers within that time, or the credentials are wrong.
     """
 
     def connect() -> CqlSession:
-        with log_setup.quiet("cassandra"):
+        with log_setup.silence_library("cassandra"):
             return CqlSession.connect(config.scylla)
 
     address = ", ".join(config.scylla.contact_points)
-    setting, patience_s = "scylla.contact_points", _patience(config, patience_s)
-    return with_patience("ScyllaDB", address, connect, patience_s=patience_s, report=report, setting=setting)
+    setting, patience_s = "scylla.contact_points", _patience_or_default(config, patience_s)
+    return retry_until_reachable("ScyllaDB", address, connect, patience_s=patience_s, report=report, setting=setting)
 
 
 def open_kafka(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> KafkaAdmin:
-    """An administrator's client of brokers that answer; as `open_scylla`."""
+    """Connect an administration client to Kafka.
+
+    Args:
+        config: the job's configuration.
+        report: receives one line for each failed try.
+        patience_s: how long to try, in s; None for `startup.patience_s`.
+
+    Raises:
+        StartupError: no broker answers within that time, or the brokers refuse the login.
+    """
     admin = KafkaAdmin(config.kafka)
 
     def ping() -> KafkaAdmin:
-        with log_setup.quiet("librdkafka"):
-            interruptible(lambda: admin.ping(PING_TIMEOUT_S))
+        with log_setup.silence_library("librdkafka"):
+            run_interruptibly(lambda: admin.ping(PING_TIMEOUT_S))
         return admin
 
     address = ", ".join(config.kafka.bootstrap_servers)
-    setting, patience_s = "kafka.bootstrap_servers", _patience(config, patience_s)
-    return with_patience("Kafka", address, ping, patience_s=patience_s, report=report, setting=setting)
+    setting, patience_s = "kafka.bootstrap_servers", _patience_or_default(config, patience_s)
+    return retry_until_reachable("Kafka", address, ping, patience_s=patience_s, report=report, setting=setting)
 
 
 def open_registry(config: BridgeConfig, *, report: Report, patience_s: float | None = None) -> Registry:
-    """A client of a registry that answers; as `open_scylla`."""
-    registry = asking_registry(lambda: make_registry(config.registry))
-
-    def ping() -> Registry:
-        asking_registry(registry.ping)
-        return registry
-
-    what, address, patience_s = "Schema registry", registry.address, _patience(config, patience_s)
-    return with_patience(what, address, ping, patience_s=patience_s, report=report, setting=_REGISTRY_URL)
-
-
-def make_registry(settings: RegistrySettings, known: SchemaIds | None = None) -> Registry:
-    """A client that has not asked anything yet; reads the password or token anew whenever the registry refuses it.
+    """Connect to the schema registry.
 
     Args:
-        settings: where the registry is and who we are.
-        known: ids that were learned before, and where to keep new ones.
+        config: the job's configuration.
+        report: receives one line for each failed try.
+        patience_s: how long to try, in s; None for `startup.patience_s`.
+
+    Raises:
+        StartupError: the registry does not answer within that time, or refuses the credentials.
+    """
+    registry = call_registry(lambda: make_registry(config.registry))
+
+    def ping() -> Registry:
+        call_registry(registry.ping)
+        return registry
+
+    what, address, patience_s = "Schema registry", registry.address, _patience_or_default(config, patience_s)
+    return retry_until_reachable(what, address, ping, patience_s=patience_s, report=report, setting=_REGISTRY_URL)
+
+
+def make_registry(settings: RegistrySettings, known: SchemaIdStore | None = None) -> Registry:
+    """Make a client of the schema registry; it reads the password or token again whenever the registry refuses it.
+
+    Nothing is sent in this call.
+
+    Args:
+        settings: address, credentials and TLS of the registry.
+        known: a store of schema ids, read before the registry is asked; None for no store.
 
     Raises:
         StartupError: a secret can't be read.
@@ -116,12 +138,12 @@ def _auth(settings: RegistrySettings) -> Callable[[], Identity] | None:
     return None
 
 
-def asking_registry(call: Callable[[], T]) -> T:
-    """What a registry call gives.
+def call_registry(call: Callable[[], T]) -> T:
+    """The result of a call to the registry, with its errors translated.
 
     Raises:
         RetriableError: the registry did not answer, or is busy.
-        StartupError: it refuses us, or is no registry.
+        StartupError: the registry refuses the request, or the server is no registry.
     """
     try:
         return call()
@@ -131,23 +153,23 @@ def asking_registry(call: Callable[[], T]) -> T:
         raise StartupError(str(error)) from error
 
 
-def asking_registry_midway(call: Callable[[], T]) -> T:
-    """What a registry call gives while the job runs: what somebody can mend meanwhile is tried again too.
+def call_registry_while_running(call: Callable[[], T]) -> T:
+    """The result of a call to the registry while the job runs; errors that an operator can correct are retriable.
 
     Raises:
-        RetriableError: the registry did not answer, or refuses us (secrets and certificates get rotated, not always
-            in step), or lacks a schema that others register.
-        StartupError: it refuses the schema, or is no registry.
+        RetriableError: the registry did not answer, or refuses the credentials (secrets and certificates are not always
+            rotated on both sides at the same time), or lacks a schema that another system registers.
+        StartupError: the registry refuses the schema, or the server is no registry.
     """
     try:
-        return asking_registry(call)
+        return call_registry(call)
     except StartupError as error:
         cause = error.__cause__
-        if isinstance(cause, RegistryError) and not isinstance(cause, _MENDABLE):
+        if isinstance(cause, RegistryError) and not isinstance(cause, _CORRECTABLE):
             raise
-        # Also when a secret could not be read: its file may be just about to be replaced.
+        # This includes a secret that can't be read: its file may be about to be replaced.
         raise RetriableError(str(error)) from error
 
 
-def _patience(config: BridgeConfig, patience_s: float | None) -> float:
+def _patience_or_default(config: BridgeConfig, patience_s: float | None) -> float:
     return config.startup.patience_s if patience_s is None else patience_s

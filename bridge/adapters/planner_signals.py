@@ -1,10 +1,11 @@
-"""Word from process to process of a table's query, by files on the machine of Spark's driver.
+"""Signals between the processes of a table's query: files on the machine of Spark's driver.
 
-Spark tells a source nothing of the rows that its tasks read, and runs the planner in a process of its own, beside the
-job's first one. That learns it from the tasks' reports and tells the planner that changes came, by a file's time; a
-lost word costs a table that is written to again some seconds of latency once. The planner tells the job and the table's
-next planner how long what it has asked last still counts (`bridge.planning.poll_rate`); a lost word costs the cluster a
-micro-batch's requests. And it tells them which TTLs the log has had; the job keeps that in the checkpoint.
+Spark does not pass to a source how many rows its tasks read, and it runs the planner in a process of its own beside the
+job. The job learns of changes from its tasks' reports and signals them to the planner by touching a file; a lost signal
+costs a table that is written to again some seconds of latency, once. The planner writes when it last polled the
+streams, and how long that poll counts (`bridge.planning.poll_rate`), for the job and for the table's next planner; a
+lost signal costs the cluster the requests of one micro-batch. The planner also writes the TTLs that the log has had;
+the job keeps them in the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,73 +20,83 @@ from bridge.runtime.temp_dir import TemporaryFolder
 
 _log = logging.getLogger(__name__)
 
-_NAME: Final = "changes-came"
-_ASKED: Final = "asked"
+_CHANGES: Final = "changes-came"
+_LAST_POLL: Final = "last-poll"
 _TTL: Final = "ttl"
 
 
-def note(path: str) -> None:
-    """Say that changes came; what can't be said is logged."""
+def signal_changes(path: str) -> None:
+    """Signal to the planner that there were changes; a failure is logged.
+
+    Args:
+        path: `SignalFolder.path`.
+    """
     try:
         os.utime(path)
     except OSError as error:
-        _log.warning("the planner could not be told of changes (%s): %s", path, error.strerror)
+        _log.warning("changes can't be signalled to the planner (%s): %s", path, error.strerror)
 
 
-class Arrivals:
-    """The planner's side."""
+class ChangeWatcher:
+    """Notices the signals of `signal_changes`, in the planner.
 
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        self._seen_ns = self._now_ns()
-
-    def came(self) -> bool:
-        """Whether changes came since the last time this was asked."""
-        now_ns = self._now_ns()
-        came, self._seen_ns = now_ns != self._seen_ns, now_ns
-        return came
-
-    def _now_ns(self) -> int | None:
-        try:
-            return self._path.stat().st_mtime_ns
-        except OSError as error:
-            _log.warning("whether changes came can't be seen (%s): %s", self._path, error.strerror)
-            return None
-
-
-class Asked:
-    """When a table's streams were asked last, and for how long that counts.
-
-    Readings are of the clock that all processes of this machine have in common and that only goes forward
-    (`time.monotonic`), in s.
+    Args:
+        path: `SignalFolder.path`.
     """
 
     def __init__(self, path: str) -> None:
-        """Say whose.
+        self._path = Path(path)
+        self._seen_ns = self._modified_ns()
+
+    def saw_changes(self) -> bool:
+        """Whether there was a signal since the last call, or since the watcher was made."""
+        now_ns = self._modified_ns()
+        changed, self._seen_ns = now_ns != self._seen_ns, now_ns
+        return changed
+
+    def _modified_ns(self) -> int | None:
+        try:
+            return self._path.stat().st_mtime_ns
+        except OSError as error:
+            _log.warning("the signal for changes can't be read (%s): %s", self._path, error.strerror)
+            return None
+
+
+class LastPoll:
+    """When a table's streams were last polled, and for how long that poll counts.
+
+    Times are readings, in s, of the monotonic clock that all processes of this machine share (`time.monotonic`).
+
+    Args:
+        path: `SignalFolder.path`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path).with_name(_LAST_POLL)
+
+    def record(self, at_s: float, counts_for_s: float) -> None:
+        """Write a poll; a failure is logged.
 
         Args:
-            path: of the file whose time says that changes came.
+            at_s: when the poll was planned.
+            counts_for_s: how long it counts, in s.
         """
-        self._path = Path(path).with_name(_ASKED)
-
-    def note(self, at_s: float, counts_for_s: float) -> None:
-        """Say it; what can't be said is logged."""
-        # A planner that is only just ending may say it, too.
-        made = self._path.with_suffix(f".{os.getpid()}")
+        # A name of its own for each process: a planner that is about to end may write, too.
+        new = self._path.with_suffix(f".{os.getpid()}")
         try:
-            made.write_text(f"{at_s!r} {counts_for_s!r}", "ascii")
-            made.replace(self._path)
+            new.write_text(f"{at_s!r} {counts_for_s!r}", "ascii")
+            new.replace(self._path)
         except OSError as error:
-            _log.warning("what was asked of the cluster could not be noted (%s): %s", made, error.strerror)
+            _log.warning("the last poll of the streams can't be written (%s): %s", new, error.strerror)
 
-    def counts_for_s(self, now_s: float) -> float:
-        """For how long it still counts; 0 when nothing was asked yet."""
+    def remaining_s(self, now_s: float) -> float:
+        """How much longer the last poll counts, in s; 0 if there was none."""
         try:
             at_s, counts_for_s = map(float, self._path.read_text("ascii").split())
         except FileNotFoundError:
             return 0.0
         except OSError as error:
-            _log.warning("what was asked of the cluster can't be seen (%s): %s", self._path, error.strerror)
+            _log.warning("the last poll of the streams can't be read (%s): %s", self._path, error.strerror)
             return 0.0
         return min(counts_for_s, max(0.0, at_s + counts_for_s - now_s))
 
@@ -94,7 +105,7 @@ class KnownTtl:
     """For how long a table's log keeps changes, as its planners have seen it: the next one goes on from that."""
 
     def __init__(self, path: str) -> None:
-        """Say whose; as of `Asked`."""
+        """Name the table by `SignalFolder.path`."""
         self._path = Path(path).with_name(_TTL)
 
     def note(self, ttl: LogTtl) -> None:
@@ -117,15 +128,22 @@ class KnownTtl:
             return LogTtl()
 
 
-class ActivityFile:
-    """The files, for as long as the job runs; raises OSError where there is no folder for temporary files."""
+class SignalFolder:
+    """The folder of one query's signal files; it exists until `close`.
+
+    Attributes:
+        path: the file whose modification time signals changes; the other signals lie beside it.
+
+    Raises:
+        OSError: there is no folder for temporary files.
+    """
 
     def __init__(self) -> None:
         self._folder = TemporaryFolder()
-        file = self._folder.path / _NAME
+        file = self._folder.path / _CHANGES
         file.touch()
         self.path = str(file)
 
     def close(self) -> None:
-        """Remove it; safe to call twice."""
+        """Remove the folder; safe to call twice."""
         self._folder.close()

@@ -1,7 +1,7 @@
-"""TLS from the settings: a context in which certificates and host names are verified, and what failures mean.
+"""TLS contexts made from the settings, and explanations of TLS errors.
 
-Contexts know the section that they come from, so that whatever is wrong names the setting at fault. Nothing of a key or
-its password is ever part of a message.
+Certificates and host names are always verified. A context knows the section of its settings, so that an error names the
+setting at fault. No message contains any part of a key or its password.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from bridge.config.tls import TlsFiles
 from bridge.errors import AccessError
 
 _Stamp = tuple[tuple[int, int, int] | None, ...]
+"""Inode, modification time in ns and size of each file; None for a file that is not set or does not exist."""
 
 
 def client_context(files: TlsFiles, section: str) -> ssl.SSLContext:
-    """A context that trusts and shows what the files hold now.
+    """A client context from the present contents of the files.
 
     Args:
-        files: the section's settings.
-        section: its name, as in `kafka.tls`.
+        files: the authorities to trust, and the certificate and key to show.
+        section: the name of their section, as in `kafka.tls`; for error messages.
 
     Raises:
         AccessError: a file can't be read, is no PEM file, or key and certificate do not belong together.
@@ -34,10 +35,7 @@ def client_context(files: TlsFiles, section: str) -> ssl.SSLContext:
 
 
 class RenewingContext(ssl.SSLContext):
-    """A context whose every new connection trusts and shows what the files hold by then.
-
-    For clients that keep a context for good and open connections whenever they like.
-    """
+    """A context that reads the files again when they change, for clients that keep one context for all connections."""
 
     _files: TlsFiles
     _section: str
@@ -46,19 +44,28 @@ class RenewingContext(ssl.SSLContext):
 
     @classmethod
     def of(cls, files: TlsFiles, section: str) -> Self:
-        """The context of a section; arguments and errors as `client_context`."""
+        """Make the context of a section.
+
+        Args:
+            files: the authorities to trust, and the certificate and key to show.
+            section: the name of their section, as in `kafka.tls`; for error messages.
+
+        Raises:
+            AccessError: a file can't be read, is no PEM file, or key and certificate do not belong together.
+            StartupError: the key's password can't be read.
+        """
         context = cls(ssl.PROTOCOL_TLS_CLIENT)
         context._files, context._section = files, section
-        # Looked at before they are read: what changes meanwhile is then read again.
+        # Take the stamp before reading the files: a change in between is then noticed.
         context._stamp = _stamp_of(files)
         context._current = client_context(files, section)
         return context
 
     def wrap_socket(self, *arguments: Any, **keywords: Any) -> ssl.SSLSocket:
-        """As the base class's.
+        """Start TLS on a socket, with the present contents of the files.
 
         Raises:
-            AccessError, StartupError: the files can't be used any more.
+            AccessError, StartupError: the files have changed and can't be used.
         """
         stamp = _stamp_of(self._files)
         if stamp != self._stamp:
@@ -70,7 +77,7 @@ _CAUSES: Final = (
     (r"hostname mismatch|IP address mismatch|doesn't match", "its certificate is for another host; see {section}"),
     (
         r"alert[ _]certificate[ _]expired",
-        "it says that the certificate in {section}.client_certificate_file has expired",
+        "it reports that the certificate in {section}.client_certificate_file has expired",
     ),
     (r"certificate has expired", "its certificate has expired; see {section}"),
     (r"not yet valid", "its certificate is not valid yet: is a clock wrong? See {section}"),
@@ -91,21 +98,28 @@ _CAUSES: Final = (
 )
 
 
-def explained(reason: str, files: TlsFiles, section: str) -> str | None:
-    """A TLS library's words as a sentence about the server, with the setting to look at; its own words come last.
+def explain_tls_error(reason: str, files: TlsFiles, section: str) -> str | None:
+    """Explain an error message of a TLS library.
 
-    None when they do not tell a refusal: a connection that breaks off may do so for any reason.
+    Args:
+        reason: the library's message.
+        files: the settings of the connection.
+        section: the name of their section, as in `kafka.tls`.
+
+    Returns:
+        A sentence about the server that names the setting at fault and ends with the library's message; None if the
+        message tells no cause: a connection may break off for any reason.
     """
     shown = f"the certificate in {section}.client_certificate_file"
     if files.client_certificate_file is None:
         shown = f"a client without a certificate; set {section}.client_certificate_file"
-    for pattern, words in _CAUSES:
+    for pattern, explanation in _CAUSES:
         if re.search(pattern, reason, re.IGNORECASE):
-            return f"{words.format(section=section, shown=shown)} ({_flat(reason)})"
+            return f"{explanation.format(section=section, shown=shown)} ({_shorten(reason)})"
     return None
 
 
-def _flat(reason: str) -> str:
+def _shorten(reason: str) -> str:
     flat = " ".join(re.sub(r"\s*\(_ssl\.c:\d+\)", "", reason).split())
     return flat if len(flat) <= 160 else flat[:157] + "..."
 
@@ -142,7 +156,7 @@ def _unusable(setting: str, path: Path | str, error: Exception) -> AccessError:
 
 
 def _stamp_of(files: TlsFiles) -> _Stamp:
-    """What tells that a file was replaced; Kubernetes does so by another link, so links are followed."""
+    """The stamp of the files, which changes if a file is replaced; follows links, because Kubernetes replaces links."""
     stamps: list[tuple[int, int, int] | None] = []
     password = files.client_key_password
     for path in (
@@ -154,6 +168,6 @@ def _stamp_of(files: TlsFiles) -> _Stamp:
         try:
             found = None if path is None else path.stat()
         except OSError:
-            found = None  # the loading that follows says what is wrong
+            found = None  # loading the file fails and reports the problem
         stamps.append(None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size))
     return tuple(stamps)

@@ -1,4 +1,4 @@
-"""Looks at a server's TLS when a client only says that it could not connect. Sends nothing but greetings."""
+"""Probes a server's TLS, for clients that report only a failed connection. Sends nothing but handshakes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import socket
 import ssl
 from typing import Final
 
-from bridge.adapters.tls import client_context, explained
+from bridge.adapters.tls import client_context, explain_tls_error
 from bridge.config.tls import TlsSettings
 
 _CONNECT_TIMEOUT_S: Final = 3.0
 _ALERT_TIMEOUT_S: Final = 0.5
 _CORRELATION: Final = b"brdg"
 _API_VERSIONS: Final = b"\x00\x00\x00\x0a\x00\x12\x00\x00" + _CORRELATION + b"\xff\xff"
-"""What a client asks first: its length (10), request ApiVersions (18) of version 0, and no client id."""
+"""A client's first request: its length (10), request ApiVersions (18) of version 0, and no client id."""
 
 
-def what_is_wrong(address: str, settings: TlsSettings, section: str) -> str | None:
-    """Why TLS with a server can't work, as a sentence about it; None when it can, or when the server is not there.
+def find_tls_problem(address: str, settings: TlsSettings, section: str) -> str | None:
+    """Find out why TLS with a server can't work.
 
     Args:
         address: `host:port`.
-        settings: what we would connect with.
-        section: where they stand, as in `kafka.tls`.
+        settings: the TLS settings of the connection.
+        section: the name of their section, as in `kafka.tls`.
+
+    Returns:
+        A sentence about the server that names the setting at fault; None if TLS works, or if the server does not
+        answer.
 
     Raises:
         AccessError, StartupError: our own files can't be used.
@@ -31,21 +35,21 @@ def what_is_wrong(address: str, settings: TlsSettings, section: str) -> str | No
         return f"it speaks TLS; set {section}.enabled" if _speaks_tls(address) else None
     context = client_context(settings, section)
     try:
-        with _connected(address) as plain, context.wrap_socket(plain, server_hostname=_host(address)) as encrypted:
-            # From TLS 1.3 on a server refuses our certificate only when the handshake is over for us.
+        with _connect(address) as plain, context.wrap_socket(plain, server_hostname=_host(address)) as encrypted:
+            # With TLS 1.3 a server refuses our certificate only after our side has finished the handshake.
             encrypted.settimeout(_ALERT_TIMEOUT_S)
             encrypted.recv(1)
     except ssl.SSLError as error:
-        return explained(str(error), settings, section)
-    except OSError:  # also when nothing came in time: nothing is wrong then
+        return explain_tls_error(str(error), settings, section)
+    except OSError:  # includes the timeout: then the server has accepted the handshake
         return None
     return None
 
 
-def speaks_kafka_plainly(address: str) -> bool:
-    """Whether a Kafka broker answers at `host:port` without TLS; with a login or without one."""
+def speaks_plaintext_kafka(address: str) -> bool:
+    """Whether a Kafka broker answers at `host:port` without TLS, whether or not it requires a login."""
     try:
-        with _connected(address) as plain:
+        with _connect(address) as plain:
             plain.sendall(_API_VERSIONS)
             with plain.makefile("rb") as answer:
                 return answer.read(8)[4:] == _CORRELATION
@@ -53,10 +57,10 @@ def speaks_kafka_plainly(address: str) -> bool:
         return False
 
 
-def is_open(address: str) -> bool:
-    """Whether anything takes connections at `host:port`."""
+def accepts_connections(address: str) -> bool:
+    """Whether a server accepts connections at `host:port`."""
     try:
-        with _connected(address):
+        with _connect(address):
             return True
     except OSError:
         return False
@@ -64,17 +68,17 @@ def is_open(address: str) -> bool:
 
 def _speaks_tls(address: str) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Only whether there is TLS at all is asked; nothing is sent.
+    # The server's identity does not matter: only the handshake is tried, and nothing is sent.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
-        with _connected(address) as plain, context.wrap_socket(plain):
+        with _connect(address) as plain, context.wrap_socket(plain):
             return True
     except OSError:
         return False
 
 
-def _connected(address: str) -> socket.socket:
+def _connect(address: str) -> socket.socket:
     return socket.create_connection((_host(address), int(address.rpartition(":")[2])), timeout=_CONNECT_TIMEOUT_S)
 
 

@@ -9,8 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import Final, Protocol
 
-from bridge.adapters.connect import asking_registry, open_kafka, open_registry
-from bridge.adapters.kafka.clients import CommittedReader
+from bridge.adapters.connect import call_registry, open_kafka, open_registry
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.adapters.kafka.records import Record
 from bridge.cli.output import json_text, print_line, print_notice
 from bridge.cli.record_documents import RecordDocuments
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with CommittedReader(config.kafka, client_id="scylla-cdc-bridge-consume") as reader:
             for record in read_records(reader, wanted):
-                print_line(json_text(asking_registry(partial(documents.document, record)), indent=indent))
+                print_line(json_text(call_registry(partial(documents.document, record)), indent=indent))
     except KeyboardInterrupt:
         pass  # the usual end
     finally:
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Reader(Protocol):
-    """Reads committed records; `bridge.adapters.kafka.clients.CommittedReader` is one."""
+    """Reads committed records; `bridge.adapters.kafka.consumer.CommittedReader` is one."""
 
     def follow(self, topic: str, partitions: list[int], *, from_end: bool = False) -> None:
         """Let `poll` read these partitions from their beginning, or from their end."""

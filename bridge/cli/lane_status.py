@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.config.document import BridgeConfig, KafkaSettings, TableSettings
 from bridge.errors import BridgeError
 from bridge.model.cql_names import shown_table

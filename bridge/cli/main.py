@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the words after the program's name; None for this process's own.
     """
-    log_setup.open_streams()
+    log_setup.replace_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     # The parser may fail itself, so the level is looked up without it.
     debug = not {"debug", "--log-level=debug"}.isdisjoint(words)

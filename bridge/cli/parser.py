@@ -127,7 +127,7 @@ def _command_of(module: str) -> Callable[[argparse.Namespace], int]:
 
 def _run_job(arguments: argparse.Namespace) -> int:
     # Signals end the process at once: the imports alone take a while, and nothing has begun that needs an orderly end.
-    with signals.ending_at_once():
+    with signals.terminating_immediately():
         return _command_of("run")(arguments)
 
 

@@ -14,15 +14,16 @@ from functools import partial
 from typing import Final, TypeVar
 
 from bridge.adapters import kubernetes
-from bridge.adapters.connect import Report, asking_registry, open_kafka, open_registry, open_scylla
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.adapters.connect import Report, call_registry, open_kafka, open_registry, open_scylla
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.adapters.registry import registration
 from bridge.adapters.scylla.change_log import CdcOffError, ChangeLog
 from bridge.adapters.scylla.stream_metadata import ONE_REPLICA
 from bridge.config.document import BridgeConfig, TableSettings
 from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.planning.table_watch import CdcOptions
-from bridge.runtime.retry import with_patience
+from bridge.runtime.retry import retry_until_reachable
 from schemas.cql.table import TableSchema
 from schemas.errors import SchemaError
 from schemas.record_schemas import key_schema, value_schema
@@ -270,7 +271,7 @@ def _master(config: BridgeConfig, report: Report, patience_s: float) -> None:
                 return address
         raise RetriableError("; ".join(problems))
 
-    answering = with_patience("spark.master", config.spark.master, ask, patience_s=patience_s, report=report)
+    answering = retry_until_reachable("spark.master", config.spark.master, ask, patience_s=patience_s, report=report)
     report(f"Spark's master at {answering} answers")
 
 
@@ -280,7 +281,9 @@ def _executors(config: BridgeConfig, report: Report, patience_s: float) -> None:
     address = server if "://" in server else f"https://{server}"
     namespace = str(config.spark.properties.get("spark.kubernetes.namespace", "default"))
     ask = partial(kubernetes.missing_pod_verbs, address, namespace)
-    missing = with_patience("Kubernetes", address, ask, patience_s=patience_s, report=report, setting="spark.master")
+    missing = retry_until_reachable(
+        "Kubernetes", address, ask, patience_s=patience_s, report=report, setting="spark.master"
+    )
     if missing:
         raise StartupError(
             f"Kubernetes at {address}: the pod's service account may not {', '.join(missing)} pods in the namespace "
@@ -300,7 +303,7 @@ def _registry(
                 # Refused now, a schema is known by name before the first change waits for it.
                 attempt = partial(registration.check, registry, config.registry, needed)
                 try:
-                    asking_registry(attempt)
+                    call_registry(attempt)
                 except (StartupError, RetriableError) as error:
                     problems.append(f"{needed.table}: {error}")
     finally:

@@ -19,6 +19,6 @@ def run(arguments: argparse.Namespace) -> int:
     loader.load(arguments.config)
     command = [sys.executable, "-m", "spark.job", "-c", arguments.config, "--log-level", arguments.log_level]
     sys.stdout.flush()
-    with signals.held():
+    with signals.blocked():
         os.execv(sys.executable, [*command, *(["--once"] if arguments.once else [])])  # noqa: S606  # our own interpreter
     raise AssertionError("execv came back")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from bridge.adapters.connect import asking_registry, open_registry, open_scylla
+from bridge.adapters.connect import call_registry, open_registry, open_scylla
 from bridge.adapters.registry import registration
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.cli.output import print_line, print_notice
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     registry = open_registry(config, report=print_notice, patience_s=0)
     try:
         for schema in needed:
-            schema_id = asking_registry(partial(registry.register, schema.subject, schema.schema_text))
+            schema_id = call_registry(partial(registry.register, schema.subject, schema.schema_text))
             print_line(schema.as_json(schema_id) if arguments.json else f"{schema.subject}: id {schema_id}")
     finally:
         registry.close()

@@ -1,4 +1,4 @@
-"""What is written of a change that can't be carried: why, where it stands, and its raw cells. Pure.
+"""Dead letters: documents about changes that can't be published, with reason, position and raw cells. Pure.
 
 A dead letter is a JSON document::
 
@@ -6,12 +6,15 @@ A dead letter is a JSON document::
      "stream_id": "ced0...", "time": "1c21a6de-...", "batch_seq_no": 0, "error": "...",
      "rows": [{"cdc$operation": "01", "pk": "00000007", ...}]}
 
-Cells are hex of CQL's serialized values, as the log has them; null cells are left out. `batch_seq_no` is null where the
-whole group is at fault. A change whose schema the registry refuses, or whose record is too large for Kafka, has Avro
-bodies in hex and their schemas instead of `generation_ms` and `rows`: `key`, `value` (null in a tombstone),
-`key_schema`, `value_schema`. A letter that would be too large itself has none of its cells, nor the value and its
-schema, but `omitted_bytes`, the size that it would have; where even its key is too large, it goes without that, too. A
-tombstone's keeps its null.
+Cells are CQL's serialized values in hex, as in the log; null cells are left out. `batch_seq_no` is null if the whole
+group is at fault.
+
+If the registry rejects a change's schema, or Kafka rejects its record as too large, the document has `key`, `value`
+(null in a tombstone), `key_schema` and `value_schema` in place of `generation_ms` and `rows`. They are the Avro
+bodies in hex and their schemas.
+
+A document that is itself too large has `omitted_bytes` (its full size) in place of the cells, or of the value and its
+schema. If it is still too large, the key and its schema are left out as well. The null of a tombstone stays.
 """
 
 from __future__ import annotations
@@ -39,19 +42,19 @@ def dead_letter(
     *,
     whole_group: bool,
 ) -> bytes:
-    """The document as UTF-8.
+    """Return the document for log rows that can't be encoded, as UTF-8.
 
     Args:
         table: keyspace and name of the base table.
-        layout: what the cells are.
-        rows: the log rows at fault, of one group, at least one.
-        generation_ms: the generation of their stream.
-        error: what is wrong with them.
-        whole_group: whether they are all rows of their group.
+        layout: the layout of the rows.
+        rows: the log rows at fault, at least one, all of one group.
+        generation_ms: the generation of their stream (start in ms).
+        error: what is wrong with the rows.
+        whole_group: whether `rows` are all rows of the group.
     """
     keyspace, name = table
     first = rows[0]
-    seq = int.from_bytes(first[layout.batch_seq_no] or b"", "big")
+    seq_no = int.from_bytes(first[layout.batch_seq_no] or b"", "big", signed=True)
     return json.dumps(
         {
             "v": FORMAT_VERSION,
@@ -60,9 +63,9 @@ def dead_letter(
             "generation_ms": generation_ms,
             "stream_id": (first[layout.stream_id] or b"").hex(),
             "time": str(UUID(bytes=first[layout.time])),
-            "batch_seq_no": None if whole_group else seq,
+            "batch_seq_no": None if whole_group else seq_no,
             "error": error,
-            "rows": [_cells(row, layout) for row in rows],
+            "rows": [_cells_in_hex(row, layout) for row in rows],
         },
         ensure_ascii=False,
     ).encode()
@@ -71,27 +74,27 @@ def dead_letter(
 def refused_change(
     table: tuple[str, str], position: bytes, key: bytes, value: bytes | None, schemas: tuple[str, str], error: str
 ) -> bytes:
-    """The document of a change whose schema or record is refused, as UTF-8.
+    """Return the document for a change whose schema the registry rejects, or whose record Kafka rejects, as UTF-8.
 
     Args:
         table: keyspace and name of the base table.
-        position: stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes).
+        position: the change's position (36 bytes).
         key: Avro body of the record's key.
         value: Avro body of its value; None for a tombstone.
-        schemas: of key and value, as JSON text.
-        error: why the registry refuses one of them, or Kafka the record.
+        schemas: the Avro schemas of key and value, as JSON text.
+        error: why the registry or Kafka rejects it.
     """
     keyspace, name = table
-    place = Position.from_bytes(position)
+    at = Position.from_bytes(position)
     key_schema, value_schema = schemas
     return json.dumps(
         {
             "v": FORMAT_VERSION,
             "keyspace": keyspace,
             "table": name,
-            "stream_id": place.stream_id.hex(),
-            "time": str(UUID(bytes=place.timeuuid)),
-            "batch_seq_no": place.batch_seq_no,
+            "stream_id": at.stream_id.hex(),
+            "time": str(UUID(bytes=at.timeuuid)),
+            "batch_seq_no": at.batch_seq_no,
             "error": error,
             "key": key.hex(),
             "value": None if value is None else value.hex(),
@@ -103,15 +106,15 @@ def refused_change(
 
 
 def shortened(letter: bytes) -> Iterator[bytes]:
-    """The same dead letter, smaller and smaller, down to one that says why and where alone.
+    """Yield shorter forms of a dead letter, down to one that holds only reason and position.
 
-    What is left out lies in the log for as long as that keeps it.
+    The log still has what is left out, as long as it keeps the change.
     """
     document = json.loads(letter) | {"omitted_bytes": len(letter)}
-    for left_out in (_ROWS_AND_VALUE, _ROWS_AND_VALUE | _KEY) if "key" in document else (_ROWS_AND_VALUE,):
-        left = {name: value for name, value in document.items() if value is None or name not in left_out}
-        yield json.dumps(left, ensure_ascii=False).encode()
+    for omitted in (_ROWS_AND_VALUE, _ROWS_AND_VALUE | _KEY) if "key" in document else (_ROWS_AND_VALUE,):
+        kept = {name: value for name, value in document.items() if value is None or name not in omitted}
+        yield json.dumps(kept, ensure_ascii=False).encode()
 
 
-def _cells(row: Cells, layout: LogLayout) -> dict[str, str]:
+def _cells_in_hex(row: Cells, layout: LogLayout) -> dict[str, str]:
     return {name: cell.hex() for name, cell in zip(layout.columns, row, strict=True) if cell is not None}

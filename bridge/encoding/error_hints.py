@@ -1,4 +1,4 @@
-"""What probably happened to a record that can't be carried, and how to go on. Pure."""
+"""The probable cause of a change that can't be published, and how to continue. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from schemas.errors import CellError, LostKeyError, SchemaError
 from schemas.log.columns import META_PREFIX
 
 _RENAMED = (
-    ". A key column is null in rows from before it was renamed (ALTER TABLE ... RENAME): the log lost its values, and "
-    "these changes can't be told from each other any more. To go on behind them, delete the table's progress topic and "
+    ". A key column that was renamed (ALTER TABLE ... RENAME) is null in log rows from before the RENAME: ScyllaDB has "
+    "dropped its values, so these changes have no key. To continue behind them, delete the table's progress topic and "
     "its checkpoint, and set the table's start to the time of the RENAME"
 )
 
 
 def likely_cause(error: SchemaError) -> str:
-    """A sentence to append to an error's message; empty when nothing is known.
+    """Return a sentence to append to an error's message; empty if no cause is known.
 
-    Every log row has the partition key, and what is done to a row has its whole clustering key (spec section 2.1), so
-    only a rename takes them away (spec section 7).
+    Every log row has the partition key, and a change of a row has its whole clustering key. So a null in a key column
+    means that the column was renamed.
     """
     if isinstance(error, LostKeyError):
         return _RENAMED

@@ -1,4 +1,4 @@
-"""From groups of changes to the bytes that are published. Pure: cells in, Avro bodies out."""
+"""Encodes groups of changes: from raw cells to Avro bodies, record keys, headers and dead letters. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from schemas.log.operations import OPERATION_SYMBOLS, Operation
 from schemas.table_codec import TableCodec
 
 POSITION_HEADER: Final = "cdc.position"
-"""Name of the record header that holds a change's position."""
+"""Name of the record header with the change's position (36 bytes)."""
 
 OPERATION_HEADER: Final = "cdc.operation"
 TIMESTAMP_HEADER: Final = "cdc.timestamp"
@@ -32,16 +32,16 @@ _DELETES_OF_PARTITIONS: Final = frozenset({Operation.PARTITION_DELETE, Operation
 
 
 class EncodedChange(NamedTuple):
-    """One change as bytes, not yet framed for the registry.
+    """A record's contents, without the registry's framing.
 
     Attributes:
-        key: Avro body of the record's key; empty for a dead letter.
-        value: Avro body of the value; None is a tombstone, and a dead letter's is JSON.
-        position: stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian).
-        last_in_group: whether no record of the same group follows.
-        headers: further headers as a JSON object of texts; None for none.
-        placement: what decides the partition (`bridge.encoding.partitioner`) where the key itself does not.
-        is_dead_letter: whether it goes to the dead-letter topic.
+        key: Avro body of the record key; empty for a dead letter.
+        value: Avro body of the value; None for a tombstone, JSON for a dead letter.
+        position: the change's position (36 bytes, `bridge.model.position`).
+        last_in_group: whether this is the last record of its group.
+        headers: further headers as a JSON object of strings; None for none.
+        placement: decides the partition (`bridge.encoding.partitioner.placement`); None if the record key decides.
+        is_dead_letter: whether the record goes to the dead-letter topic.
     """
 
     key: bytes
@@ -54,46 +54,50 @@ class EncodedChange(NamedTuple):
 
 
 class EncodedRun(NamedTuple):
-    """Changes in lane order of which each is a group by itself, as the table's loops have made them.
+    """A run of changes in lane order, each a group of its own, as the page encoder returns them.
 
-    What an `EncodedChange` has besides, they have as it is by default, but for `last_in_group`, which is true.
+    In place of an `EncodedChange`, each has only key, value and position. Its `last_in_group` is true, and the rest has
+    the default.
+
+    Attributes:
+        records: sort key of `cdc$time`, key body, value body and position of each change.
     """
 
     records: list[PlainChange]
 
     def changes(self) -> Iterator[EncodedChange]:
-        """The same one by one."""
+        """Yield the changes one by one."""
         for _, key, value, position in self.records:
             yield EncodedChange(key, value, position, last_in_group=True)
 
     def pieces(self, most: int, most_bytes: int) -> Iterator[EncodedRun]:
-        """The same in runs of so many changes at most, and of about so many bytes of keys and values."""
+        """Yield runs of at most `most` changes and of about `most_bytes` bytes of keys and values."""
         at, end = 0, len(self.records)
         while at < end:
             until = min(end, at + most)
             sizes = [len(key) + len(value) for _, key, value, _ in self.records[at:until]]
             if sum(sizes) >= most_bytes:
-                # The one with which the limit is reached is still of the piece.
+                # The piece ends with the change that reaches the limit.
                 until = at + 1 + sum(1 for _ in takewhile(most_bytes.__gt__, accumulate(sizes)))
             yield EncodedRun(self.records[at:until])
             at = until
 
 
 class GroupEncoder:
-    """Encodes the groups of one table whose log is read with one layout.
+    """Encodes the groups of one table that is read with one log layout.
 
     Attributes:
-        unknown_operations: how many changes so far had a ``cdc$operation`` that this release does not know.
+        unknown_operations: number of changes so far whose `cdc$operation` this release does not know.
     """
 
     def __init__(self, codec: TableCodec, layout: LogLayout, table: tuple[str, str], form: RecordForm) -> None:
-        """Take what does not depend on a group.
+        """Create an encoder.
 
         Args:
-            codec: the table's, with the form of its values.
-            layout: what the cells are.
+            codec: encodes the table's keys and values.
+            layout: the layout of the log rows.
             table: keyspace and name of the base table.
-            form: what a record has besides.
+            form: what a record holds besides its value.
         """
         self._codec = codec
         self._layout = layout
@@ -101,22 +105,26 @@ class GroupEncoder:
         self._form = form
         self._is_plain = form.is_plain
         self.unknown_operations = 0
-        # What a delete must reach so that nothing is left under its record key.
+        # A tombstone follows only a delete that leaves no row under the record key.
         if not layout.clustering:
             self._clears_key = _DELETES_OF_ROWS | _DELETES_OF_PARTITIONS
         else:
             self._clears_key = _DELETES_OF_ROWS if form.primary_key else _DELETES_OF_PARTITIONS
 
     def encode(self, group: Group, generation_ms: UnixMillis) -> Iterator[EncodedChange]:
-        """The changes of a group as records.
+        """Yield the records of a group.
+
+        Args:
+            group: the group.
+            generation_ms: the generation of its stream (start in ms).
 
         Raises:
-            PoisonError: a cell that its type does not allow, or a contradictory row; names the change and the column.
+            PoisonError: a cell does not fit its type, or a row contradicts itself, and there are no dead letters.
         """
         group_bytes = group.stream_id + group.timeuuid
         if group.poison is not None:
             position = group_bytes + (group.rows[0][self._layout.batch_seq_no] or b"")
-            yield self._dead_letter(group.rows, generation_ms, group.poison, position, last=True, whole_group=True)
+            yield self._make_dead_letter(group.rows, generation_ms, group.poison, position, last=True, whole_group=True)
             return
         for change in group.changes:
             row, operation = change.row, change.operation
@@ -137,18 +145,20 @@ class GroupEncoder:
                 if self._is_plain:
                     yield EncodedChange(key, value, position, change.last_in_group)
                     continue
-                formed = list(self._formed(change, key, value, position))
+                formed = list(self._add_form(change, key, value, position))
             except SchemaError as error:
                 place = Position.from_bytes(position).describe()
                 poison = PoisonError(f"{'.'.join(self._table)}: {place}: {error}{likely_cause(error)}")
                 if not self._form.dead_letters:
                     raise poison from error
-                formed = [self._dead_letter(_rows(change), generation_ms, poison, position, last=change.last_in_group)]
+                formed = [
+                    self._make_dead_letter(_rows_of(change), generation_ms, poison, position, last=change.last_in_group)
+                ]
             yield from formed
 
-    def _formed(self, change: Change, key: bytes, value: bytes, position: bytes) -> Iterator[EncodedChange]:
+    def _add_form(self, change: Change, key: bytes, value: bytes, position: bytes) -> Iterator[EncodedChange]:
         form, row = self._form, change.row
-        headers = self._headers(change, position)
+        headers = self._make_headers(change, position)
         place = None
         if form.primary_key:
             place = placement(key)
@@ -158,7 +168,7 @@ class GroupEncoder:
         if tombstone:
             yield EncodedChange(key, None, position, change.last_in_group, headers, place)
 
-    def _headers(self, change: Change, position: bytes) -> str | None:
+    def _make_headers(self, change: Change, position: bytes) -> str | None:
         form = self._form
         headers: dict[str, str] = {}
         if form.operation:
@@ -169,7 +179,7 @@ class GroupEncoder:
             headers[TABLE_HEADER] = ".".join(self._table)
         return json.dumps(headers) if headers else None
 
-    def _dead_letter(
+    def _make_dead_letter(
         self,
         rows: Sequence[Cells],
         generation_ms: UnixMillis,
@@ -183,6 +193,6 @@ class GroupEncoder:
         return EncodedChange(b"", letter, position, last, is_dead_letter=True)
 
 
-def _rows(change: Change) -> list[Cells]:
+def _rows_of(change: Change) -> list[Cells]:
     others = (change.range_end, change.before, change.after)
     return [change.row, *change.more, *(row for row in others if row is not None)]

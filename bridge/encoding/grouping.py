@@ -1,9 +1,9 @@
-"""From ordered log rows to groups of changes. Pure: rows in, groups out.
+"""Gathers ordered log rows into groups of changes. Pure.
 
-ScyllaDB writes a group's rows as pre-images, deltas, post-images (spec section 2.5), and a row of the base table may
-have several deltas there, one for each TTL. An image shows its row before or after the whole group, so every delta of
-the row gets the same ones. ScyllaDB logs images of rows that the group inserts, updates or deletes one by one, and none
-of what the delete of a range or of a partition removes (spec section 2.6).
+ScyllaDB writes the rows of a group in the order pre-images, deltas, post-images. A row of the base table may have
+several deltas in a group, one for each TTL. An image shows its row before or after the whole group, so every delta of
+the row gets the same images. ScyllaDB logs images of rows that the group inserts, updates or deletes one by one. The
+delete of a range or of a partition has no images.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ _UPSERTS: Final = frozenset({Operation.INSERT, Operation.UPDATE})
 _IMAGES: Final = {Operation.PREIMAGE: "pre-image", Operation.POSTIMAGE: "post-image"}
 _IMAGE_CELLS: Final = frozenset(bytes((operation,)) for operation in _IMAGES)
 _MAY_BE_RENAMED: Final = (
-    ". Its key has a null: rows from before a key column was renamed (ALTER TABLE ... RENAME) can't be told apart"
+    ". Its key has a null: log rows from before a key column was renamed (ALTER TABLE ... RENAME) have lost their key"
 )
 _DIGEST_BYTES: Final = 16
 _REMEMBERED_GROUPS: Final = 1_000_000
 
 Key = tuple[bytes | None, ...]
+_Delta = tuple[int, Cells, tuple[Cells, ...]]
+"""Operation, row, and the rows that belong to it: the end of a range delete, or further deltas of the same row."""
 
 
 class IncompleteGroupError(PoisonError):
-    """A group whose last row was not among what was read; Spark's own tries at the task have read it anew."""
+    """The rows that were read lack the last row of a group. A retry of the task reads the group again."""
 
 
 def groups(
@@ -47,28 +49,27 @@ def groups(
     keep_poison: bool = False,
     read_anew: bool = True,
 ) -> Iterator[Group]:
-    """Gather the rows of each (stream, `cdc$time`) into one group of changes.
+    """Gather the rows of each stream and `cdc$time` into one group of changes.
 
     Args:
-        rows: in lane order: the rows of a group lie together, in `cdc$batch_seq_no` order. A page break inside a
-            group is no concern of this function: it sees one sequence.
-        layout: where the CDC columns and the primary key lie in a row.
-        incomplete: `stop` or `deliver`, for a group that does not end with `cdc$end_of_batch`. Of what is delivered,
-            images may stand alone: their deltas are what is missing.
-        by_row: make one change of all inserts and updates of one row in a group (`Change.more`); else each delta is a
-            change of its own.
-        keep_poison: hand on a group that can't be carried, with the reason in `Group.poison`; else raise it.
-        read_anew: whether the rows were read before. An incomplete group is raised unless they were, whatever
-            `keep_poison` says: it may be whole when it is read once more, as no other poison is.
+        rows: in lane order: the rows of a group are adjacent, in `cdc$batch_seq_no` order.
+        layout: the layout of the rows.
+        incomplete: `stop` or `deliver`: what to do with a group that does not end with `cdc$end_of_batch`. In a group
+            that is delivered incomplete, images may lack their deltas.
+        by_row: join all inserts and updates of one row in a group into one change (`Change.more`); otherwise each delta
+            is a change of its own.
+        keep_poison: yield a group that can't be published, with the reason in `Group.poison`; otherwise raise.
+        read_anew: whether this task is a retry. In the first attempt, an incomplete group is raised even with
+            `keep_poison`, because it may be complete when it is read again.
 
     Raises:
-        IncompleteGroupError: as said; naming table, stream and time.
-        PoisonError: a row that can't be carried (a damaged operation cell, half of a range delete, an image of a row
-            that the group does not change, a second one of the same row).
+        IncompleteGroupError: a group is incomplete; the message names table, stream and time.
+        PoisonError: a group can't be published: a damaged operation cell, half of a range delete, an image of a row
+            that the group does not change, or a second image of the same row.
     """
-    for held in _by_group(rows, layout):
+    for held in _split_by_group(rows, layout):
         try:
-            yield _group(held, layout, incomplete, by_row=by_row)
+            yield _build_group(held, layout, incomplete, by_row=by_row)
         except PoisonError as error:
             if not keep_poison or (isinstance(error, IncompleteGroupError) and not read_anew):
                 raise
@@ -76,7 +77,7 @@ def groups(
             yield Group(stream_id, timeuuid, (), held, error)
 
 
-def _by_group(rows: Iterable[Cells], layout: LogLayout) -> Iterator[list[Cells]]:
+def _split_by_group(rows: Iterable[Cells], layout: LogLayout) -> Iterator[list[Cells]]:
     stream_at, time_at = layout.stream_id, layout.time
     held: list[Cells] = []
     stream_id: bytes | None = None
@@ -94,7 +95,7 @@ def _by_group(rows: Iterable[Cells], layout: LogLayout) -> Iterator[list[Cells]]
 
 def _identity(row: Cells, layout: LogLayout) -> tuple[bytes, bytes]:
     stream_id, timeuuid = row[layout.stream_id], row[layout.time]
-    # Key columns of the log: the server has no row without them.
+    # Both are key columns of the log, so no row lacks them.
     assert stream_id is not None
     assert timeuuid is not None
     return stream_id, timeuuid
@@ -103,17 +104,17 @@ def _identity(row: Cells, layout: LogLayout) -> tuple[bytes, bytes]:
 def without_repeats(
     found: Iterable[Group], layout: LogLayout, *, left_out: Callable[[], None] = lambda: None
 ) -> Iterator[Group]:
-    """Leave out what a client's retry wrote a second time (spec section 3): same stream, us and changes.
+    """Drop groups that a client's retry wrote a second time: same stream, same microsecond, same changes.
 
-    Images don't count: the retry's show the row as the first try had left it.
+    Images are not compared: those of the retry show the row as the first write left it.
 
-    A group is compared with the earlier ones of its very microsecond, of which a million are remembered. What is left
-    out depends on nothing but the window that is read, and a window never cuts a microsecond in two.
+    Each group is compared with the groups of the same microsecond, at most the last million. A window never divides a
+    microsecond, so every replay of a window drops the same groups.
 
     Args:
         found: groups in lane order.
-        layout: where the CDC columns lie in a row.
-        left_out: called for each group that is.
+        layout: the layout of their rows.
+        left_out: called for each group that is dropped.
     """
     seen: dict[bytes, None] = {}
     current_us: int | None = None
@@ -121,7 +122,7 @@ def without_repeats(
         if (at_us := micros_of(group.timeuuid)) != current_us:
             current_us = at_us
             seen.clear()
-        digest = _content(group, layout)
+        digest = _digest_of(group, layout)
         if digest in seen:
             left_out()
             continue
@@ -131,8 +132,8 @@ def without_repeats(
         yield group
 
 
-def _content(group: Group, layout: LogLayout) -> bytes:
-    """A digest of the group's stream and of what its rows but for the images say; of poison of all its rows."""
+def _digest_of(group: Group, layout: LogLayout) -> bytes:
+    """Return a digest of the stream and of all rows except images; a group with poison has the digest of all rows."""
     digest = blake2b(group.stream_id, digest_size=_DIGEST_BYTES)
     places = {layout.time, layout.batch_seq_no, layout.end_of_batch}
     for row in group.rows:
@@ -146,39 +147,39 @@ def _content(group: Group, layout: LogLayout) -> bytes:
     return digest.digest()
 
 
-def _group(rows: list[Cells], layout: LogLayout, incomplete: str, *, by_row: bool) -> Group:
+def _build_group(rows: list[Cells], layout: LogLayout, incomplete: str, *, by_row: bool) -> Group:
     stream_id, timeuuid = _identity(rows[0], layout)
     ends = layout.end_of_batch is None or rows[-1][layout.end_of_batch] == _TRUE
     if not ends and incomplete == "stop":
         raise IncompleteGroupError(
-            f"{_place(rows[0], layout)}: the group ends without cdc$end_of_batch after "
-            f"{len(rows)} rows; to deliver what is there of such groups, set reading.on_incomplete_group: deliver"
+            f"{_locate(rows[0], layout)}: the group ends without cdc$end_of_batch after {len(rows)} rows; "
+            "to publish the rows that such groups have, set reading.on_incomplete_group: deliver"
         )
     if len(rows) == 1:
-        operation = _operation(rows[0], layout)
+        operation = _parse_operation(rows[0], layout)
         if operation not in _SPECIAL:
             return Group(stream_id, timeuuid, (Change(operation, rows[0], last_in_group=True),), rows)
-    return Group(stream_id, timeuuid, _Members(layout).of(rows, by_row=by_row, whole=ends), rows)
+    return Group(stream_id, timeuuid, _GroupBuilder(layout).build(rows, by_row=by_row, whole=ends), rows)
 
 
 _SPECIAL: Final = frozenset({Operation.PREIMAGE, Operation.POSTIMAGE, *_STARTS, *_ENDS})
-"""Rows that are no change by themselves."""
+"""Operations of rows that are not a change of their own."""
 
 
-class _Members:
-    """Joins the rows of one group: images to their deltas, the ends of ranges to their starts."""
+class _GroupBuilder:
+    """Joins the rows of one group: images to their deltas, and ends of range deletes to their starts."""
 
     def __init__(self, layout: LogLayout) -> None:
         self._layout = layout
         self._key_cells = (*layout.partition_key, *layout.clustering)
-        # With clustering columns, a partition's delete has the key of its static row but is not that row's.
+        # In a table with clustering columns, a partition delete has the key of the static row but has no image.
         self._without_images = _STARTS | _OF_PARTITIONS if layout.clustering else _STARTS
         self._images: dict[int, dict[Key, Cells]] = {Operation.PREIMAGE: {}, Operation.POSTIMAGE: {}}
 
-    def of(self, rows: list[Cells], *, by_row: bool, whole: bool) -> tuple[Change, ...]:
-        deltas = self._deltas(rows)
+    def build(self, rows: list[Cells], *, by_row: bool, whole: bool) -> tuple[Change, ...]:
+        deltas = self._collect_deltas(rows)
         if by_row:
-            deltas = self._joined(deltas)
+            deltas = self._join_by_row(deltas)
         last = len(deltas) - 1
         before, after = self._images[Operation.PREIMAGE], self._images[Operation.POSTIMAGE]
         joins = bool(before or after)
@@ -187,7 +188,7 @@ class _Members:
         for index, (operation, row, other) in enumerate(deltas):
             key: Key = ()
             if joins and operation not in self._without_images:
-                key = self._key(row)
+                key = self._key_of(row)
                 changed.add(key)
             changes.append(
                 Change(
@@ -209,26 +210,27 @@ class _Members:
             for key, row in images.items():
                 if key not in changed:
                     raise PoisonError(
-                        f"{_place(row, self._layout)}: a {_IMAGES[Operation(operation)]} of a row that its group has "
-                        f"no change of (cdc$operation {operation})"
+                        f"{_locate(row, self._layout)}: a {_IMAGES[Operation(operation)]} of a row that its "
+                        f"group does not change (cdc$operation {operation})"
                     )
 
     def _add_image(self, operation: int, row: Cells) -> None:
-        images, key = self._images[operation], self._key(row)
+        images, key = self._images[operation], self._key_of(row)
         if key in images:
+            first = _batch_seq_no(images[key], self._layout)
             raise PoisonError(
-                f"{_place(row, self._layout)}: a second {_IMAGES[Operation(operation)]} of a row, after batch_seq_no "
-                f"{_seq(images[key], self._layout)} (cdc$operation {operation}){_MAY_BE_RENAMED if None in key else ''}"
+                f"{_locate(row, self._layout)}: a second {_IMAGES[Operation(operation)]} of a row, after batch_seq_no "
+                f"{first} (cdc$operation {operation}){_MAY_BE_RENAMED if None in key else ''}"
             )
         images[key] = row
 
-    def _deltas(self, rows: list[Cells]) -> list[tuple[int, Cells, tuple[Cells, ...]]]:
-        deltas: list[tuple[int, Cells, tuple[Cells, ...]]] = []
+    def _collect_deltas(self, rows: list[Cells]) -> list[_Delta]:
+        deltas: list[_Delta] = []
         start: tuple[int, Cells] | None = None
         for row in rows:
-            operation = _operation(row, self._layout)
+            operation = _parse_operation(row, self._layout)
             if (start is not None) != (operation in _ENDS):
-                at = _place(row if start is None else start[1], self._layout)
+                at = _locate(row if start is None else start[1], self._layout)
                 half = "an end without its start" if start is None else "a start without its end"
                 raise PoisonError(f"{at}: half of a range delete, {half} (cdc$operation {operation})")
             if start is not None:
@@ -241,17 +243,17 @@ class _Members:
             else:
                 deltas.append((operation, row, ()))
         if start is not None:
-            raise PoisonError(f"{_place(start[1], self._layout)}: half of a range delete, a start without its end")
+            raise PoisonError(f"{_locate(start[1], self._layout)}: half of a range delete, a start without its end")
         return deltas
 
-    def _joined(self, deltas: list[tuple[int, Cells, tuple[Cells, ...]]]) -> list[tuple[int, Cells, tuple[Cells, ...]]]:
-        joined: list[tuple[int, Cells, tuple[Cells, ...]]] = []
+    def _join_by_row(self, deltas: list[_Delta]) -> list[_Delta]:
+        joined: list[_Delta] = []
         upserts: dict[Key, int] = {}
         for operation, row, other in deltas:
             if operation not in _UPSERTS:
                 joined.append((operation, row, other))
                 continue
-            at = upserts.setdefault(self._key(row), len(joined))
+            at = upserts.setdefault(self._key_of(row), len(joined))
             if at == len(joined):
                 joined.append((operation, row, ()))
             else:
@@ -259,21 +261,21 @@ class _Members:
                 joined[at] = (max(known, operation), first, (*more, row))
         return joined
 
-    def _key(self, row: Cells) -> Key:
+    def _key_of(self, row: Cells) -> Key:
         return tuple(row[at] for at in self._key_cells)
 
 
-def _operation(row: Cells, layout: LogLayout) -> int:
+def _parse_operation(row: Cells, layout: LogLayout) -> int:
     cell = row[layout.operation]
     if cell is None or len(cell) != 1:
-        raise PoisonError(f"{_place(row, layout)}: cdc$operation is {cell!r}, not one byte")
+        raise PoisonError(f"{_locate(row, layout)}: cdc$operation is {cell!r}, not one byte")
     return cell[0] - 256 if cell[0] > 127 else cell[0]
 
 
-def _place(row: Cells, layout: LogLayout) -> str:
-    position = Position(row[layout.stream_id] or b"", row[layout.time] or b"", _seq(row, layout))
+def _locate(row: Cells, layout: LogLayout) -> str:
+    position = Position(row[layout.stream_id] or b"", row[layout.time] or b"", _batch_seq_no(row, layout))
     return f"{layout.table}: {position.describe()}" if layout.table else position.describe()
 
 
-def _seq(row: Cells, layout: LogLayout) -> int:
-    return int.from_bytes(row[layout.batch_seq_no] or b"", "big")
+def _batch_seq_no(row: Cells, layout: LogLayout) -> int:
+    return int.from_bytes(row[layout.batch_seq_no] or b"", "big", signed=True)

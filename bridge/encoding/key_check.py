@@ -1,8 +1,7 @@
-"""Holds each change's key against the stream that it came in. Pure: groups in, the same groups out.
+"""Checks that the key of a change belongs into the change's stream. Pure.
 
-A key in a stream that its token does not map to (spec section 4) may come out of order: the server would have written
-it wrongly, or the bridge have mixed streams up. A mismatch is counted and said with the record's position, and stops
-nothing: the change itself is what the log holds.
+If a key's token does not map to the stream, either the server or the bridge has mixed up streams, and the key's changes
+may come out of order. The check counts and reports mismatches, but does not stop: the change is what the log holds.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from bridge.model.position import Position
 from bridge.model.streams import StreamId, Token
 
 SAMPLE_EVERY: Final = 64
-"""Of so many changes one is checked, where not all of them are."""
+"""The interval in changes when only a sample is checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class MisplacedKey:
-    """A change whose key does not belong into its stream; names no key."""
+    """A change whose key does not belong into its stream. It does not hold the key, so that logs do not."""
 
     position: Position
     token: Token
@@ -36,9 +35,9 @@ class KeyCheck:
     """Checks the changes of one part of a lane's micro-batch.
 
     Attributes:
-        checked: how many keys were compared with their stream.
-        misplaced: how many of them do not belong there.
-        every: of so many changes one is checked.
+        checked: number of keys that were compared with their stream.
+        misplaced: number of keys that do not belong into their stream.
+        every: one of so many changes is checked.
     """
 
     def __init__(
@@ -50,19 +49,19 @@ class KeyCheck:
         *,
         every: int,
     ) -> None:
-        """Take what the changes are held against.
+        """Create a check.
 
         Args:
-            layout: where the key's columns lie in a row.
-            ranges: whose keys the streams hold; asked for once, with the first change.
-            token_of: the token of a serialized partition key.
-            report: told of each mismatch.
-            every: of so many changes one is checked, beginning with the first.
+            layout: the layout of the log rows.
+            ranges: returns the token range of each stream; called once, for the first change that is checked.
+            token_of: returns the token of a serialized partition key.
+            report: called for each mismatch.
+            every: one of so many changes is checked, beginning with the first.
         """
         self._layout = layout
-        self._ask_for_ranges = ranges
+        self._fetch_ranges = ranges
         self._ranges: Mapping[StreamId, KeyRange] | None = None
-        self._met: dict[bytes, tuple[StreamId, KeyRange | None]] = {}
+        self._known: dict[bytes, tuple[StreamId, KeyRange | None]] = {}
         self._token_of = token_of
         self._report = report
         self.every = every
@@ -71,7 +70,7 @@ class KeyCheck:
         self.misplaced = 0
 
     def passing(self, groups: Iterable[Group]) -> Iterator[Group]:
-        """The groups, each checked before it goes on."""
+        """Yield the groups unchanged, each after its changes were checked."""
         for group in groups:
             for change in group.changes:
                 self._until_next -= 1
@@ -81,7 +80,7 @@ class KeyCheck:
             yield group
 
     def is_due(self, count: int) -> bool:
-        """Count so many changes, `every` at most; says whether one of them is to be looked at."""
+        """Count some changes (at most `every`) and return whether one of them is to be checked."""
         self._until_next -= count
         if self._until_next > 0:
             return False
@@ -89,10 +88,10 @@ class KeyCheck:
         return True
 
     def look(self, stream_id: bytes, row: Cells) -> None:
-        """Check one row."""
-        stream, range_ = self._met.get(stream_id) or self._meet(stream_id)
+        """Check the key of a log row."""
+        stream, range_ = self._known.get(stream_id) or self._find_range(stream_id)
         key = [cell for at in self._layout.partition_key if (cell := row[at]) is not None]
-        # Rows from before a key column was renamed have lost its value.
+        # A key column is null in rows from before it was renamed, so their token is not known.
         if range_ is None or len(key) < len(self._layout.partition_key):
             return
         token = self._token_of(partition_key_bytes(key))
@@ -105,9 +104,9 @@ class KeyCheck:
             seq_no = int.from_bytes(row[self._layout.batch_seq_no] or b"", "big", signed=True)
             self._report(MisplacedKey(Position(stream_id, row[self._layout.time] or b"", seq_no), token))
 
-    def _meet(self, stream_id: bytes) -> tuple[StreamId, KeyRange | None]:
+    def _find_range(self, stream_id: bytes) -> tuple[StreamId, KeyRange | None]:
         if self._ranges is None:
-            self._ranges = self._ask_for_ranges()
+            self._ranges = self._fetch_ranges()
         stream = StreamId(stream_id)
-        self._met[stream_id] = found = stream, self._ranges.get(stream)
+        self._known[stream_id] = found = stream, self._ranges.get(stream)
         return found

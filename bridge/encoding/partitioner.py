@@ -1,4 +1,4 @@
-"""Which Kafka partition a key belongs to, as Java's default partitioner has it. Pure."""
+"""The Kafka partition of a key, as Java's default partitioner computes it. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _POSITIVE: Final = 0x7FFFFFFF
 
 
 def placement(key: bytes) -> int:
-    """The number that, modulo a topic's partitions, is the key's partition: murmur2 without its sign bit.
+    """Return a number whose remainder by the number of a topic's partitions is the key's partition.
 
-    Source: Kafka's `Utils.murmur2` and `Utils.toPositive`.
+    It is murmur2 of the key without the sign bit, as Kafka's `Utils.murmur2` and `Utils.toPositive` compute it.
     """
     value = _SEED ^ len(key)
     whole = len(key) & ~3

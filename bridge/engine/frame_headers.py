@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from bridge.adapters.connect import asking_registry_midway
+from bridge.adapters.connect import call_registry_while_running
 from bridge.adapters.registry import registration
 from bridge.adapters.registry.client import Registry
 from bridge.config.document import BridgeConfig
@@ -47,7 +47,7 @@ class FrameHeaders:
         registry = self._registry()
         calls, asked_s, failed = registry.calls, perf_counter(), True
         try:
-            schema_id = asking_registry_midway(
+            schema_id = call_registry_while_running(
                 lambda: registration.schema_id(registry, self._settings, topic, part, avro_schema)
             )
             failed = False

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
-from bridge.adapters.registry.id_cache import SharedIds
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
+from bridge.adapters.kafka.producer import TransactionalProducer
+from bridge.adapters.registry.id_cache import SchemaIdCache
 from bridge.config.document import BridgeConfig, KafkaSettings, RegistrySettings
 from bridge.engine.ports import Clocks, RunningTask
 from bridge.monitoring.counters import LaneFigures, Store, tally
@@ -31,7 +33,7 @@ _TRANSACTION_PARTS: Final = 4
 _IDS_FOLDER: Final = ".scylla-cdc-bridge-schema-ids"
 
 
-def connect_registry(settings: RegistrySettings, known: SharedIds | None) -> Registry:
+def connect_registry(settings: RegistrySettings, known: SchemaIdCache | None) -> Registry:
     """Return a client of the schema registry.
 
     Raises:
@@ -58,7 +60,7 @@ class KafkaConnections:
     producer: Callable[..., Any] = TransactionalProducer
     progress_reader: Callable[[KafkaSettings], CommittedReader] = CommittedReader
     admin: Callable[[KafkaSettings], KafkaAdmin] = KafkaAdmin
-    registry: Callable[[RegistrySettings, SharedIds | None], Registry] = connect_registry
+    registry: Callable[[RegistrySettings, SchemaIdCache | None], Registry] = connect_registry
 
 
 class KafkaCache:
@@ -140,7 +142,7 @@ class KafkaCache:
         settings = config.registry
         name = settings.model_dump_json()
         if name not in self._registries:
-            self._registries[name] = self._connections.registry(settings, self._shared_ids(str(settings.url)))
+            self._registries[name] = self._connections.registry(settings, self._schema_id_cache(str(settings.url)))
         return self._registries[name]
 
     def _open_publisher(self, config: BridgeConfig, keyspace: str, table: str, lane: int, owner: str) -> LanePublisher:
@@ -207,10 +209,10 @@ class KafkaCache:
         topics = tuple(filter(None, (config.topic_of(settings), config.dead_letter_topic_of(settings))))
         name = (config.kafka.model_dump_json(), topics)
         if name not in self._record_limits:
-            self._record_limits[name] = self._connections.admin(config.kafka).most_record_bytes(topics)
+            self._record_limits[name] = self._connections.admin(config.kafka).record_limit(topics)
         return self._record_limits[name]
 
-    def _shared_ids(self, url: str) -> SharedIds | None:
+    def _schema_id_cache(self, url: str) -> SchemaIdCache | None:
         """Return the executor's folder of schema ids, so that a new worker can start while the registry is down."""
         task = self._running_task()
-        return None if task is None else SharedIds(task.executor_folder.resolve() / _IDS_FOLDER, url)
+        return None if task is None else SchemaIdCache(task.executor_folder.resolve() / _IDS_FOLDER, url)

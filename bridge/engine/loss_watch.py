@@ -13,9 +13,9 @@ from bridge.errors import DataLossError, RetriableError
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import UnixMillis, iso_of_micros
-from bridge.planning.expiry import Expiry
+from bridge.planning.data_loss import Gap, ahead_us, find_gap, overtaken
 from bridge.planning.micro_batches import GenerationStart
-from bridge.planning.retention import Gap, ahead_us, find_gap, overtaken
+from bridge.planning.retention import Expiry
 from bridge.publishing.table_start import TableStart
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from bridge.adapters.scylla.session import token_of
+from bridge.adapters.scylla.routing import token_of
 from bridge.config.document import SourceConfig
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
@@ -25,10 +25,10 @@ from bridge.monitoring.measured_log import ObservedLog
 from bridge.planning.poll_rate import LONGEST_PAUSE_S, load_interval_s
 from bridge.publishing.protocol import LaneTask
 from bridge.reading import schema_change
-from bridge.reading.fast_path import PlainRows, encoded
-from bridge.reading.lane_merge import as_rows, read_lane
+from bridge.reading.fast_path import FastPath, encode_chunks
+from bridge.reading.lane_merge import keep_rows, read_lane
 from bridge.reading.schema_change import Changes
-from bridge.reading.stream_probe import CountedStreams
+from bridge.reading.stream_probe import StreamCounter
 from bridge.reading.table_capture import CapturedTable, Schemas
 from schemas.errors import DecodeError
 from schemas.shapes import shape_of
@@ -93,7 +93,7 @@ class LaneChanges:
         Raises:
             RetriableError: the cluster failed, here or in a run; its connection is dropped, and another attempt may
                 succeed.
-            BridgeError: what `schema_change.runs`, `lane_merge.read_lane` and `grouping.groups` raise.
+            BridgeError: what `schema_change.runs_by_schema`, `lane_merge.read_lane` and `grouping.groups` raise.
         """
         return self._dropping_failed_cluster(
             self._runs(list(enumerate(self.task.batch.parts)) if parts is None else parts)
@@ -104,7 +104,7 @@ class LaneChanges:
         key = (self._config.scylla, task.keyspace, task.table, self._config.output_options, self._fingerprint)
         captured = self._cache.captured_table(*key)
         for number, part in parts:
-            runs = schema_change.runs(
+            runs = schema_change.runs_by_schema(
                 captured,
                 partial(self._changes, part),
                 lambda: self._cache.recaptured_table(*key),
@@ -155,17 +155,17 @@ class LaneChanges:
         encoder = GroupEncoder(captured.codec, layout, (task.keyspace, task.table), form)
         # Records that depend on each change or group, beyond key, value and position, need the general path.
         by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
-        plain = PlainRows(captured.codec.page_encoder, layout, opened, check) if by_page else None
+        plain = FastPath(captured.codec.page_encoder, layout, opened, check) if by_page else None
         log = ObservedLog(captured.reader, self._counters, self._name, task.lane)
-        counted = CountedStreams(as_rows(layout) if plain is None else plain.entries)
+        counted = StreamCounter(keep_rows(layout) if plain is None else plain.encode_page)
         chunks = read_lane(
             log,
-            captured.quiet.to_read(log, list(streams), part.window, scylla.requests_in_flight),
+            captured.probe.streams_to_read(log, list(streams), part.window, scylla.requests_in_flight),
             part.window,
             layout,
             page_rows=scylla.page_rows,
             in_flight=scylla.requests_in_flight,
-            take=counted,
+            page_to_entries=counted,
         )
 
         def general(log_rows: Iterator[Cells]) -> Iterator[EncodedChange]:
@@ -175,8 +175,8 @@ class LaneChanges:
                 yield from changes if self._config.payload == "avro" else as_json(changes, captured)
 
         try:
-            yield from encoded(chunks, general)
-            captured.quiet.note(self._name, len(streams), counted.count)
+            yield from encode_chunks(chunks, general)
+            captured.probe.record_result(self._name, len(streams), counted.count)
         finally:
             if encoder.unknown_operations:
                 self._count(LaneFigures(unknown_operations=encoder.unknown_operations))

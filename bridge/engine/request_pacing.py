@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from bridge.adapters.planner_signals import Arrivals, Asked
+from bridge.adapters.planner_signals import ChangeWatcher, LastPoll
 from bridge.config.document import SourceConfig
 from bridge.engine.ports import Clocks
 from bridge.engine.table_observer import TableObserver
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import UnixMillis
-from bridge.planning.micro_batches import WindowLength
 from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
+from bridge.planning.window_size import WindowLength
 
 _log = logging.getLogger(__name__)
 
@@ -43,15 +43,15 @@ class RequestPacing:
         self._config = config
         self._observer = observer
         self._clocks = clocks
-        self._arrivals = None if signals is None else Arrivals(signals)
-        self._asked = None if signals is None else Asked(signals)
+        self._arrivals = None if signals is None else ChangeWatcher(signals)
+        self._asked = None if signals is None else LastPoll(signals)
         self._requests_per_s = config.scylla.requests_per_second / config.sharing
         now_s = clocks.monotonic_s()
         self._pacer = Pacer(
             # Without the signal nothing would end the pause of an idle table when it is written to again.
             PaceLimits(self._requests_per_s, 0.0 if signals is None else config.reading.idle_interval_ms / 1000),
             now_s,
-            wait_s=0.0 if self._asked is None else self._asked.counts_for_s(now_s),
+            wait_s=0.0 if self._asked is None else self._asked.remaining_s(now_s),
         )
         self._windows = WindowLength(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)
         self._warned_for: tuple[UnixMillis, int] | None = None
@@ -69,11 +69,11 @@ class RequestPacing:
         now_s = self._clocks.monotonic_s()
         counts_for_s = self._pacer.planned(now_s, self._stream_count(batch.start.generation_ms))
         if self._asked is not None:
-            self._asked.note(self._clocks.monotonic_s(), counts_for_s)
+            self._asked.record(self._clocks.monotonic_s(), counts_for_s)
 
     def check_for_changes(self) -> None:
         """Note whether the job has signalled changes since the last check."""
-        if self._arrivals is not None and self._arrivals.came():
+        if self._arrivals is not None and self._arrivals.saw_changes():
             self._pacer.came(self._clocks.monotonic_s())
 
     def wait_briefly(self, *, idle: bool) -> bool:

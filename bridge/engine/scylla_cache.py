@@ -157,11 +157,11 @@ class ScyllaCache:
         self, settings: ScyllaSettings, task: LaneTask, selection: Selection
     ) -> Mapping[StreamId, KeyRange]:
         """Return which partition keys belong to the streams of a lane that a selection names."""
-        cluster, key = self._cluster(settings), _lane_key(task, selection.read_as_ms)
+        cluster, key = self._cluster(settings), _lane_key(task, selection.newest_generation_ms)
         if key not in cluster.key_ranges:
             _forget_older(cluster.key_ranges, key)
             metadata = self.stream_metadata(settings, task.keyspace, task.table)
-            cluster.key_ranges[key] = metadata.key_ranges(selection.read_as_ms, key[-1])
+            cluster.key_ranges[key] = metadata.key_ranges(selection.newest_generation_ms, key[-1])
         return cluster.key_ranges[key]
 
     def drop_metadata(self, settings: ScyllaSettings, keyspace: str, table: str) -> None:

@@ -12,8 +12,8 @@ from bridge.errors import NoGenerationError, StartupError
 from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMicros, iso_of_micros
 from bridge.planning import micro_batches
+from bridge.planning.data_loss import Gap
 from bridge.planning.micro_batches import GenerationStart
-from bridge.planning.retention import Gap
 from bridge.planning.table_watch import TableState
 
 _log = logging.getLogger(__name__)

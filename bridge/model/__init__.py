@@ -1,1 +1,1 @@
-"""Values that the whole bridge speaks in: times, streams, cursors and changes. Pure: no clock, no I/O."""
+"""Values that all packages of the bridge share: times, streams, cursors, positions and changes. Pure."""

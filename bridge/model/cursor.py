@@ -1,4 +1,8 @@
-"""How far a table is read. Pure."""
+"""Cursors: how far a table is read. Pure.
+
+From one generation to the next, some streams close, some open and the rest are kept. A cursor says how far the streams
+of its generation are read, and that all streams that closed before are read completely.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,16 @@ from bridge.errors import BridgeError
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
 _YEAR_10000_US: Final = 253_402_300_800_000_000
-"""What no calendar here reaches."""
+"""No valid time reaches it, so a greater number shows that a text is no cursor."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """How far the streams that a generation opened are read, while they lag behind those that went on through it.
+    """How far the opened streams of a generation are read while they lag behind its kept streams.
 
     Attributes:
-        after_ms: the generation before; the opened streams are those that it did not have.
-        time_us: everything of theirs before this is done.
+        after_ms: the generation before, in ms; it does not have the opened streams.
+        time_us: all changes of the opened streams before this time (us) are published.
     """
 
     after_ms: UnixMillis
@@ -29,13 +33,15 @@ class CatchUp:
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A position of a table: every change before it is done.
+    """How far a table is read: every change before the cursor is published.
 
-    That is: all streams that were closed on the way to `generation_ms` are read to their very end, and the streams of
-    that generation up to `time_us`; but those that it opened only up to `catch_up.time_us`, if that is given.
+    Cursors are ordered by generation first and by time second. A generation may be published after its start, so the
+    time may step back when the next generation is entered. The cursor itself never steps back.
 
-    Ordered by generation first, then by time: a generation may be published after its start, so time alone may step
-    back when one is entered. A cursor never does.
+    Attributes:
+        generation_ms: the generation (start in ms). All streams that closed before it are read completely.
+        time_us: the streams of this generation are read up to this time (us).
+        catch_up: if given, the opened streams of this generation are read only up to `catch_up.time_us`.
     """
 
     generation_ms: UnixMillis
@@ -50,22 +56,27 @@ class Cursor:
 
     @classmethod
     def at_start_of(cls, generation_ms: UnixMillis) -> Self:
-        """The cursor of a generation of which nothing is done yet."""
+        """Return the cursor of a generation of which nothing is read yet."""
         return cls(generation_ms, millis_to_micros(generation_ms))
 
     @property
     def reached_us(self) -> UnixMicros:
-        """The time before which every stream of the generation is done."""
+        """The time (us) up to which every stream of the generation is read."""
         return self.time_us if self.catch_up is None else self.catch_up.time_us
 
     def to_json(self) -> list[int]:
-        """Generation in ms and time in us; then, while streams catch up, the generation before and their time."""
+        """Return `[generation in ms, time in us]`, and then `after_ms` and `time_us` of `catch_up` if it is given."""
         plain = [self.generation_ms, self.time_us]
         return plain if self.catch_up is None else [*plain, self.catch_up.after_ms, self.catch_up.time_us]
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """The cursor that `to_json` gave; raises BridgeError for anything else."""
+        """Return the cursor of a value that `to_json` returned.
+
+        Raises:
+            BridgeError: the value is no cursor.
+            ValueError: the opened streams are not behind the others.
+        """
         match value:
             case [*numbers] if not all(isinstance(one, int) and 0 <= one < _YEAR_10000_US for one in numbers):
                 pass

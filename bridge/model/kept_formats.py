@@ -1,6 +1,6 @@
 """The two formats that outlive a process: Spark's offset and the progress record in Kafka. Pure.
 
-Both carry a version. Both are canonical JSON: sorted keys, no blanks, integers only. Spark compares offsets as text, so
+Both hold a version. Both are canonical JSON: sorted keys, no blanks, integers only. Spark compares offsets as text, so
 another key order would be another offset.
 """
 
@@ -22,15 +22,17 @@ PROGRESS_VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A position of the streaming query: the cursor reached, and the micro-batch that reaches it.
+    """An offset of the streaming query: a cursor, and the micro-batch that ends there.
 
     As JSON: `{"batch":{"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"start":[1699999000000,
-    1700000000000000]},"next":[1699999000000,1700000010000000],"turn":7,"v":1}`; `batch` is null in the very
-    first offset.
+    1700000000000000]},"next":[1699999000000,1700000010000000],"turn":7,"v":1}`. `batch` is null in the first offset of
+    a query.
 
     Attributes:
-        turn: counts the checkpoint's offsets. Should the same micro-batch have to be worked again, because Kafka says
-            so, its offset still differs from the last one; Spark would see nothing new else.
+        next: the cursor.
+        batch: the micro-batch that ends at `next`; None in the first offset.
+        turn: number of the offset in the checkpoint. If the progress in Kafka requires the same micro-batch again, only
+            `turn` makes its offset a new one for Spark.
     """
 
     next: Cursor
@@ -38,7 +40,7 @@ class StreamOffset:
     turn: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; `canonical_json` makes the text."""
+        """Return plain values for `canonical_json`."""
         batch = None
         if self.batch is not None:
             batch = {"start": self.batch.start.to_json(), "layout": self.batch.layout.to_json()}
@@ -46,18 +48,18 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """The offset of a decoded JSON document.
+        """Return the offset of a decoded JSON document.
 
         Raises:
-            BridgeError: it is of another version or another shape.
+            BridgeError: the document has another version or shape, or contradicts itself.
         """
         try:
-            return cls._from_json(value)
+            return cls._parse(value)
         except ValueError as error:
             raise BridgeError(f"an offset contradicts itself: {error}: {value!r}") from error
 
     @classmethod
-    def _from_json(cls, value: object) -> Self:
+    def _parse(cls, value: object) -> Self:
         match value:
             case {"v": 1, "next": position, "batch": None, "turn": int(turn)}:
                 return cls(Cursor.from_json(position), None, turn)
@@ -71,26 +73,27 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
-    """What of a lane is committed, as its partition of the progress topic holds it.
+    """The committed progress of a lane, as the lane's partition of the progress topic holds it.
 
-    Everything before `cursor` is published, and of what follows everything up to and including the group `done`. The
-    record keeps the micro-batch that it belongs to, so that a job that has lost Spark's checkpoint finishes that very
-    micro-batch on the lanes that have not.
+    Everything before `cursor` is published, and of the micro-batch behind it every group up to and including `done`. A
+    job that has lost Spark's checkpoint takes `batch` from here and finishes exactly this micro-batch on all lanes.
 
     As JSON: `{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"from":
     1699990000000,"lane":0,"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"owner":"bridge-0/17/5f0c",
-    "v":2}`, `batch` being the cursors at both of its ends (equal ones where a layout was laid), `done` being `[part,
-    stream id in hex, timeuuid in hex]` when a transaction ended inside the micro-batch.
+    "v":2}`. `batch` holds the cursors at both ends of the micro-batch; they are equal if a layout was written. `done`
+    is `[part, stream id in hex, timeuuid in hex]` if a transaction ended inside the micro-batch.
 
     Attributes:
-        batch: the last micro-batch of which anything was committed; None before the layout's first.
-        done: the last committed group, if that is not the whole micro-batch.
-        owner: who has taken the table over last; only its plans are carried out.
-        entered_from_ms: the generation that was read before the cursor's; None when the reading began in that one.
-        first: whether nothing of the table was published yet, under this layout or an earlier one; then there is
-            `"first":true`, too.
-        edge_us: before which write time changes may have expired when the table's very first lanes were laid, if they
-            were laid there or behind it, and `batch` is None or its very first; otherwise None, with no `"edge"`.
+        lane: number of the lane, from 0.
+        layout: the layout of the lanes.
+        cursor: the cursor that the lane has reached.
+        batch: the last micro-batch of which anything was committed; None before the first one of the layout.
+        done: the last committed group; None if the whole micro-batch is committed.
+        owner: fencing token of the table's owner; only the owner's plans are carried out.
+        entered_from_ms: the generation that was read before the cursor's; None if the reading began in the cursor's.
+        first: whether nothing of the table was published yet, under this or an earlier layout (`"first":true`).
+        edge_us: the retention edge (us) at the table's first start: changes written before it may have expired. Given
+            only if the reading began at the edge or behind it, and `batch` is None or the table's first (`"edge"`).
     """
 
     lane: int
@@ -106,11 +109,11 @@ class LaneProgress:
     def __post_init__(self) -> None:
         if self.batch is None:
             if self.done is not None:
-                raise ValueError(f"lane {self.lane} stands inside a micro-batch that is not named")
+                raise ValueError(f"lane {self.lane} is inside a micro-batch that the record does not name")
         elif self.batch.layout != self.layout:
-            raise ValueError(f"lane {self.lane}: its micro-batch is of another layout")
+            raise ValueError(f"lane {self.lane}: its micro-batch has another layout")
         elif self.cursor != (self.batch.next if self.done is None else self.batch.start):
-            raise ValueError(f"lane {self.lane}: {self.cursor} is not where its micro-batch has got it")
+            raise ValueError(f"lane {self.lane}: {self.cursor} is not the cursor of its micro-batch")
 
     @classmethod
     def completed(
@@ -121,7 +124,10 @@ class LaneProgress:
         *,
         edge_us: UnixMicros | None = None,
     ) -> Self:
-        """Of a lane that has committed the whole of a micro-batch; `entered_from_ms` as it was before."""
+        """Return the progress of a lane that has committed a whole micro-batch.
+
+        `entered_from_ms` and `edge_us` are those of the lane's progress before it.
+        """
         before_ms = batch.start.generation_ms
         entered = entered_from_ms if batch.next.generation_ms == before_ms else before_ms
         return cls(lane, batch.layout, batch.next, batch, entered_from_ms=entered, edge_us=edge_us)
@@ -136,11 +142,14 @@ class LaneProgress:
         *,
         edge_us: UnixMicros | None = None,
     ) -> Self:
-        """Of a lane that has committed a micro-batch up to a group; `entered_from_ms` as it was before."""
+        """Return the progress of a lane that has committed a micro-batch up to the group `done`.
+
+        `entered_from_ms` and `edge_us` are those of the lane's progress before it.
+        """
         return cls(lane, batch.layout, batch.start, batch, done, entered_from_ms=entered_from_ms, edge_us=edge_us)
 
     def to_bytes(self) -> bytes:
-        """The record's value."""
+        """Return the value of the progress record."""
         start, end = (self.cursor, self.cursor) if self.batch is None else (self.batch.start, self.batch.next)
         return canonical_json(
             {
@@ -158,18 +167,22 @@ class LaneProgress:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
-        """Raises BridgeError when the record is of another version or another shape."""
+        """Return the progress in a record's value.
+
+        Raises:
+            BridgeError: the record has another version or shape, or contradicts itself.
+        """
         try:
             value = json.loads(raw)
         except (ValueError, RecursionError) as error:
-            raise BridgeError(f"a progress record is no JSON: {raw[:80]!r}") from error
+            raise BridgeError(f"a progress record is not JSON: {raw[:80]!r}") from error
         try:
-            return cls._from_json(value)
+            return cls._parse(value)
         except ValueError as error:
             raise BridgeError(f"a progress record contradicts itself: {error}: {raw[:200]!r}") from error
 
     @classmethod
-    def _from_json(cls, value: object) -> Self:
+    def _parse(cls, value: object) -> Self:
         match value:
             case {
                 "v": 2,
@@ -181,21 +194,20 @@ class LaneProgress:
                 "from": int() | None as before_ms,
                 **others,
             }:
-                laid, first, last = Layout.from_json(layout), Cursor.from_json(start), Cursor.from_json(end)
+                parsed, first, last = Layout.from_json(layout), Cursor.from_json(start), Cursor.from_json(end)
                 entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
                 edge = others.get("edge")
-                # Jobs of before wrote `true`, wherever the table had begun.
                 edge_us = UnixMicros(edge) if type(edge) is int else None
                 if first == last:
                     is_first = others.get("first") is True
-                    return cls(lane, laid, last, None, None, owner, entered_from_ms, is_first, edge_us)
-                batch = PlannedBatch(first, last, laid)
+                    return cls(lane, parsed, last, None, None, owner, entered_from_ms, is_first, edge_us)
+                batch = PlannedBatch(first, last, parsed)
                 at = last if done is None else first
                 position = None if done is None else LanePosition.from_json(done)
-                return cls(lane, laid, at, batch, position, owner, entered_from_ms, edge_us=edge_us)
+                return cls(lane, parsed, at, batch, position, owner, entered_from_ms, edge_us=edge_us)
         raise BridgeError(f"a progress record is not of version {PROGRESS_VERSION}: {str(value)[:200]}")
 
 
 def canonical_json(value: object) -> str:
-    """JSON text that is equal for equal values: sorted keys, no blanks."""
+    """Return JSON text that is equal for equal values: sorted keys, no blanks."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

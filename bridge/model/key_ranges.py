@@ -1,4 +1,4 @@
-"""Which tokens' keys a stream holds, as far as the cluster tells it (spec sections 4.3 and 4.4). Pure."""
+"""Which tokens a stream serves, as far as the cluster's metadata tables say. Pure."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from bridge.model.streams import MAX_TOKEN, StreamId, Token, first_token_of_shar
 
 _WORD: Final = 1 << 64
 _IGNORED_BITS: Final = (12, *(bits for bits in range(64) if bits != 12))
-"""ScyllaDB's default, which hardly anybody changes, first: no table that clients may read tells it."""
+"""Candidates for the ignored bits of the sharding function, ScyllaDB's default first: clients can't read the value."""
 
 _Sharding = tuple[int, list[Token]]
 
 
 class KeyRange:
-    """The tokens `(after, until]`, going round the ring, that some streams share out by shard.
+    """A token range `(after, until]`, which may wrap round the ring, and the stream group that serves it.
 
-    ScyllaDB makes each shard's stream with the first of the range's tokens that the shard owns, so the streams tell how
-    they were shared out. Where they do not fit that (old clusters with too many streams left some out), all that is
-    known is the range; and without its beginning, nothing.
+    ScyllaDB gives each shard's stream the first token of the range that the shard owns, so the streams' tokens show the
+    sharding. Old clusters left streams out when there were too many. Then the tokens do not match any sharding, and
+    only the range is known; if its beginning is not known either, nothing is.
     """
 
     def __init__(self, after: Token | None, until: Token, streams: Sequence[StreamId]) -> None:
-        """Take a range.
+        """Create a range.
 
         Args:
-            after: the token before it; None if that is not known.
-            until: its last token.
-            streams: all that its keys may be in, at least one.
+            after: the token before the range; None if it is not known.
+            until: the last token of the range.
+            streams: the streams that serve the range, at least one.
         """
         self._after = after
         self._until = until
         self._tokens = sorted(stream.token for stream in streams)
 
     def holds(self, stream: StreamId, token: Token) -> bool | None:
-        """Whether a key with this token belongs into one of the streams; None when that can't be told."""
+        """Return whether a stream of the group serves a token; None if that is not known."""
         span = self._span
         if span is None:
             return None
         first, length = span
         if (token - first) % _WORD >= length:
             return False
-        if self._by_shard is None or _shares_out(self._by_shard, stream, token):
+        if self._by_shard is None or _stream_serves(self._by_shard, stream, token):
             return True
-        # Where a range begins by chance, other numbers of ignored bits share it out to the same first tokens.
-        others = (one for one in self._fitting() if one[0] != self._by_shard[0])
-        return None if any(_shares_out(one, stream, token) for one in others) else False
+        # Several numbers of ignored bits may give the same first tokens.
+        others = (one for one in self._matching_shardings() if one[0] != self._by_shard[0])
+        return None if any(_stream_serves(one, stream, token) for one in others) else False
 
     @cached_property
     def _span(self) -> tuple[int, int] | None:
-        """The first token and how many there are; None where the beginning is not known."""
+        """The first token and the number of tokens; None if the beginning is not known."""
         after = self._after
         if after is None:
             if self._by_shard is None or len(self._tokens) == 1:
@@ -61,16 +61,16 @@ class KeyRange:
 
     @property
     def _first_before(self) -> Token:
-        # The range's first token is owned by some shard, whose stream has it.
+        # Some shard owns the first token of the range, so one of the streams has it.
         first = max(self._tokens, key=lambda token: (self._until - token) % _WORD)
         return Token((first - 1 + (1 << 63)) % _WORD - (1 << 63))
 
     @cached_property
     def _by_shard(self) -> _Sharding | None:
-        """Ignored bits of the sharding function, and the token of each shard's stream; None where they do not fit."""
-        return next(self._fitting(), None)
+        """The ignored bits, and the token of each shard's stream; None if no sharding matches."""
+        return next(self._matching_shardings(), None)
 
-    def _fitting(self) -> Iterator[_Sharding]:
+    def _matching_shardings(self) -> Iterator[_Sharding]:
         after = self._first_before if self._after is None else self._after
         shards = len(self._tokens)
         for ignore_msb in _IGNORED_BITS if shards > 1 else _IGNORED_BITS[:1]:
@@ -80,20 +80,21 @@ class KeyRange:
                 yield ignore_msb, firsts
 
 
-def _shares_out(sharding: _Sharding, stream: StreamId, token: Token) -> bool:
+def _stream_serves(sharding: _Sharding, stream: StreamId, token: Token) -> bool:
     ignore_msb, firsts = sharding
     return firsts[shard_of(token, len(firsts), ignore_msb)] == stream.token
 
 
-def ranges_of_vnodes(sets: Iterable[tuple[Token, Sequence[StreamId]]]) -> dict[StreamId, KeyRange]:
-    """The range of each stream of some neighbouring vnodes of a generation.
+def ranges_of_vnodes(groups: Iterable[tuple[Token, Sequence[StreamId]]]) -> dict[StreamId, KeyRange]:
+    """Return the range of each stream of some neighbouring vnodes of a generation.
 
     Args:
-        sets: of each vnode its last token and its streams, going up the ring; when it comes round, the first again.
+        groups: last token and stream group of each vnode, ascending; if the vnodes cover the ring, the first one is
+            repeated at the end.
     """
     found: dict[StreamId, KeyRange] = {}
     after: Token | None = None
-    for until, streams in sets:
+    for until, streams in groups:
         range_ = KeyRange(after, until, streams)
         for stream in streams:
             found[stream] = range_
@@ -102,7 +103,10 @@ def ranges_of_vnodes(sets: Iterable[tuple[Token, Sequence[StreamId]]]) -> dict[S
 
 
 def ranges_of_tablets(streams: Iterable[StreamId]) -> dict[StreamId, KeyRange]:
-    """The range of each stream of a whole stream set: a tablet's stream has the tablet's last token."""
+    """Return the range of each stream of a stream set (all streams of a tablets table at one time).
+
+    The token of a tablet's stream is the last token of the tablet.
+    """
     ordered = sorted(streams, key=lambda stream: stream.token)
     after = MAX_TOKEN
     found: dict[StreamId, KeyRange] = {}

@@ -1,7 +1,7 @@
-"""Log rows, groups and changes (spec section 2), as raw cells.
+"""Log rows, groups and changes, as raw cells. Pure.
 
-A log row is the tuple of its cells' bytes in the order of the columns that were read; `LogLayout` says which cell is
-where. Nothing is decoded here that does not decide how rows belong together.
+A log row is a tuple of cells (bytes or None) in the order of the columns that were read. `LogLayout` holds the index of
+each CDC and key column.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from schemas.cql.types import CqlType
 from schemas.log.columns import BATCH_SEQ_NO, END_OF_BATCH, OPERATION, STREAM_ID, TIME
 
 Cells = tuple[bytes | None, ...]
-"""One row as the wire has it: a cell's bytes, or None for null."""
+"""A row as the CQL wire has it: the bytes of each cell, or None for null."""
 
 _EVERYWHERE: Final = (STREAM_ID, TIME, BATCH_SEQ_NO, OPERATION)
 
@@ -27,9 +27,8 @@ class Page:
     Attributes:
         columns: names in the order of the cells.
         rows: raw cells, in the server's order.
-        paging_state: what to ask the next page with; None after the last page.
-        types: of the columns, as the page itself says: nothing is frozen in them, and user-defined types have their
-            fields.
+        paging_state: the server's token for the next page; None for the last page.
+        types: types of the columns from the page's metadata. They lack `frozen`; user-defined types have their fields.
     """
 
     columns: tuple[str, ...]
@@ -40,15 +39,19 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LogLayout:
-    """Where the CDC columns and the base table's primary key lie among the cells of a log row.
+    """The indices of the CDC columns and of the base table's primary key in a log row.
 
     Attributes:
         columns: the columns in the order of the cells.
-        end_of_batch: None for logs from before 4.3, which do not have the column.
-        partition_key: key columns of the base table.
-        clustering: its clustering columns; with the partition key they say which delta an image belongs to.
-        types: of the columns, as `Page.types`: with `columns` what a page must match.
-        table: the base table, as in `keyspace.table`; for messages alone.
+        stream_id: index of `cdc$stream_id`.
+        time: index of `cdc$time`.
+        batch_seq_no: index of `cdc$batch_seq_no`.
+        operation: index of `cdc$operation`.
+        end_of_batch: index of `cdc$end_of_batch`; None for logs older than ScyllaDB 4.3, which lack the column.
+        partition_key: indices of the base table's partition key columns.
+        clustering: indices of its clustering columns.
+        types: types of the columns, as in `Page.types`; a page that differs in columns or types needs another layout.
+        table: the base table as `keyspace.table`, for messages only.
     """
 
     columns: tuple[str, ...]
@@ -64,10 +67,15 @@ class LogLayout:
 
     @classmethod
     def of(cls, columns: Sequence[str], partition_key: Sequence[str], clustering: Sequence[str] = ()) -> Self:
-        """The layout of a result's columns, given the names of the base table's key columns by position.
+        """Return the layout of a result.
+
+        Args:
+            columns: names of the result's columns.
+            partition_key: names of the base table's partition key columns, in key order.
+            clustering: names of its clustering columns, in key order.
 
         Raises:
-            BridgeError: a column that every log has is missing, or one of the key.
+            BridgeError: a key column is missing, or a column that every log has.
         """
         at = {name: index for index, name in enumerate(columns)}
         missing = [name for name in (*_EVERYWHERE, *partition_key, *clustering) if name not in at]
@@ -87,16 +95,16 @@ class LogLayout:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a consumer gets one record for: a delta row with what belongs to it.
+    """A change, for which a consumer gets one record: a delta row, its images and the rows joined to it.
 
     Attributes:
-        operation: the number in `cdc$operation`.
-        row: the delta's cells; of a range delete its start.
-        last_in_group: whether no change of the same group follows.
-        range_end: the end of a range delete.
-        more: further deltas of the same row in the group, where they are joined.
-        before: the row's pre-image in the group, if there is one.
-        after: its post-image.
+        operation: the value of `cdc$operation`.
+        row: the cells of the delta; for a range delete, of its start.
+        last_in_group: whether this is the last change of its group.
+        range_end: for a range delete, the cells of its end.
+        more: further deltas of the same base row in the group, if the grouping joins them.
+        before: cells of the pre-image, if the group has one for the row.
+        after: cells of the post-image, likewise.
     """
 
     operation: int
@@ -110,11 +118,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """All changes of one (stream, `cdc$time`), in `cdc$batch_seq_no` order; delivered whole or not at all.
+    """All changes of one stream and `cdc$time`, in `cdc$batch_seq_no` order, published whole or not at all.
 
     Attributes:
-        rows: the log rows that it was made of.
-        poison: why it can't be carried; it has no changes then.
+        stream_id: 16 bytes.
+        timeuuid: `cdc$time`, 16 bytes.
+        changes: the changes; none if `poison` is given.
+        rows: the log rows of the group.
+        poison: why the group can't be published.
     """
 
     stream_id: bytes

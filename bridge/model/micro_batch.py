@@ -1,4 +1,4 @@
-"""Micro-batches: what one reads, between which cursors, on how many lanes. Pure."""
+"""Micro-batches: what one reads, from cursor to cursor, and on which lanes. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from bridge.model.times import UnixMicros, UnixMillis, lower_bound
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the token ring is cut into lanes, and since which cursor that holds.
+    """How the token ring is divided into lanes, from a cursor on.
 
-    Two layouts with the same number of lanes are different ones when another lay between them.
+    Two layouts with the same number of lanes differ if another layout was used between them.
+
+    Attributes:
+        lanes: number of lanes, at least one.
+        since: the cursor from which the layout is used.
     """
 
     lanes: int
@@ -27,16 +31,21 @@ class Layout:
             raise ValueError(f"a layout has at least one lane, not {self.lanes}")
 
     def token_range(self, lane: int) -> TokenRange:
-        """The slice of the ring that a lane works."""
+        """Return the slice of the token ring that a lane reads."""
         return lane_range(lane, self.lanes)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values for JSON."""
         return {"lanes": self.lanes, "since": self.since.to_json()}
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """The layout that `to_json` gave; raises BridgeError for anything else."""
+        """Return the layout of a value that `to_json` returned.
+
+        Raises:
+            BridgeError: the value is no layout.
+            ValueError: it has no lane.
+        """
         match value:
             case {"lanes": int(lanes), "since": since}:
                 return cls(lanes, Cursor.from_json(since))
@@ -45,9 +54,11 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A half-open span `[start_us, end_us)` of `cdc$time`.
+    """A half-open span `[start_us, end_us)` of `cdc$time`, in us.
 
-    `end_us` None is the very end of closed streams: whatever they still hold.
+    Attributes:
+        start_us: inclusive.
+        end_us: exclusive; None reads closed streams completely.
     """
 
     start_us: UnixMicros
@@ -59,12 +70,12 @@ class Window:
 
     @property
     def lower_timeuuid(self) -> bytes:
-        """Inclusive."""
+        """The inclusive bound as a timeuuid."""
         return lower_bound(self.start_us)
 
     @property
     def upper_timeuuid(self) -> bytes | None:
-        """Exclusive; None when there is no bound."""
+        """The exclusive bound as a timeuuid; None if there is no bound."""
         return None if self.end_us is None else lower_bound(self.end_us)
 
     def __str__(self) -> str:
@@ -73,25 +84,26 @@ class Window:
 
 
 class Role(StrEnum):
-    """Which streams of a generation are meant, seen from the one before or after it."""
+    """Which streams a selection holds, compared between a generation and the one before it."""
 
     ALL = "all"
-    """Those of the generation."""
+    """All streams of the generation."""
     KEPT = "kept"
-    """Those that it has in common with the generation before it."""
+    """Streams that both generations have."""
     OPENED = "opened"
-    """Those that the generation before it did not have."""
+    """Streams that only the later generation has."""
     CLOSED = "closed"
-    """Those that only the generation before it had."""
+    """Streams that only the earlier generation has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Streams by name, however many they are.
+    """Streams named by generation and role, so that a plan stays small however many streams there are.
 
     Attributes:
-        generation_ms: the generation.
-        before_ms: the one that it is compared with; None exactly for `Role.ALL`.
+        generation_ms: the generation (start in ms).
+        role: which of its streams.
+        before_ms: the generation before it, with which it is compared; None for `Role.ALL` only.
     """
 
     generation_ms: UnixMillis
@@ -103,8 +115,8 @@ class Selection:
             raise ValueError(f"a comparison needs two generations: {self!r}")
 
     @property
-    def read_as_ms(self) -> UnixMillis:
-        """The newest generation whose streams these are."""
+    def newest_generation_ms(self) -> UnixMillis:
+        """The newest generation (start in ms) that has these streams."""
         if self.role is Role.CLOSED:
             assert self.before_ms is not None
             return self.before_ms
@@ -118,7 +130,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some streams and what of them to read."""
+    """A part of a micro-batch: streams and the window to read of them."""
 
     selection: Selection
     window: Window
@@ -129,9 +141,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """One micro-batch as it is planned, and replayed: the cursors at both of its ends, and its lanes.
+    """A planned micro-batch. A replay reads the same, because the two cursors determine what is read.
 
-    What is read follows from the two cursors alone: see `parts`.
+    Attributes:
+        start: the cursor before the micro-batch.
+        next: the cursor after it.
+        layout: the lanes that read it.
     """
 
     start: Cursor
@@ -146,33 +161,36 @@ class PlannedBatch:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What is read: streams that no two parts share, so keys that no two parts share.
+        """The one or two parts to read. No two parts share a stream, so no two parts share a key.
 
-        Inside a generation all its streams, or, while those that it opened catch up, these and the others by
-        themselves. From one generation to the next the closed streams to their very end, and the others as far as the
-        next cursor says; the opened streams come with the next micro-batch, when these are committed on every lane.
+        Inside a generation there is one part with all streams. While the opened streams catch up, there are two: the
+        opened streams and the kept ones.
+
+        From one generation to the next, one part reads the closed streams completely and the other reads the kept
+        streams up to the next cursor. The following micro-batch reads the opened streams, after every lane has
+        committed this one.
         """
         start, end = self.start, self.next
         now = end.generation_ms
         if start.generation_ms != now:
             closed = Part(Selection(now, Role.CLOSED, start.generation_ms), Window(start.time_us, None))
-            return (closed, *_part(Selection(now, Role.KEPT, start.generation_ms), start.time_us, end.time_us))
+            return (closed, *_part_if_any(Selection(now, Role.KEPT, start.generation_ms), start.time_us, end.time_us))
         if start.catch_up is None:
-            return _part(Selection(now), start.time_us, end.time_us)
+            return _part_if_any(Selection(now), start.time_us, end.time_us)
         before = start.catch_up.after_ms
         return (
-            *_part(Selection(now, Role.OPENED, before), start.catch_up.time_us, end.reached_us),
-            *_part(Selection(now, Role.KEPT, before), start.time_us, end.time_us),
+            *_part_if_any(Selection(now, Role.OPENED, before), start.catch_up.time_us, end.reached_us),
+            *_part_if_any(Selection(now, Role.KEPT, before), start.time_us, end.time_us),
         )
 
     @property
-    def going_on(self) -> Window:
-        """The window of the streams that go on through it; of the closed or opened ones where no others are read."""
+    def kept_window(self) -> Window:
+        """The window of the kept streams; that of the closed or opened streams if no others are read."""
         return self.parts[-1].window
 
     @property
     def longest_us(self) -> int:
-        """The length of its longest window, in us; one to the very end has none."""
+        """The length of the longest window with an end, in us; 0 if there is none."""
         windows = [part.window for part in self.parts]
         return max((window.end_us - window.start_us for window in windows if window.end_us is not None), default=0)
 
@@ -180,5 +198,5 @@ class PlannedBatch:
         return "; ".join(map(str, self.parts))
 
 
-def _part(selection: Selection, start_us: UnixMicros, end_us: UnixMicros) -> tuple[Part, ...]:
+def _part_if_any(selection: Selection, start_us: UnixMicros, end_us: UnixMicros) -> tuple[Part, ...]:
     return (Part(selection, Window(start_us, end_us)),) if end_us > start_us else ()

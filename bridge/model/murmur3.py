@@ -1,4 +1,4 @@
-"""Murmur3 as ScyllaDB and Cassandra use it: the token of a partition key, and a key for a token."""
+"""Murmur3 as ScyllaDB and Cassandra use it: from partition key to token, and from token to a key. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WORD: Final = 1 << 64
 
 
 def murmur3_token(key: bytes) -> Token:
-    """The token of a serialized partition key, as ScyllaDB and Cassandra compute it (Murmur3 x64-128, signed tail)."""
+    """Return the token of a serialized partition key (Murmur3 x64-128 with a sign-extended tail)."""
     h1 = h2 = 0
     full = len(key) // 16 * 16
     for at in range(0, full, 16):
@@ -37,18 +37,18 @@ def murmur3_token(key: bytes) -> Token:
 
 
 def partition_key_bytes(components: Sequence[bytes]) -> bytes:
-    """The serialized partition key that is hashed: the cell itself, or each with its length and a zero byte."""
+    """Return the bytes that are hashed: a single cell as it is; several cells each with its length and a zero byte."""
     if len(components) == 1:
         return components[0]
     return b"".join(len(cell).to_bytes(2, "big") + cell + b"\0" for cell in components)
 
 
 def key_with_token(token: Token) -> bytes:
-    """A partition key of 16 bytes whose Murmur3 token is a given one.
+    """Return a partition key of 16 bytes that has the given Murmur3 token.
 
-    For clients that can hash but not be told a token (spec section 6). One block of Murmur3 is a bijection of 16 bytes,
-    so with the other half of its result chosen as zero it can be run backwards. No key has the lowest token; the one
-    after it always has the same owner.
+    A driver that routes by key only can reach the owner of a token this way. One block of Murmur3 is a bijection of 16
+    bytes, so it can be inverted once the second half of its result is chosen as zero. No key has the lowest token. The
+    next token always has the same owner, so the function uses that one instead.
     """
     end = max(token, MIN_TOKEN + 1) % _WORD
     h1, h2 = _fmix_back(2 * end % _WORD), _fmix_back(-end % _WORD)
@@ -73,7 +73,7 @@ _KEY_BYTES: Final = 16
 
 
 def _signed_little(tail: bytes) -> int:
-    # The tail's bytes are sign-extended, unlike in the published Murmur3.
+    # Cassandra sign-extends the bytes of the tail; the published Murmur3 does not.
     value = 0
     for at, byte in enumerate(tail):
         value ^= ((byte - 256 if byte >= 128 else byte) << (8 * at)) % _WORD
@@ -101,7 +101,7 @@ def _fmix(value: int) -> int:
 
 
 def _fmix_back(value: int) -> int:
-    # A shift by more than half of the bits undoes itself.
+    # A shift by more than half of the bits is its own inverse.
     value ^= value >> 33
     value = value * _F2_BACK % _WORD
     value ^= value >> 33

@@ -1,4 +1,4 @@
-"""Rows of a result as the wire has them: nothing is taken apart before it is asked for."""
+"""Rows of a result as the CQL wire has them. Cells are cut out only when somebody reads them. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _NONES: Final = (None,) * (_NULLS + 1)
 
 
 class RawRows(Sequence[Cells]):
-    """The rows in a result's body; as a sequence, their raw cells.
+    """The rows in the body of a result; as a sequence, one tuple of raw cells a row.
 
     Attributes:
-        body: holds the rows, each cell behind its length, null's being negative.
-        at: where the first row begins.
-        width: how many cells a row has.
+        body: bytes with the rows. A cell is its length (4 bytes, negative for null) and its value.
+        at: offset of the first row in `body`.
+        width: cells in a row.
     """
 
     __slots__ = ("_count", "_parsed", "at", "body", "width")
 
     def __init__(self, body: bytes, at: int, width: int) -> None:
-        """Take where in the body the count of the rows stands."""
+        """Create the sequence; `at` is the offset of the row count, which precedes the rows."""
         (self._count,) = _INT.unpack_from(body, at)
         self.body, self.at, self.width = body, at + _INT.size, width
         self._parsed: list[Cells] | None = None
@@ -52,7 +52,7 @@ class RawRows(Sequence[Cells]):
 
 
 def parse_row(body: bytes, width: int, at: int) -> tuple[Cells, int]:
-    """The cells of the row that begins at `at`, and where it ends."""
+    """Return the cells of the row that begins at offset `at`, and the offset behind it."""
     read_length = _INT.unpack_from
     row: list[bytes | None] = []
     left = width
@@ -64,7 +64,7 @@ def parse_row(body: bytes, width: int, at: int) -> tuple[Cells, int]:
             row.append(body[at : at + length])
             at += length
         elif left >= _NULLS and body.startswith(_NULL_LENGTHS, at):
-            # Of an update that sets a few columns nearly all cells are null, and so are most rows' flags.
+            # Most cells of an update of a few columns are null, so several nulls are read at once.
             row += _NONES
             at += _NULLS_BYTES
             left -= _NULLS

@@ -1,4 +1,4 @@
-"""Which parts a Kafka record of a change has besides its value."""
+"""What the Kafka record of a change holds besides its value. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RecordForm:
-    """What a record has besides its value.
+    """What the record of a change holds besides its value.
 
     Attributes:
-        primary_key: whether the key holds the whole primary key; else the partition key alone.
-        tombstones: whether a delete of all that a record key stands for is followed by a record without a value.
-        operation, timestamp, table: which headers there are besides the position.
-        dead_letters: whether what can't be carried becomes a dead letter; else it is raised.
+        primary_key: whether the record key is the whole primary key; otherwise it is the partition key.
+        tombstones: whether a tombstone follows a delete that leaves nothing under the record key.
+        operation: whether records have the header `cdc.operation`.
+        timestamp: whether records have the header `cdc.timestamp`.
+        table: whether records have the header `cdc.table`.
+        dead_letters: whether a change that can't be encoded becomes a dead letter; otherwise the encoder raises.
     """
 
     primary_key: bool = False
@@ -25,5 +27,5 @@ class RecordForm:
 
     @property
     def is_plain(self) -> bool:
-        """Whether records have a value, the partition key and their position, and that is all."""
+        """Whether records hold only the value, the partition key and the position."""
         return not (self.primary_key or self.tombstones or self.operation or self.timestamp or self.table)

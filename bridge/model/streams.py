@@ -1,8 +1,4 @@
-"""Streams, stream sets and generations, and how a base partition finds its stream.
-
-Owns the layout of stream ids and the token arithmetic of spec section 4. Reading the tables that hold them is the
-CQL adapter's business; what is here only computes.
-"""
+"""Streams and tokens: the layout of stream ids, lanes as slices of the token ring, and shards of tokens. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Final, NewType
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
 Token = NewType("Token", int)
-"""A signed 64-bit position on the token ring."""
+"""A point on the token ring (signed 64-bit)."""
 
 MIN_TOKEN: Final = Token(-(1 << 63))
 MAX_TOKEN: Final = Token((1 << 63) - 1)
@@ -25,9 +21,12 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class StreamId:
-    """One partition key of a log table (16 bytes; ordered as unsigned bytes, like the server's).
+    """The id of a stream, which is the partition key of the log table.
 
-    Only the token is meaningful in ids that are older than version 1 (spec section 4.1).
+    Ids are ordered as unsigned bytes, as on the server. Ids older than version 1 hold nothing but the token.
+
+    Attributes:
+        raw: 16 bytes.
     """
 
     raw: bytes
@@ -38,23 +37,23 @@ class StreamId:
 
     @classmethod
     def build(cls, token: Token, index: int, random: int) -> StreamId:
-        """The version 1 id of a token, a vnode index (22 bits) and 38 random bits."""
+        """Return the version 1 id of a token, a vnode index (22 bits) and 38 random bits."""
         low = (random & ((1 << 38) - 1)) << 26 | (index & 0x3FFFFF) << 4 | _VERSION
         return cls((token % _WORD).to_bytes(8, "big") + low.to_bytes(8, "big"))
 
     @property
     def token(self) -> Token:
-        """Where the stream lies on the ring: its first 8 bytes."""
+        """The stream's token: the first 8 bytes of the id."""
         return Token(int.from_bytes(self.raw[:8], "big", signed=True))
 
     @property
     def version(self) -> int:
-        """Of the id's format; 1 since ScyllaDB 4.3."""
+        """The version of the id's format; 1 since ScyllaDB 4.3."""
         return self._low & 0xF
 
     @property
     def index(self) -> int:
-        """The vnode's number in token order; 0 for tablets."""
+        """The number of the vnode in token order; 0 for tablets."""
         return (self._low >> 4) & 0x3FFFFF
 
     @property
@@ -113,9 +112,11 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class TokenRange:
-    """A slice `(after, until]` of the token ring that does not wrap; `after` None is the ring's very beginning.
+    """A slice `(after, until]` of the token ring that does not wrap round.
 
-    The beginning needs its own name because a range end may be the lowest token itself.
+    Attributes:
+        after: exclusive; None for the beginning of the ring, because the lowest token may itself be in the slice.
+        until: inclusive.
     """
 
     after: Token | None
@@ -126,7 +127,17 @@ class TokenRange:
 
 
 def lane_range(lane: int, lanes: int) -> TokenRange:
-    """The slice of the ring that lane `lane` of `lanes` equal ones works; together they hold every token once."""
+    """Return the slice of the ring that a lane reads.
+
+    Together, the slices of all lanes hold every token once.
+
+    Args:
+        lane: number of the lane, from 0.
+        lanes: number of lanes.
+
+    Raises:
+        ValueError: there is no such lane.
+    """
     if not 0 <= lane < lanes:
         raise ValueError(f"lane {lane} does not exist among {lanes} lanes")
     span = _WORD

@@ -1,7 +1,6 @@
-"""CDC times: microseconds since the Unix epoch, and the version 1 timeuuids that carry them.
+"""Times: instants in milliseconds and microseconds, timeuuids of `cdc$time`, and instants as text. Pure.
 
-Owns the arithmetic of `cdc$time` (spec section 3) and nothing else; a timeuuid is its 16 raw bytes here, because
-that is how the server sends it and because `uuid.UUID` orders and decodes it differently from the server.
+A timeuuid is 16 raw bytes here: servers send it so, and `uuid.UUID` orders timeuuids differently from the server.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from typing import Final, NewType
 from schemas.log.timeuuid import FLIPPED_SIGNS, TICKS_PER_MICRO, UNIX_EPOCH_TICKS, ticks_of
 
 UnixMillis = NewType("UnixMillis", int)
-"""An instant in milliseconds since the Unix epoch (generation timestamps have this resolution)."""
+"""Milliseconds since the Unix epoch, the resolution of generation timestamps."""
 
 UnixMicros = NewType("UnixMicros", int)
-"""An instant in microseconds since the Unix epoch (write timestamps and window bounds)."""
+"""Microseconds since the Unix epoch, the resolution of write timestamps and window bounds."""
 
 _LOW_MIN: Final = bytes([0x80]) * 8
 _MAX_TICKS: Final = (1 << 60) - 1
@@ -25,23 +24,26 @@ MAX_MICROS: Final = UnixMicros((_MAX_TICKS - UNIX_EPOCH_TICKS) // TICKS_PER_MICR
 
 
 def millis_to_micros(instant_ms: UnixMillis) -> UnixMicros:
-    """The same instant in microseconds."""
+    """Return the instant in microseconds."""
     return UnixMicros(instant_ms * 1000)
 
 
 def micros_of(timeuuid: bytes) -> UnixMicros:
-    """The write timestamp that a `cdc$time` carries, in microseconds (floored).
+    """Return the write timestamp in a `cdc$time`, in microseconds (rounded down).
 
-    The variant bits are not looked at: servers before 2026.1 fill them at random.
+    The function ignores the variant bits, because servers before 2026.1 fill them at random.
+
+    Raises:
+        ValueError: `timeuuid` has not 16 bytes.
     """
     return UnixMicros((ticks_of(timeuuid) - UNIX_EPOCH_TICKS) // TICKS_PER_MICRO)
 
 
 def timeuuid_of(instant_us: UnixMicros, low: bytes) -> bytes:
-    """The timeuuid of a write timestamp with the given low half (8 bytes).
+    """Return the timeuuid of a write timestamp and a low half (8 bytes).
 
     Raises:
-        ValueError: the instant lies outside what 60 bits of ticks can hold, or `low` is not 8 bytes.
+        ValueError: 60 bits of ticks can't hold the instant, or `low` has not 8 bytes.
     """
     ticks = instant_us * TICKS_PER_MICRO + UNIX_EPOCH_TICKS
     if not 0 <= ticks <= _MAX_TICKS:
@@ -57,14 +59,14 @@ def timeuuid_of(instant_us: UnixMicros, low: bytes) -> bytes:
 
 
 def lower_bound(instant_us: UnixMicros) -> bytes:
-    """The lowest timeuuid of an instant as the server orders them: a window's inclusive start, or exclusive end."""
+    """Return the lowest timeuuid of an instant in the server's order: a window's inclusive start or exclusive end."""
     return timeuuid_of(instant_us, _LOW_MIN)
 
 
 def sort_key(timeuuid: bytes) -> bytes:
-    """Bytes whose plain order is the server's order of timeuuids.
+    """Return 16 bytes whose plain order is the server's order of timeuuids.
 
-    The server compares the 60-bit time first and then the low half as signed bytes (spec section 3).
+    The server compares the 60 bits of time first, then the low half as signed bytes.
     """
     high = bytes((timeuuid[6] & 0x0F, timeuuid[7]))
     return high + timeuuid[4:6] + timeuuid[0:4] + timeuuid[8:16].translate(FLIPPED_SIGNS)
@@ -74,7 +76,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def iso_of_micros(instant_us: int) -> str:
-    """An instant as in `2026-01-01T12:00:00.123456Z`; as `<n> us` where calendars end (ScyllaDB's go further)."""
+    """Return an instant as in `2026-01-01T12:00:00.123456Z`; as `<n> us` beyond Python's calendar."""
     try:
         instant = _EPOCH + timedelta(microseconds=instant_us)
     except OverflowError:
@@ -83,7 +85,7 @@ def iso_of_micros(instant_us: int) -> str:
 
 
 def iso_of_millis(instant_ms: int) -> str:
-    """An instant as in `2026-01-01T12:00:00.123Z`; as `<n> ms` where calendars end."""
+    """Return an instant as in `2026-01-01T12:00:00.123Z`; as `<n> ms` beyond Python's calendar."""
     try:
         instant = _EPOCH + timedelta(milliseconds=instant_ms)
     except OverflowError:

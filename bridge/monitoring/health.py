@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.monitoring.snapshot import JobView, TableView
-from bridge.planning.retention import ahead_us
+from bridge.planning.data_loss import ahead_us
 
 _MARGIN_S: Final = 1.0
 """What the pause between two micro-batches may add to the youngest age that is read, and clocks may differ by."""

@@ -11,7 +11,7 @@ from bridge.model.log_rows import Cells, Page
 from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.monitoring.counters import Store
-from bridge.reading.stream_probe import Log
+from bridge.reading.ports import Log
 
 
 class ObservedLog:

@@ -363,12 +363,13 @@ METRICS: Final[tuple[Metric, ...]] = (
 _HEAD: Final = """\
 # Metrics
 
-What `/metrics` of a running job tells, in Prometheus' text format or OpenMetrics, as the scraper asks. Beside these it
-has the usual `process_*` metrics of the job's first process.
+`/metrics` of a running job has these metrics, in Prometheus' text format or in OpenMetrics, as the scraper
+requests. It also has the usual `process_*` metrics of the job's first process. [Monitoring](monitoring.md) names
+those to watch first.
 
-Counters begin at zero with each start of the job. What tasks count reaches `/metrics` with the end of their
-micro-batch; what a failed attempt has counted comes with a later micro-batch, and is lost only if its process dies.
-The requests to the log are counted in the tasks; the planner's few requests for generations are not.
+Counters start at zero with each start of the job. What tasks count appears at the end of their micro-batch. What a
+failed attempt counted appears with a later micro-batch, and is lost only if its process dies. The counts of
+requests to the log include the tasks' requests, and exclude the planner's few requests for generations.
 
 """
 

@@ -49,7 +49,7 @@ class TopologyWatcher:
         while not self._closed.is_set():
             try:
                 if session is None:
-                    with log_setup.quiet("cassandra"):
+                    with log_setup.silence_library("cassandra"):
                         session = CqlSession.connect(self._config.scylla)
                 self._board.topology(self._look.read(ChangeLog(session), time.time()))
             except BridgeError as error:

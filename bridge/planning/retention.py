@@ -1,26 +1,27 @@
-"""Whether reading and log still meet: what is lost when they do not, for which time, and where it could go on. Pure.
+"""Which changes may have expired before they were read, by what a table's planner sees: each span is said. Pure.
 
-Four things tear them apart. Changes expire (each by the TTL that the log had when it was written); tablets' stream sets
-are collected when a younger one is as old as the TTL, so that nobody knows the streams of the time before; generations
-that a cluster never published, because it is another cluster or an older state of it; and the log may be made anew.
+A cursor is held against the log's TTL when a micro-batch is planned (`bridge.planning.retention`), and what lies
+behind it then stops
+the table. What expires later, while the micro-batch is read, and what expires where the reading goes on all the same
+(it begins where changes expire, or the loss is accepted) stops nothing, so it has to be said.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from bridge.errors import BridgeError, DataLossError, RetriableError
-from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import canonical_json
-from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, iso_of_millis, millis_to_micros
-from bridge.planning.micro_batches import GenerationStart
+from bridge.model.micro_batch import PlannedBatch
+from bridge.model.times import UnixMicros, iso_of_micros
+from bridge.planning.data_loss import Gap
 
-_FIRST_SET_BEFORE_LOG_US: Final = 5_000_000
-"""By how much the first stream set of a log is older than the log (spec section 5.4)."""
+_SAY_EVERY_US: Final = 30_000_000
+_US_PER_S: Final = 1_000_000
+
+
 _MOST_SPANS: Final = 16
 _FOR_EVER: Final = float("inf")
 
@@ -91,137 +92,96 @@ class LogTtl:
         return max(edges, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """What can't be read, or may not be there any more.
+class Expiry:
+    """What has expired of one table, as far as nothing else says it. Its clock is the edge.
+
+    The edge is the write time before which changes may have expired (`bridge.planning.retention.LogTtl.oldest_us`).
 
     Attributes:
-        reason: what has happened.
-        since_us: the write time from which changes are affected, inclusive.
-        until_us: exclusive; None when nobody can say.
-        go_on_at: from where reading can go on if the loss is accepted; None when it can't, because cursor and cluster
-            have nothing to do with each other.
-        passing: whether it may only seem so, because a node answered that does not know the latest yet.
+        goes_on: whether the reading goes on although the edge has overtaken it.
     """
 
-    reason: str
-    since_us: UnixMicros
-    until_us: UnixMicros | None
-    go_on_at: Cursor | None
-    passing: bool = False
+    def __init__(self, *, at_edge: bool = False, in_silence: bool = False) -> None:
+        """Say where the reading begins.
 
-    def __str__(self) -> str:
-        since = iso_of_micros(self.since_us)
-        until = "an unknown time" if self.until_us is None else iso_of_micros(self.until_us)
-        return f"{self.reason}: changes written between {since} and {until} are affected"
+        Args:
+            at_edge: whether it may begin where changes are just expiring.
+            in_silence: whether what expires of the first micro-batch need not be said: nobody was promised that.
+        """
+        self.goes_on = at_edge
+        self._in_silence = in_silence
+        self._batch: PlannedBatch | None = None
+        self._seen_until_us = UnixMicros(0)
+        self._unsaid: tuple[UnixMicros, UnixMicros] | None = None
+        self._said_at_us: UnixMicros | None = None
+        self._since_us: UnixMicros | None = None
+        self._passed_us = 0
 
-    def error(self, table: str) -> BridgeError:
-        """The error that stops a table, or lets it be tried again if that may help."""
-        if self.passing:
-            return RetriableError(f"{table}: {self}, unless the node that answered lags behind")
-        return DataLossError(f"{table}: {self}. {self.advice()}")
+    def works(self, batch: PlannedBatch) -> None:
+        """Note the micro-batch that is worked from now on."""
+        self._batch = batch
+        if self._in_silence:
+            self._seen_until_us = batch.next.reached_us
+        self._in_silence = False
 
-    def advice(self) -> str:
-        """How to go on."""
-        if self.go_on_at is None:
-            return (
-                "To begin anew, as reading.start says, stop the job and delete the progress topic and the checkpoint, "
-                "and the change topic unless what it holds may come again"
-            )
-        where = iso_of_micros(self.go_on_at.reached_us)
-        return f"To go on all the same, from {where}, set reading.accept_data_loss"
+    def done(self, edge_us: UnixMicros | None) -> str:
+        """What is to be said when the next micro-batch is asked for, so that the one before is done; mostly nothing.
 
+        Args:
+            edge_us: where it is now; None while changes do not expire.
+        """
+        batch, self._batch = self._batch, None
+        if edge_us is None:
+            return ""
+        if batch is not None:
+            self._pass(batch.start.reached_us, edge_us)
+        if self._unsaid is None or self._was_said_at(edge_us):
+            return ""
+        self._said_at_us = edge_us
+        return self.rest()
 
-def find_gap(
-    cursor: Cursor,
-    generations: Sequence[GenerationStart],
-    oldest_us: UnixMicros | None,
-    *,
-    may_lag: bool = False,
-    log_made_us: UnixMicros | None = None,
-) -> Gap | None:
-    """The gap between a cursor and what the cluster still has, if there is one.
-
-    Args:
-        cursor: what is done.
-        generations: those that the cluster knows, ascending.
-        oldest_us: before which write time changes may have expired; None when they do not.
-        may_lag: whether a node may know less than another, as with tablets.
-        log_made_us: when the log was made; None when that is not known.
-    """
-    known = [one.start_ms for one in generations]
-    if not known:
-        reason = "the cluster knows no generation of this table any more"
-        return Gap(reason, cursor.reached_us, None, None, may_lag)
-    if cursor.generation_ms not in known:
-        if cursor.generation_ms > known[0]:
-            reason = (
-                f"the cluster does not know generation {iso_of_millis(cursor.generation_ms)} "
-                f"({cursor.generation_ms}), in which the reading stands: it is another cluster, or was restored"
-            )
-            return Gap(reason, cursor.reached_us, None, None, may_lag and cursor.generation_ms > known[-1])
-        first = Cursor.at_start_of(known[0])
-        begun_us = millis_to_micros(cursor.generation_ms)
-        if log_made_us is not None and log_made_us > begun_us + _FIRST_SET_BEFORE_LOG_US:
-            reason = (
-                f"the log was made anew at {iso_of_micros(log_made_us)}, and its streams are others than those of "
-                f"generation {iso_of_millis(cursor.generation_ms)}, which was read"
-            )
-            return Gap(reason, min(cursor.reached_us, log_made_us), log_made_us, first)
-        reason = (
-            f"the streams of generation {iso_of_millis(cursor.generation_ms)} are forgotten; the oldest that are known "
-            f"are those of {iso_of_millis(known[0])}"
+    def rest(self) -> str:
+        """What is kept back until enough of it has come together; to be said when nobody will ask again."""
+        if self._unsaid is None:
+            return ""
+        (since_us, until_us), self._unsaid = self._unsaid, None
+        between = f"between {iso_of_micros(since_us)} and {iso_of_micros(until_us)}"
+        if self.goes_on:
+            return f"the reading is behind the log's TTL: what was written {between} may have expired unread; going on"
+        return (
+            f"the log's TTL has overtaken a micro-batch while it was read: what was written {between} may have expired "
+            "unread"
         )
-        # A generation that comes late may begin before what was read of the one before it.
-        return Gap(reason, min(cursor.reached_us, first.time_us), first.time_us, first)
-    if cursor.catch_up is not None and cursor.catch_up.after_ms not in known:
-        reason = f"which streams generation {iso_of_millis(cursor.generation_ms)} opened is forgotten"
-        return Gap(reason, cursor.reached_us, cursor.time_us, Cursor(cursor.generation_ms, cursor.time_us))
-    if oldest_us is not None and cursor.reached_us < oldest_us and not _is_younger(log_made_us, oldest_us):
-        # Nothing is jumped over: what is still there is read.
-        return Gap("the log's TTL has passed", cursor.reached_us, oldest_us, cursor)
-    return None
 
+    def accepted(self, gap: Gap) -> None:
+        """Note that a gap is said and accepted, so that the reading goes on where it is, behind the edge."""
+        assert gap.until_us is not None
+        self.goes_on = True
+        self._pass(gap.since_us, gap.until_us)
+        self._unsaid, self._said_at_us = None, gap.until_us
 
-def _is_younger(log_made_us: UnixMicros | None, oldest_us: UnixMicros) -> bool:
-    """Whether nothing of a log can have expired yet. What went with the one before it is no matter of the TTL."""
-    return log_made_us is not None and log_made_us > oldest_us
+    def ahead(self) -> str:
+        """What is to be said when the reading is ahead of the edge: how much it has passed over since it was not."""
+        since_us, passed_us, went_on = self._since_us, self._passed_us, self.goes_on
+        self.goes_on, self._since_us, self._passed_us = False, None, 0
+        if not went_on or since_us is None:
+            return ""
+        self._unsaid = None
+        return (
+            f"the reading is ahead of the log's TTL now; of what was written between {iso_of_micros(since_us)} and "
+            f"{iso_of_micros(self._seen_until_us)}, {passed_us / _US_PER_S:.1f} s may have expired unread"
+        )
 
+    def _was_said_at(self, edge_us: UnixMicros) -> bool:
+        # The log of a table that was made anew may have an edge that lies further back.
+        return self._said_at_us is not None and abs(edge_us - self._said_at_us) < _SAY_EVERY_US
 
-def overtaken(
-    cursor: Cursor,
-    before: Collection[UnixMillis],
-    generations: Sequence[GenerationStart],
-    entered_from_ms: UnixMillis | None = None,
-) -> UnixMillis | None:
-    """A generation that has appeared between ones that were known, behind the one that is being read.
-
-    ScyllaDB publishes in order, so this should not be. What was written to its streams belongs before changes that are
-    published already.
-
-    Args:
-        cursor: what is done.
-        before: the generations that were known when the cursor's was entered, or later.
-        generations: those that are known now.
-        entered_from_ms: the generation that was read before the cursor's, if that is known: none lay between them.
-    """
-    between = [one.start_ms for one in generations if one.start_ms < cursor.generation_ms]
-    late = [at for at in between if before and min(before) < at and at not in before]
-    late += [at for at in between if entered_from_ms is not None and entered_from_ms < at]
-    return min(late, default=None)
-
-
-def ahead_us(cursor: Cursor, servers_us: float) -> float:
-    """By how much a cursor is ahead of the servers' time, in us; 0 when it is not.
-
-    What is written until then with earlier times will not be read. The start of a generation is no such cursor: nothing
-    earlier is written to the streams of that one.
-    """
-    if cursor == Cursor.at_start_of(cursor.generation_ms):
-        return 0
-    return max(0, cursor.time_us - servers_us)
-
-
-def margin_us(cursor: Cursor, oldest_us: UnixMicros | None) -> int | None:
-    """How far the reading is ahead of the log's TTL, in us: negative when changes expire unread; None without a TTL."""
-    return None if oldest_us is None else cursor.reached_us - oldest_us
+    def _pass(self, since_us: UnixMicros, until_us: UnixMicros) -> None:
+        since_us = max(since_us, self._seen_until_us)
+        if since_us >= until_us:
+            return
+        self._seen_until_us = until_us
+        self._unsaid = (since_us if self._unsaid is None else self._unsaid[0], until_us)
+        if self.goes_on:
+            self._since_us = since_us if self._since_us is None else self._since_us
+            self._passed_us += until_us - since_us

@@ -1,10 +1,10 @@
-"""Where the fast path and the general one part: rows that are a group by themselves are encoded page by page, in loops.
+"""The fast path: rows that are a group by themselves are encoded page by page, in compiled loops.
 
-A plain row is the only one of its group, and of an operation that such a loop (`schemas.compiled.page_encoder`) may
-know. It becomes a record when its page arrives, before the streams are merged: in a loop if there is one for its form,
-else by itself. All other rows stay cells, are merged with the records, and go by way of `bridge.encoding.grouping` and
-`bridge.encoding.group_encoder`. Both ways give the same bytes, so which row takes which way is a matter of cost
-alone, and may differ from one attempt at a micro-batch to the next.
+A plain row is the only row of its group, and has an operation that the compiled loops (`schemas.compiled.page_encoder`)
+support. It becomes a record as soon as its page arrives, before the streams are merged: by a loop if there is one for
+the row's form, else by itself. All other rows stay cells. They are merged with the records, and then encoded on the
+general path: `bridge.encoding.grouping` and `bridge.encoding.group_encoder`. Both paths give the same bytes. So the
+choice of path only affects the cost, and may differ between two attempts at a micro-batch.
 """
 
 from __future__ import annotations
@@ -19,91 +19,88 @@ from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.raw_rows import RawRows, parse_row
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMillis, sort_key
-from bridge.reading.lane_merge import Entry, as_rows
+from bridge.reading.lane_merge import Entry, keep_rows
 from schemas.compiled.page_encoder import PageEncoder
 from schemas.log.timeuuid import TIMEUUID_BYTES
 
 _INT: Final = Struct(">i")
-_PLAIN: Final = 4
-"""Parts of a plain record's entry; that of a row has two."""
+_RECORD_LENGTH: Final = 4
+"""The length of a record's entry."""
+_ROW_LENGTH: Final = 2
+"""The length of a row's entry."""
 
 _LOOPS_TRIED: Final = 3
-"""Before a row's form is looked up, which takes as long as so many loops that do not know it."""
+"""How many loops are tried before a row's form is looked up; the lookup takes as long as three loops that do not match.
+"""
 
-_MISSES: Final = 8
-"""When so many more rows' forms had to be looked up than were among those that were tried, loops cost more than they
-bring: of an update that sets any of 30 columns no form comes twice. They are then tried with one row in so many:"""
-_TRIED_AGAIN_AFTER: Final = 32
+_MAX_MISSES: Final = 8
+"""The loops cost more than they save once this many more forms were looked up than found by a loop. For example, of
+updates that set any of 30 columns hardly two have the same form. Then the loops are tried with every n-th row only."""
+_RETRY_EVERY: Final = 32
 
-_MOST_UNCHECKED: Final = 1 << 30
+_UNCHECKED_RUN: Final = 1 << 30
+"""The most rows of one loop if no keys are checked: no limit in practice."""
 
 
-class PlainRows:
-    """Encodes the plain rows of one part of a lane's micro-batch as their pages come in."""
+class FastPath:
+    """Encodes the plain rows of one part of a lane's micro-batch as their pages arrive.
+
+    Args:
+        page_encoder: the table's loops.
+        layout: where the columns lie in a row.
+        opened: the generation that opened each stream, by stream id.
+        check: compares the keys of some rows with their streams; None for no check.
+    """
 
     def __init__(
         self, page_encoder: PageEncoder, layout: LogLayout, opened: Mapping[bytes, UnixMillis], check: KeyCheck | None
     ) -> None:
-        """Take what does not depend on a page.
-
-        Args:
-            page_encoder: the table's loops.
-            layout: what the cells are.
-            opened: the generation that opened each stream.
-            check: holds some of the rows' keys against their stream; None where none is.
-        """
         self._page_encoder = page_encoder
         self._opened = opened
         self._check = check
-        self._most = _MOST_UNCHECKED if check is None else check.every
-        self._as_rows = as_rows(layout)
+        self._max_run = _UNCHECKED_RUN if check is None else check.every
+        self._keep_rows = keep_rows(layout)
         self._time_at = layout.time
-        self._missed = 0
+        self._misses = 0
 
-    def entries(self, stream: StreamId, page: Page) -> list[Entry]:
-        """A page's rows in their order, plain ones as records."""
+    def encode_page(self, stream: StreamId, page: Page) -> list[Entry]:
+        """The entries of a page's rows, in their order: records of plain rows, cells of the others."""
         rows = page.rows
         if not isinstance(rows, RawRows):
-            return self._as_rows(stream, page)
+            return self._keep_rows(stream, page)
         body, width, at, left = rows.body, rows.width, rows.at, len(rows)
-        stream_id = stream.raw
-        start = _INT.pack(len(stream_id)) + stream_id + _INT.pack(TIMEUUID_BYTES)
+        encoder, stream_id = self._page_encoder, stream.raw
         generation_ms = self._opened[stream_id]
-        source = self._page_encoder.source_prefix(generation_ms, stream_id)
-        loops = self._page_encoder.loops
-        # Rows of the last one's group may follow on the next page.
+        start = _INT.pack(len(stream_id)) + stream_id + _INT.pack(TIMEUUID_BYTES)
+        source, loops = encoder.source_prefix(generation_ms, stream_id), encoder.loops
+        # The group of the last row may continue on the next page.
         alone = left - (page.paging_state is not None)
         found: list[Entry] = []
         began, done = at, 0
         while left:
             cells, behind, known = None, at, False
-            if self._missed < _MISSES or not self._missed % _TRIED_AGAIN_AFTER:
-                most = min(alone, self._most)
+            if self._misses < _MAX_MISSES or not self._misses % _RETRY_EVERY:
+                most = min(alone, self._max_run)
                 for number, loop in enumerate(loops[:_LOOPS_TRIED]):
                     done, end = loop(body, at, most, start, stream_id, source, found.append)
                     if done:
                         if number:
-                            self._page_encoder.move_to_front(number)
+                            encoder.move_to_front(number)
                         known = True
                         break
                 else:
                     cells, behind = parse_row(body, width, at)
-                    if alone and self._page_encoder.find_loop(cells):
+                    if alone and encoder.find_loop(cells):
                         done, end = loops[0](body, at, most, start, stream_id, source, found.append)
-            if done > 1:
-                self._missed = 0
-            elif known:
-                self._missed = max(0, min(self._missed, _MISSES) - 1)
-            else:
-                self._missed += 1
+            self._misses = 0 if done > 1 else max(0, min(self._misses, _MAX_MISSES) - 1) if known else self._misses + 1
             if not done:
                 if cells is None:
                     cells, behind = parse_row(body, width, at)
                 key = sort_key(cells[self._time_at] or b"")
-                one = self._page_encoder.encode_row(cells, generation_ms) if alone else None
+                one = encoder.encode_row(cells, generation_ms) if alone else None
                 if one is None:
-                    if found and found[-1][0] == key and len(found[-1]) == _PLAIN:
-                        # Its group goes on, against the log's own word.
+                    if found and found[-1][0] == key and len(found[-1]) == _RECORD_LENGTH:
+                        # The last record's group goes on, although its row had the flag for the end of the group.
                         found[-1] = key, self._row_at(key, body, width, began)
                     found.append((key, cells))
                     at, left, alone = behind, left - 1, alone - 1
@@ -116,51 +113,51 @@ class PlainRows:
         return found
 
     def _row_at(self, key: bytes, body: bytes, width: int, at: int) -> Cells:
-        """The first row of that time from a place on."""
+        """The first row with this sort key, from a place on."""
         while True:
             cells, at = parse_row(body, width, at)
             if sort_key(cells[self._time_at] or b"") == key:
                 return cells
 
 
-def encoded(
-    chunks: Iterable[list[Entry]], general: Callable[[Iterator[Cells]], Iterator[EncodedChange]]
+def encode_chunks(
+    chunks: Iterable[list[Entry]], encode_rows: Callable[[Iterator[Cells]], Iterator[EncodedChange]]
 ) -> Iterator[EncodedChange | EncodedRun]:
-    """The changes of a lane in its order: plain ones in runs, those of other rows one by one.
+    """The changes of a lane in its order: records in runs, the changes of other rows one by one.
 
     Args:
         chunks: entries in lane order.
-        general: makes changes of rows that lie together in lane order; groups end with them.
+        encode_rows: the general path: encodes adjacent rows in lane order. The last row ends its group.
     """
     sections = _sections(chunks)
     section = next(sections, None)
 
     def rows() -> Iterator[Cells]:
         nonlocal section
-        while section is not None and len(section[0]) != _PLAIN:
+        while section is not None and len(section[0]) != _RECORD_LENGTH:
             for entry in section:
-                yield entry[1]  # type: ignore[misc]  # they are rows' entries all
+                yield entry[1]  # type: ignore[misc]  # all entries of the section are rows
             section = next(sections, None)
 
     while section is not None:
-        if len(section[0]) == _PLAIN:
-            yield EncodedRun(section)  # type: ignore[arg-type]  # they are plain records' entries all
+        if len(section[0]) == _RECORD_LENGTH:
+            yield EncodedRun(section)  # type: ignore[arg-type]  # all entries of the section are records
             section = next(sections, None)
         else:
-            yield from general(rows())
+            yield from encode_rows(rows())
 
 
 def _sections(chunks: Iterable[list[Entry]]) -> Iterator[list[Entry]]:
-    """Chunks cut where entries of one kind follow those of the other."""
+    """Split chunks where records follow rows or rows follow records."""
     for chunk in chunks:
-        kinds = bytes(map(len, chunk))
+        lengths = bytes(map(len, chunk))
         at, end = 0, len(chunk)
         while at < end:
-            other = _OTHER[kinds[at]]
-            until = kinds.find(other, at)
+            other = _OTHER_LENGTH[lengths[at]]
+            until = lengths.find(other, at)
             until = end if until < 0 else until
             yield chunk[at:until]
             at = until
 
 
-_OTHER: Final = {_PLAIN: b"\x02", 2: bytes((_PLAIN,))}
+_OTHER_LENGTH: Final = {_RECORD_LENGTH: bytes((_ROW_LENGTH,)), _ROW_LENGTH: bytes((_RECORD_LENGTH,))}

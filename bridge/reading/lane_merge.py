@@ -1,10 +1,9 @@
-"""Reads the streams of one lane and merges them in `cdc$time` order, with bounded memory and bounded load.
+"""Reads the streams of one lane and merges their rows in `cdc$time` order, with bounded memory and bounded load.
 
-Every stream has at most two pages here: the one being consumed and the next, asked for ahead where there is room
-(`bridge.reading.page_budget`). Rows leave in rounds: all that lie at or before the earliest end of a page which has a
-successor
-are complete and can be sorted and handed on. There are about as many rounds as pages, so a round looks only at the
-streams that have such rows.
+At most two pages of each stream are held: the page being consumed and the next one, which is requested ahead if there
+is room (`bridge.reading.page_budget`). The merge proceeds in rounds. A round takes all rows up to the earliest end of a
+page that has a successor: no later page can contain a row before that end. There are about as many rounds as pages, so
+a round touches only the streams that have such rows.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from bridge.model.log_rows import Cells, LogLayout, Page
 from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import sort_key
-from bridge.reading.page_budget import LaneMemory, size_of
-from bridge.reading.request_limit import BoundedPages, LogPages
+from bridge.reading.page_budget import PageBudget, page_bytes
+from bridge.reading.ports import LogPages
+from bridge.reading.request_limit import RequestLimiter
 from schemas.compiled.page_loop import PlainChange
 from schemas.cql.table_changes import describe
 from schemas.cql.types import CqlType
@@ -30,63 +30,65 @@ from schemas.log.columns import META_PREFIX
 
 
 class ColumnsChangedError(RetriableError):
-    """A page has other columns, or of other types, than those that the encoder was compiled for."""
+    """A page has other columns, or other column types, than those that the encoder was compiled for."""
 
 
 Entry: TypeAlias = tuple[bytes, Cells] | PlainChange
-"""The sort key of a row's `cdc$time` with its cells, or with the record that was made of them already."""
+"""The sort key of a row's `cdc$time`, with the row's cells or with the record that was encoded from them."""
 
-TakePage: TypeAlias = Callable[[StreamId, Page], list[Entry]]
-"""Makes entries of a page, one of each row, in the order of the rows."""
+PageToEntries: TypeAlias = Callable[[StreamId, Page], list[Entry]]
+"""Makes one entry of each row of a page, in the order of the rows."""
 
 
-def as_rows(layout: LogLayout) -> TakePage:
-    """Leaves a page's rows as they are."""
+def keep_rows(layout: LogLayout) -> PageToEntries:
+    """A `PageToEntries` that keeps the cells of every row."""
     time_at = layout.time
 
-    def take(_stream: StreamId, page: Page) -> list[Entry]:
-        # A key column of the log: the server has no row without it.
+    def make_entries(_stream: StreamId, page: Page) -> list[Entry]:
+        # `cdc$time` is a key column of the log, so it is never null.
         return [(sort_key(row[time_at] or b""), row) for row in page.rows]
 
-    return take
+    return make_entries
 
 
 class _Stream:
-    """One stream's buffered entries, and what follows them.
+    """One stream's buffered entries, and the request for the next page.
 
     Attributes:
-        number: its place among the lane's streams, which are ordered by id.
-        pending: the next page, asked for.
-        unasked: its paging state, while it is not.
-        size: bytes of the page that the entries are from.
+        number: the stream's index among the lane's streams, which are ordered by id.
+        entries: the entries of the present page.
+        taken: how many of the entries were taken.
+        size: bytes of the present page.
+        pending: the request for the next page; None if it was not sent.
+        next_state: the next page's paging state; None if the page was requested or does not exist.
     """
 
-    __slots__ = ("entries", "number", "pending", "size", "stream", "taken", "unasked")
+    __slots__ = ("entries", "next_state", "number", "pending", "size", "stream", "taken")
 
     def __init__(self, number: int, stream: StreamId) -> None:
         self.number, self.stream = number, stream
         self.entries: list[Entry] = []
         self.taken = self.size = 0
         self.pending: Future[Page] | None = None
-        self.unasked: bytes | None = None
+        self.next_state: bytes | None = None
 
     @property
     def has_more(self) -> bool:
-        """Whether pages follow."""
-        return self.pending is not None or self.unasked is not None
+        """Whether more pages follow."""
+        return self.pending is not None or self.next_state is not None
 
     @property
     def first(self) -> _Place:
-        """Where the entries that are left begin."""
+        """The place of the first remaining entry."""
         return self.entries[self.taken][0], self.number, self
 
     @property
     def end(self) -> _Place:
-        """Where they end."""
+        """The place of the last entry."""
         return self.entries[-1][0], self.number, self
 
     def take(self, bound: _Place | None) -> list[Entry]:
-        """What is left of the entries up to a place; without one, all."""
+        """Take the remaining entries up to a place, or all of them if `bound` is None."""
         began, self.taken = self.taken, len(self.entries)
         if bound is not None:
             bisect = bisect_right if self.number <= bound[1] else bisect_left
@@ -95,7 +97,7 @@ class _Stream:
 
 
 _Place: TypeAlias = tuple[bytes, int, _Stream]
-"""In lane order: a sort key, and a stream by its number. No two streams share one, so streams are never compared."""
+"""A sort key, a stream's number, and the stream; in lane order. Numbers are unique, so streams are never compared."""
 
 
 def read_lane(
@@ -106,32 +108,35 @@ def read_lane(
     *,
     page_rows: int,
     in_flight: int,
-    take: TakePage | None = None,
+    page_to_entries: PageToEntries | None = None,
 ) -> Iterator[list[Entry]]:
-    """The rows of a window of several streams, in chunks that follow each other in lane order; none is empty.
+    """The rows of several streams in a window, in lane order.
 
     Lane order is `cdc$time` as the server orders it, then stream id, then `cdc$batch_seq_no`.
 
     Args:
-        pages: where pages come from.
+        pages: where pages are requested.
         streams: the lane's streams.
-        window: what to read.
-        layout: the columns that are expected; every page is held against it, also one without rows.
-        page_rows: most rows asked for at once; fewer when many streams share the memory, or rows are wide.
-        in_flight: most requests under way at a time.
-        take: what becomes of a page's rows before they are merged; by default nothing (`as_rows`).
+        window: the range of `cdc$time`.
+        layout: the expected columns; every page is compared with it, even a page without rows.
+        page_rows: the most rows per request; fewer if many streams share the memory, or rows are wide.
+        in_flight: the most requests under way at a time.
+        page_to_entries: makes entries of a page's rows before the merge; None keeps the rows.
+
+    Yields:
+        Non-empty chunks of entries; they follow each other in lane order.
 
     Raises:
-        ColumnsChangedError: a page has other columns or types than `layout`. What was yielded before stands.
+        ColumnsChangedError: a page has other columns or types than `layout`. Chunks yielded before it stay valid.
         RetriableError: the server failed.
     """
-    memory = LaneMemory(pages, len(streams), page_rows)
-    # In this order: how many rows fit is known best when a request's turn has come.
-    gate = BoundedPages(memory, in_flight)
+    budget = PageBudget(pages, len(streams), page_rows)
+    # The limiter wraps the budget: the number of rows that fit is known best when a request is sent.
+    limiter = RequestLimiter(budget, in_flight)
     try:
-        yield from _Lane(gate, window, layout, memory, take or as_rows(layout)).merged(streams)
+        yield from _Lane(limiter, window, layout, budget, page_to_entries or keep_rows(layout)).merge(streams)
     finally:
-        gate.close()
+        limiter.close()
 
 
 _first: Final = itemgetter(0)
@@ -140,56 +145,67 @@ _first: Final = itemgetter(0)
 class _Lane:
     """The streams of one lane that are read together."""
 
-    def __init__(self, pages: LogPages, window: Window, layout: LogLayout, memory: LaneMemory, take: TakePage) -> None:
+    def __init__(
+        self,
+        pages: LogPages,
+        window: Window,
+        layout: LogLayout,
+        budget: PageBudget,
+        page_to_entries: PageToEntries,
+    ) -> None:
         self._pages = pages
         self._window = window
         self._layout = layout
-        self._memory = memory
-        self._take_page = take
-        self._unasked: list[_Place] = []
-        """A heap of streams whose next page found no room; the one whose page ends first will need it first."""
+        self._budget = budget
+        self._page_to_entries = page_to_entries
+        self._deferred: list[_Place] = []
+        """A heap of streams whose next page found no room; the stream whose page ends first needs its next first."""
         self._firsts: list[_Place] = []
-        """A heap of what is buffered, by its first entries."""
+        """A heap of the streams with remaining entries, by their first entry."""
         self._ends: list[_Place] = []
-        """A heap of the pages that have a successor, by their ends."""
+        """A heap of the pages that have a successor, by their last entry."""
 
-    def merged(self, streams: Sequence[StreamId]) -> Iterator[list[Entry]]:
-        self._begin(sorted(streams))
+    def merge(self, streams: Sequence[StreamId]) -> Iterator[list[Entry]]:
+        self._request_first_pages(sorted(streams))
         while self._firsts:
-            chunk, exhausted = self._complete()
+            chunk, exhausted = self._take_complete_rows()
             yield chunk
-            # What was handed on is not to be kept while pages come.
+            # Release the chunk before more pages arrive.
             del chunk
             for one in exhausted:
-                self._let_go(one)
-            self._ask_ahead()
+                self._release_page(one)
+            self._request_ahead()
             for one in exhausted:
-                self._advance(one)
+                self._await_rows(one)
                 if one.entries:
                     heappush(self._firsts, one.first)
                     if one.has_more:
                         heappush(self._ends, one.end)
-            self._ask_ahead()
+            self._request_ahead()
 
-    def _begin(self, streams: Sequence[StreamId]) -> None:
+    def _request_first_pages(self, streams: Sequence[StreamId]) -> None:
         reading = [_Stream(number, stream) for number, stream in enumerate(streams)]
         for one in reading:
-            self._ask(one, None)
+            self._request(one, None)
         for one in reading:
-            self._advance(one)
-        self._ask_ahead()
+            self._await_rows(one)
+        self._request_ahead()
         self._firsts = [one.first for one in reading if one.entries]
         self._ends = [one.end for one in reading if one.entries and one.has_more]
         heapify(self._firsts)
         heapify(self._ends)
 
-    def _complete(self) -> tuple[list[Entry], list[_Stream]]:
-        """What no page to come can precede, in lane order, and the streams of which nothing is left."""
+    def _take_complete_rows(self) -> tuple[list[Entry], list[_Stream]]:
+        """Take the rows that no later page can precede.
+
+        Returns:
+            The rows in lane order, and the streams that have no rows left.
+        """
         firsts = self._firsts
         sections: list[tuple[int, list[Entry]]] = []
         exhausted: list[_Stream] = []
         if self._ends:
-            # Of the pages that have a successor only this one ends here.
+            # No other page with a successor ends at or before this place.
             bound = heappop(self._ends)
             while firsts and firsts[0] <= bound:
                 *_, one = firsts[0]
@@ -203,61 +219,66 @@ class _Lane:
             exhausted = [one for *_, one in firsts]
             sections = [(one.number, one.take(None)) for one in exhausted]
             firsts.clear()
-        # By stream, so that a stable sort leaves what has the same time in the order of the streams.
+        # Concatenate by stream: the stable sort below then keeps rows of equal time in the order of the streams.
         sections.sort(key=_first)
         chunk: list[Entry] = []
         for _, section in sections:
             chunk += section
-        # Stable, so rows of one group stay in batch_seq_no order, too.
+        # Rows of one group have equal times; a stable sort keeps them in the order of `cdc$batch_seq_no`.
         chunk.sort(key=_first)
         return chunk, exhausted
 
-    def _ask(self, one: _Stream, paging_state: bytes | None) -> None:
-        one.unasked = None
-        self._memory.will_ask()
+    def _request(self, one: _Stream, paging_state: bytes | None) -> None:
+        one.next_state = None
+        self._budget.reserve()
         one.pending = self._pages.page(
-            one.stream, self._window, page_rows=self._memory.most_rows, paging_state=paging_state
+            one.stream, self._window, page_rows=self._budget.max_rows, paging_state=paging_state
         )
 
-    def _ask_ahead(self) -> None:
-        while self._unasked and self._memory.has_room():
-            *_, one = heappop(self._unasked)
-            # It may have been needed meanwhile.
-            if one.unasked is not None:
-                self._ask(one, one.unasked)
+    def _request_ahead(self) -> None:
+        while self._deferred and self._budget.has_room():
+            *_, one = heappop(self._deferred)
+            # The page may have been requested since it was deferred.
+            if one.next_state is not None:
+                self._request(one, one.next_state)
 
-    def _let_go(self, one: _Stream) -> None:
-        self._memory.let_go(one.size)
+    def _release_page(self, one: _Stream) -> None:
+        self._budget.release(one.size)
         one.entries, one.taken, one.size = [], 0, 0
 
-    def _advance(self, one: _Stream) -> None:
-        # A page may come back empty and still have a successor.
+    def _await_rows(self, one: _Stream) -> None:
+        """Wait until a stream has entries or no more pages; a page may be empty and still have a successor."""
         while not one.entries and one.has_more:
-            if one.unasked is not None:
-                # Without it nothing goes on, room or not.
-                self._ask(one, one.unasked)
+            if one.next_state is not None:
+                # The merge can't go on without this page, so it is requested even without room.
+                self._request(one, one.next_state)
             assert one.pending is not None
-            self._take(one, one.pending.result())
+            self._accept_page(one, one.pending.result())
 
-    def _take(self, one: _Stream, page: Page) -> None:
+    def _accept_page(self, one: _Stream, page: Page) -> None:
         layout = self._layout
-        # Pages share these tuples (the adapter keeps what it parsed): mostly a comparison of identities.
+        # Pages share these tuples (the adapter caches them), so this mostly compares identities.
         if page.columns != layout.columns or page.types != layout.types:
             raise ColumnsChangedError(
                 f"stream {one.stream}: the log's columns changed from "
-                f"{columns_in_words(layout.columns, layout.types)} to {columns_in_words(page.columns, page.types)}"
+                f"{describe_columns(layout.columns, layout.types)} to {describe_columns(page.columns, page.types)}"
             )
-        one.pending, one.unasked, one.size = None, page.paging_state, size_of(page)
-        # Asked for first, so that it is under way meanwhile.
-        if one.unasked is not None and not self._unasked and self._memory.has_room():
-            self._ask(one, one.unasked)
-        one.entries = self._take_page(one.stream, page)
-        if one.unasked is not None and one.entries:
-            heappush(self._unasked, one.end)
+        one.pending, one.next_state, one.size = None, page.paging_state, page_bytes(page)
+        # Request the next page first, so that it is under way while this page is converted.
+        if one.next_state is not None and not self._deferred and self._budget.has_room():
+            self._request(one, one.next_state)
+        one.entries = self._page_to_entries(one.stream, page)
+        if one.next_state is not None and one.entries:
+            heappush(self._deferred, one.end)
 
 
-def columns_in_words(columns: Sequence[str], types: Sequence[CqlType]) -> str:
-    """The base table's columns in a result of the log, with their types where these are known."""
+def describe_columns(columns: Sequence[str], types: Sequence[CqlType]) -> str:
+    """The base table's columns in a result of the log, for messages.
+
+    Args:
+        columns: the result's columns, those of CDC included.
+        types: their types; another number of types means that they are unknown, and they are left out.
+    """
     if len(types) != len(columns):
         return ", ".join(columns)
     pairs = zip(columns, types, strict=True)

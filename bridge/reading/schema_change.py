@@ -1,9 +1,9 @@
-"""Goes on with a lane when the table's columns change under way, without a record twice, lost, or under a wrong schema.
+"""Continues a lane when the table's columns change while it is read: no record twice, lost, or under a wrong schema.
 
-A change of the log's columns is met as a page that the encoder was not compiled for. What was handed on before stands:
-it was right under its schema. The rest of the window is read again under the new schema (all log rows can be read under
-the newest one: added columns are null in old rows, dropped ones are gone), and what was handed on already is left out:
-changes come in lane order, so that is all up to the last of them.
+A change of the log's columns shows as a page that the encoder was not compiled for. The changes delivered before it
+stay valid under their schema. The rest of the window is read again under the new schema. That schema fits all log rows:
+added columns are null in old rows, and dropped columns are gone. Changes that were delivered already are left out:
+changes come in lane order, so these are all changes up to the last delivered one.
 """
 
 from __future__ import annotations
@@ -21,49 +21,53 @@ from bridge.reading.table_capture import AGREE_WITHIN_S, CapturedTable
 _PAUSE_S: Final = 0.2
 
 Changes = Iterator[EncodedChange | EncodedRun]
-_Place = tuple[bytes, bytes, bytes]
-"""Of a change in lane order: sort key of `cdc$time`, stream id, `cdc$batch_seq_no`."""
+_SortKey = tuple[bytes, bytes, bytes]
+"""Orders changes as the lane does: sort key of `cdc$time`, stream id, `cdc$batch_seq_no`."""
 
 
-def runs(
+def runs_by_schema(
     table: CapturedTable,
-    changes: Callable[[CapturedTable], Changes],
+    read_changes: Callable[[CapturedTable], Changes],
     capture: Callable[[], CapturedTable],
     *,
     within_s: float = AGREE_WITHIN_S,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Iterator[tuple[CapturedTable, Changes]]:
-    """The changes of a lane's task in runs of one schema each; exhaust a run before you ask for the next.
+    """The changes of a lane's task, in runs of one schema each.
+
+    Exhaust a run before you request the next one.
 
     Args:
-        table: as it was known at the task's beginning.
-        changes: reads and encodes the task's changes from their beginning, for a table, in lane order.
-        capture: the table as it is now; see `bridge.reading.table_capture.capture`.
-        within_s: for how long pages may have other columns than the table that was captured last, without a change
-            handed on in between.
+        table: the table as captured before the task.
+        read_changes: reads and encodes all of the task's changes under a captured table, in lane order.
+        capture: captures the table again.
+        within_s: how long, in s, pages may have other columns than the captured table while no change is delivered.
         clock: monotonic seconds.
-        sleep: pauses for so many seconds.
+        sleep: pauses for that many seconds.
+
+    Yields:
+        The captured table of a run, and its changes.
 
     Raises:
-        ColumnsChangedError: that long; another attempt is no worse.
-        RefusedError: the same for a server that refuses to read the log though it exists.
+        ColumnsChangedError: pages still have other columns after `within_s`; another attempt may succeed.
+        RefusedError: the server still refuses to read the log after `within_s`, although the log exists.
         TableMissingError, UnsettledSchemaError: from `capture`.
     """
-    until_s: float | None = None
-    before: _Place | None = None
+    deadline_s: float | None = None
+    delivered: _SortKey | None = None
     while True:
-        reading = _Reading(before)
-        yield table, reading.until_changed(changes(table))
-        if reading.met is None:
+        reading = _Reading(delivered)
+        yield table, reading.until_columns_change(read_changes(table))
+        if reading.failure is None:
             return
-        if until_s is None or reading.reached != before:
-            until_s = clock() + within_s
-        elif clock() >= until_s:
-            raise reading.met
+        if deadline_s is None or reading.delivered != delivered:
+            deadline_s = clock() + within_s
+        elif clock() >= deadline_s:
+            raise reading.failure
         else:
             sleep(_PAUSE_S)
-        before = reading.reached
+        delivered = reading.delivered
         table = capture()
 
 
@@ -71,32 +75,32 @@ class _Reading:
     """One reading of a task's changes, from their beginning.
 
     Attributes:
-        reached: the place of the last change that was handed on, in this reading or one before.
-        met: why it ended early, if it did.
+        delivered: the sort key of the last delivered change, of this reading or an earlier one.
+        failure: why the reading ended early; None if it did not.
     """
 
-    def __init__(self, before: _Place | None) -> None:
-        self.reached = self._before = before
-        self.met: BridgeError | None = None
+    def __init__(self, delivered: _SortKey | None) -> None:
+        self.delivered = self._delivered_before = delivered
+        self.failure: BridgeError | None = None
 
-    def until_changed(self, changes: Changes) -> Changes:
-        """What lies beyond what was handed on before."""
-        before = self._before
+    def until_columns_change(self, changes: Changes) -> Changes:
+        """The changes that no earlier reading delivered, up to a page with other columns."""
+        before = self._delivered_before
         try:
             for change in changes:
                 if isinstance(change, EncodedRun):
-                    run = change if before is None else _beyond(change, before)
+                    run = change if before is None else _records_after(change, before)
                     if run.records:
-                        self.reached = sort_key_of(run.records[-1][3])
+                        self.delivered = sort_key_of(run.records[-1][3])
                         yield run
                     continue
-                place = sort_key_of(change.position)
-                if before is None or place > before:
-                    self.reached = place
+                key = sort_key_of(change.position)
+                if before is None or key > before:
+                    self.delivered = key
                     yield change
         except (ColumnsChangedError, RefusedError) as error:
-            self.met = error
+            self.failure = error
 
 
-def _beyond(run: EncodedRun, before: _Place) -> EncodedRun:
-    return EncodedRun([record for record in run.records if sort_key_of(record[3]) > before])
+def _records_after(run: EncodedRun, key: _SortKey) -> EncodedRun:
+    return EncodedRun([record for record in run.records if sort_key_of(record[3]) > key])

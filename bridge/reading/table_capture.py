@@ -1,8 +1,8 @@
-"""A captured table as a task needs it: a reader of its log, and the encoder for exactly the columns that this gives.
+"""A captured table as a task needs it: a reader of its log, and an encoder for exactly the reader's columns.
 
-The schema comes from three answers of the cluster: `system_schema` describes the base table, the prepared statement
-the log's columns, and each page its own. While an ALTER TABLE spreads over the nodes these may be of different times,
-so they are compared, and asked for anew until they agree.
+The cluster describes the columns in three places: `system_schema` those of the base table, the prepared statement those
+of the log, and each page its own. While an ALTER TABLE spreads over the nodes, these may differ. So they are compared,
+and read again until they agree.
 """
 
 from __future__ import annotations
@@ -10,58 +10,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from bridge.errors import BridgeError, RefusedError, RetriableError, TableMissingError
 from bridge.model.log_rows import LogLayout
-from bridge.reading.lane_merge import columns_in_words
-from bridge.reading.stream_probe import Log, QuietStreams
+from bridge.reading.lane_merge import describe_columns
+from bridge.reading.ports import PreparedLog, TableDescriptions
+from bridge.reading.stream_probe import EmptyStreamProbe
 from schemas.cql.table import LOG_TABLE_SUFFIX, TableSchema
 from schemas.cql.table_changes import misfits
-from schemas.cql.types import CqlType
 from schemas.errors import SchemaError, TableSchemaError, TypeTextError
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 from schemas.table_codec import TableCodec
 
 AGREE_WITHIN_S: Final = 30.0
-"""For how long the answers about a table may contradict each other: ScyllaDB's nodes agree within a few seconds."""
+"""How long the descriptions of a table may differ, in s: ScyllaDB's nodes agree within a few seconds."""
 
-_ASK_EVERY_S: Final = 0.2
-
-
-class LogStatements(Log, Protocol):
-    """A log: its pages, which streams have rows, and what its statement said of the columns when it was prepared."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names in the order of a row's cells."""
-        ...
-
-    @property
-    def types(self) -> tuple[CqlType, ...]:
-        """Types of `columns`, as `Page.types`."""
-        ...
-
-
-class TableDescriptions(Protocol):
-    """What a cluster says about a table; see `bridge.adapters.scylla.change_log.ChangeLog`."""
-
-    def described(self, keyspace: str, table: str) -> TableSchema | None:
-        """The base table; None when it or its log does not exist."""
-        ...
-
-    def log_reader(self, keyspace: str, table: str) -> LogStatements:
-        """A reader of the log, its statements prepared now."""
-        ...
+_RETRY_EVERY_S: Final = 0.2
 
 
 class UnsettledSchemaError(RetriableError):
-    """The cluster's answers about a table's columns contradict each other."""
+    """The cluster's descriptions of a table's columns contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """Under which schemas changes are encoded.
+    """The schemas that changes are encoded with.
 
     Attributes:
         key: Avro schema of the keys, as JSON text.
@@ -74,25 +48,25 @@ class Schemas:
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """A table's reader, what was compiled for its columns, and what reading it has taught.
+    """A table's log reader, and what was compiled for its columns.
 
     Attributes:
         schema: the base table's.
-        reader: asks for what its log has.
-        layout: of the log's rows.
-        codec: encodes its changes.
-        quiet: knows which of its streams are worth reading, for the one thread that reads.
+        reader: reads the log.
+        layout: where the columns lie in a log row.
+        codec: encodes the changes.
+        probe: finds out which streams are empty; for the one thread that reads the table.
     """
 
     schema: TableSchema
-    reader: LogStatements
+    reader: PreparedLog
     layout: LogLayout
     codec: TableCodec
-    quiet: QuietStreams = field(default_factory=QuietStreams, compare=False)
+    probe: EmptyStreamProbe = field(default_factory=EmptyStreamProbe, compare=False)
 
     @property
     def schemas(self) -> Schemas:
-        """What its changes are encoded under."""
+        """The schemas that the changes are encoded with."""
         return Schemas(self.codec.key_avro_schema, self.codec.value_avro_schema)
 
 
@@ -106,71 +80,73 @@ def capture(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> CapturedTable:
-    """A table as the cluster describes it now, once its answers agree.
+    """Capture a table as the cluster describes it now, once the descriptions agree.
 
     Args:
-        cluster: who is asked.
+        cluster: describes the table.
         keyspace: the table's.
         table: name of the base table.
-        output: what its changes are to look like.
-        within_s: for how long the answers may contradict each other.
+        output: the shape of the published changes.
+        within_s: how long the descriptions may differ, in s.
         clock: monotonic seconds.
-        sleep: pauses for so many seconds.
+        sleep: pauses for that many seconds.
 
     Raises:
         TableMissingError: there is no such table, or it has no log.
-        UnsettledSchemaError: schema and log still differ after `within_s`; names the table and both lists of columns.
+        UnsettledSchemaError: schema and log still differ after `within_s`; the message names the table and both lists
+            of columns.
         RetriableError: the cluster does not answer.
-        BridgeError: a column's type can't be carried, for one.
+        BridgeError: a column's type is not supported, for one.
     """
-    until_s = clock() + within_s
+    deadline_s = clock() + within_s
     while True:
         try:
             return _capture_once(cluster, keyspace, table, output)
         except UnsettledSchemaError as error:
-            if clock() >= until_s:
+            if clock() >= deadline_s:
                 raise UnsettledSchemaError(
                     f"{error} (the same for {within_s:.0f} s; do the cluster's nodes agree on its schema? "
                     "`nodetool describecluster` says so)"
                 ) from error
-        sleep(_ASK_EVERY_S)
+        sleep(_RETRY_EVERY_S)
 
 
 def _capture_once(cluster: TableDescriptions, keyspace: str, table: str, output: OutputOptions) -> CapturedTable:
     try:
-        schema = cluster.described(keyspace, table)
+        schema = cluster.describe_table(keyspace, table)
     except (TableSchemaError, TypeTextError) as error:
         # The rows of `system_schema` are read one after the other, so a user-defined type may be missing, for one.
         raise UnsettledSchemaError(f"table {keyspace}.{table}: {error}") from error
     if schema is None:
-        raise TableMissingError(missing_in_words(keyspace, table))
+        raise TableMissingError(describe_missing_table(keyspace, table))
     try:
         reader = cluster.log_reader(keyspace, table)
     except RefusedError as error:
-        # Dropped after it was described, or not known to the node that was asked.
+        # The log was dropped after the table was described, or the contacted node does not know it yet.
         raise UnsettledSchemaError(f"table {keyspace}.{table}: {error}") from error
     columns, types = reader.columns, reader.types
     try:
-        wrong = misfits(schema, columns, types)
-        if not wrong:
-            # First, for it tells a log whose key column is being renamed from what is no log at all.
+        differences = misfits(schema, columns, types)
+        if not differences:
+            # Compile the codec before the layout: only the codec distinguishes a log whose key column is being renamed
+            # from a table that is no log.
             codec = TableCodec(schema, columns, output)
             keys = ([column.name for column in part] for part in (schema.partition_key, schema.clustering))
             layout = replace(LogLayout.of(columns, *keys), types=types, table=f"{keyspace}.{table}")
             return CapturedTable(schema, reader, layout, codec)
     except TableSchemaError as error:
-        wrong = [str(error)]
+        differences = [str(error)]
     except SchemaError as error:
         raise BridgeError(f"table {keyspace}.{table}: {error}") from error
     in_table = ", ".join(f"{column.name} {column.type}" for column in schema.columns)
     raise UnsettledSchemaError(
-        f"table {keyspace}.{table}: its columns are {in_table}, those of its log {columns_in_words(columns, types)}: "
-        f"{'; '.join(wrong)}"
+        f"table {keyspace}.{table}: its columns are {in_table}, those of its log {describe_columns(columns, types)}: "
+        f"{'; '.join(differences)}"
     )
 
 
-def missing_in_words(keyspace: str, table: str) -> str:
-    """That a table or its log is not there."""
+def describe_missing_table(keyspace: str, table: str) -> str:
+    """The message for a table that does not exist, or whose log does not."""
     return (
         f"table {keyspace}.{table}: it or its log {keyspace}.{table}{LOG_TABLE_SUFFIX} does not exist; was the table "
         "dropped? The reading goes on when it is back, or take it out of the configuration"

@@ -1,4 +1,4 @@
-"""Finding a Java runtime that the servers can use."""
+"""Finds a Java runtime."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def find_java() -> Java:
 
 
 def find_command() -> str:
-    """Path of the same Java's command, without a look at its version.
+    """Find the `java` command in JAVA_HOME, else on the PATH; its version is not checked.
 
     Raises:
         StartupError: there is none.

@@ -1,4 +1,4 @@
-"""Logging of our processes: to standard error, in UTC, as plain lines or as JSON.
+"""Sets up logging: to standard error, in UTC, as plain lines or as JSON.
 
 `2026-01-01T12:00:00.123Z INFO bridge.publishing.lane_publisher: ...`, or
 `{"at": "2026-01-01T12:00:00.123Z", "level": "INFO", "logger": "bridge.publishing.lane_publisher", "message": "..."}`
@@ -20,48 +20,50 @@ from typing import Final, Literal, TextIO
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 VARIABLE: Final = "SCYLLA_CDC_BRIDGE_LOG"
-"""Tells a job's processes what to log, and in which form."""
+"""The environment variable with the level and the form of the log, for the job's child processes."""
 
-_silencing: Final = Lock()
+_silence_lock: Final = Lock()
 _silenced: Final[dict[str, tuple[int, int]]] = {}
-"""Library -> how many want it silent now, and its level before the first of them: the last to leave may be another."""
+"""For each library: how many blocks silence it now, and its level before the first of them."""
 
 Form = Literal["text", "json"]
 
-DRIVERS: Final = ("cassandra", "librdkafka", "py4j", "httpx", "httpx2", "httpcore", "httpcore2")
-"""Loggers of libraries, which say at INFO what interests nobody."""
+LIBRARIES: Final = ("cassandra", "librdkafka", "py4j", "httpx", "httpx2", "httpcore", "httpcore2")
+"""Loggers of libraries; what they log at INFO is of no use to operators."""
 
 
 class LineFormatter(logging.Formatter):
-    """One line a record: instant with milliseconds, level, logger, message.
+    """One line for each record: time with milliseconds, level, logger, message.
 
-    Libraries add tracebacks to warnings that they recover from; those are shown at level debug only.
+    Args:
+        library_tracebacks: whether to show the tracebacks of libraries, which they also add to warnings about errors
+            that they recover from.
     """
 
-    def __init__(self, *, driver_tracebacks: bool) -> None:
+    def __init__(self, *, library_tracebacks: bool) -> None:
         super().__init__()
-        self._driver_tracebacks = driver_tracebacks
+        self._library_tracebacks = library_tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; a traceback follows on lines of its own."""
-        lines = [f"{_instant(record)} {record.levelname} {record.name}: {record.getMessage()}"]
+        """Format a record; a traceback follows on further lines."""
+        lines = [f"{_utc_time(record)} {record.levelname} {record.name}: {record.getMessage()}"]
         trace = self.trace(record)
         return "\n".join(lines if trace is None else [*lines, trace])
 
     def trace(self, record: logging.LogRecord) -> str | None:
-        """The traceback to show, if any."""
-        if record.exc_info and (self._driver_tracebacks or not _is_driver(record.name)):
+        """The traceback to show; None for none."""
+        if record.exc_info and (self._library_tracebacks or not _is_library(record.name)):
             return self.formatException(record.exc_info)
         return None
 
 
 class JsonFormatter(LineFormatter):
-    """One JSON object a record and line: at, level, logger, message, and traceback where the lines have one."""
+    """One line of JSON for each record, with the fields at, level, logger, message, and traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object."""
+        """Format a record."""
         fields = {
-            "at": _instant(record),
+            "at": _utc_time(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
@@ -70,20 +72,20 @@ class JsonFormatter(LineFormatter):
         return json.dumps(fields if trace is None else {**fields, "traceback": trace}, ensure_ascii=False)
 
 
-def open_streams() -> None:
-    """Have standard output and error be there, though whoever started us has closed them: then they lead nowhere."""
+def replace_closed_streams() -> None:
+    """Replace standard output and error by /dev/null if the parent process has closed them."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # for as long as we live
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  # stays open until the process ends
 
 
-def hand_on(level: str, form: Form) -> None:
-    """Have the processes that this one starts, and those that they start, log likewise (`ensure`)."""
+def export_settings(level: str, form: Form) -> None:
+    """Pass level and form to all child processes; they apply them with `setup_from_environment`."""
     os.environ[VARIABLE] = f"{level} {form}"
 
 
-def ensure() -> None:
-    """Set the log up in a process that Spark has started, so that what it says looks like the rest of the job's."""
+def setup_from_environment() -> None:
+    """Set the log up as `export_settings` has passed it on; does nothing if this process has a log already."""
     if logging.getLogger().handlers:
         return
     level, _, form = os.environ.get(VARIABLE, "").partition(" ")
@@ -91,12 +93,12 @@ def ensure() -> None:
 
 
 def setup(level: str = "info", *, form: Form = "text", stream: TextIO | None = None) -> None:
-    """Send this process's log to `stream` (standard error by default); a second call replaces the first.
+    """Set up this process's log; a second call replaces the first.
 
     Args:
-        level: one of `LEVELS`; at `debug` the libraries' own log comes with it, from INFO on.
+        level: one of `LEVELS`; `debug` includes the libraries' logs, from INFO on.
         form: lines for people, or JSON for log collectors.
-        stream: where the lines go.
+        stream: where the lines are written; None for standard error.
 
     Raises:
         ValueError: there is no such level.
@@ -106,50 +108,50 @@ def setup(level: str = "info", *, form: Form = "text", stream: TextIO | None = N
     debug = level == "debug"
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     formatter = JsonFormatter if form == "json" else LineFormatter
-    handler.setFormatter(formatter(driver_tracebacks=debug))
-    handler.addFilter(_of_its_library)
+    handler.setFormatter(formatter(library_tracebacks=debug))
+    handler.addFilter(_assign_to_library)
     root = logging.getLogger()
     for former in [one for one in root.handlers if isinstance(one.formatter, LineFormatter)]:
         root.removeHandler(former)
     root.addHandler(handler)
     root.setLevel(level.upper())
-    for name in DRIVERS:
+    for name in LIBRARIES:
         logging.getLogger(name).setLevel(logging.INFO if debug else max(logging.WARNING, root.level))
 
 
-def _instant(record: logging.LogRecord) -> str:
-    instant = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-    return f"{instant.removesuffix('+00:00')}Z"
+def _utc_time(record: logging.LogRecord) -> str:
+    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return f"{time.removesuffix('+00:00')}Z"
 
 
-def _of_its_library(record: logging.LogRecord) -> bool:
-    """Treat what a library logs under no name (py4j does, where the JVM is gone) as its own logger's."""
+def _assign_to_library(record: logging.LogRecord) -> bool:
+    """Assign a record of the root logger to the library that logged it; py4j logs so if the JVM has ended."""
     package = Path(record.pathname).parent.name
-    if record.name != "root" or package not in DRIVERS:
+    if record.name != "root" or package not in LIBRARIES:
         return True
     record.name = package
     return logging.getLogger(package).isEnabledFor(record.levelno)
 
 
-def _is_driver(name: str) -> bool:
-    return name.partition(".")[0] in DRIVERS
+def _is_library(name: str) -> bool:
+    return name.partition(".")[0] in LIBRARIES
 
 
 @contextmanager
-def quiet(driver: str) -> Iterator[None]:
-    """Keep a library silent while we say ourselves what fails; not at level debug."""
-    logger = logging.getLogger(driver)
-    with _silencing:
-        count, former = _silenced.get(driver, (0, logger.level))
-        _silenced[driver] = count + 1, former
+def silence_library(library: str) -> Iterator[None]:
+    """Silence a library inside the block, whose errors the caller reports itself; at level debug it still logs."""
+    logger = logging.getLogger(library)
+    with _silence_lock:
+        count, former = _silenced.get(library, (0, logger.level))
+        _silenced[library] = count + 1, former
         if logger.getEffectiveLevel() > logging.INFO:
             logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        with _silencing:
-            count, former = _silenced.pop(driver)
+        with _silence_lock:
+            count, former = _silenced.pop(library)
             if count > 1:
-                _silenced[driver] = count - 1, former
+                _silenced[library] = count - 1, former
             else:
                 logger.setLevel(former)

@@ -1,16 +1,14 @@
-"""Waiting for servers that are not there yet: the same attempt again and again, for a while, never in silence.
+"""Retries with growing pauses, for servers that may not be up yet.
 
-Pure apart from the clock, which is given. Whatever is not a `RetriableError` ends the waiting at once: wrong
-credentials do not get better, and Ctrl-C or a signal handler's exception is not ours to hold back.
+Only a `RetriableError` is retried. Everything else is raised at once: wrong credentials stay wrong, and the exception
+of a signal handler must get through.
 """
 
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Final, TypeVar
 
 from bridge.errors import RetriableError, StartupError
@@ -20,11 +18,11 @@ T = TypeVar("T")
 FIRST_DELAY_S: Final = 0.2
 LONGEST_DELAY_S: Final = 5.0
 _GROWTH: Final = 2.0
-_LONGEST_NAME: Final = 20
+_LONGEST_SERVER_NAME: Final = 20
 
 
-def with_patience(
-    what: str,
+def retry_until_reachable(
+    server: str,
     address: str,
     attempt: Callable[[], T],
     *,
@@ -35,26 +33,29 @@ def with_patience(
     sleep: Callable[[float], object] = time.sleep,
     chance: Callable[[], float] = random.random,
 ) -> T:
-    """What `attempt` gives, as soon as it gives something.
+    """Repeat an attempt until it succeeds or the time is up.
 
-    Tries go on until `patience_s` has passed, with pauses of 0.2 s that double up to 5 s, each shortened at random by
-    up to a half so that many processes do not knock at once. There is always one try, and a last one at the end.
+    The pauses start at 0.2 s and double up to 5 s. Each is shortened at random by up to one half, so that many
+    processes do not retry at the same time. There is at least one attempt, and one when the time is up.
 
     Args:
-        what: what is tried to be reached, as in "Kafka".
-        address: where, as in "127.0.0.1:9092".
-        attempt: raises RetriableError for what may pass.
-        patience_s: how long to go on, in s; 0 is a single try.
-        report: gets one line for each try that failed and is to be repeated.
-        setting: where the address comes from, as in "kafka.bootstrap_servers"; None, `what` says so.
+        server: the server's name, as in "Kafka".
+        address: its address, as in "127.0.0.1:9092".
+        attempt: raises RetriableError if another attempt may succeed.
+        patience_s: how long to go on, in s; 0 is a single attempt.
+        report: receives one line for each failed attempt that will be repeated.
+        setting: the setting that holds the address, as in "kafka.bootstrap_servers"; None if `server` names it.
         clock: monotonic seconds.
-        sleep: pauses for so many seconds; what it raises ends the waiting.
-        chance: a number in [0, 1).
+        sleep: pauses for that many seconds; an exception from it ends the retries.
+        chance: a random number in [0, 1).
+
+    Returns:
+        The result of the attempt that succeeded.
 
     Raises:
-        StartupError: it did not come; the message names the address, its setting and how long it was tried.
+        StartupError: no attempt succeeded; the message names the address, its setting and the time spent.
     """
-    named = f"{what} at {address}"
+    named = f"{server} at {address}"
     began_s = clock()
     tries = 0
     delay_s = FIRST_DELAY_S
@@ -65,10 +66,10 @@ def with_patience(
         except RetriableError as error:
             waited_s = clock() - began_s
             left_s = patience_s - waited_s
-            reason = _without_name(str(error), address)
+            reason = _strip_server(str(error), address)
             if left_s <= 0:
                 tried = f"tried {tries} times in {waited_s:.1f} s" if tries > 1 else "tried once"
-                # A reason that asks about the setting itself needs it no second time.
+                # Do not name the setting twice: the reason may contain it.
                 see = f"; see {setting}" if setting is not None and setting not in reason else ""
                 raise StartupError(f"{named} is not reachable ({tried}): {reason}{see}") from error
             pause_s = min(delay_s * (1 - chance() / 2), left_s)
@@ -77,30 +78,7 @@ def with_patience(
         delay_s = min(delay_s * _GROWTH, LONGEST_DELAY_S)
 
 
-def _without_name(text: str, address: str) -> str:
-    """A message without its beginning "<server> at <address>", which the line has already."""
-    head, _, tail = text.partition(address)
-    return tail.lstrip(":/ ") if tail and len(head) <= _LONGEST_NAME else text
-
-
-def interruptible(call: Callable[[], T]) -> T:
-    """What `call` gives, waited for so that a signal gets through at once.
-
-    While a C library blocks, Python runs no signal handler; so `call` runs in a thread of its own, which is left behind
-    (it does not keep the process alive) when the wait is interrupted.
-    """
-    return in_background(call, "interruptible").result()
-
-
-def in_background(call: Callable[[], T], name: str) -> Future[T]:
-    """What `call` will give, from a thread that does not keep the process alive; `name` is the thread's."""
-    result: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(call())
-        except BaseException as error:  # noqa: BLE001  # handed over whole to the thread that waits
-            result.set_exception(error)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return result
+def _strip_server(message: str, address: str) -> str:
+    """The message without "<server> at <address>" at its beginning, which the reported line has already."""
+    head, _, tail = message.partition(address)
+    return tail.lstrip(":/ ") if tail and len(head) <= _LONGEST_SERVER_NAME else message

@@ -1,8 +1,8 @@
-"""SIGTERM and Ctrl-C while a process of ours only comes up: it ends at once and in silence, as by the signal itself.
+"""SIGTERM and Ctrl-C while a process starts up: the process ends at once and prints nothing.
 
-Python would end in a traceback out of whatever it imports just then; a container's first process, for which the kernel
-ignores signals that it does not handle, would go on as if nothing had been said. Only the standard library is imported
-here, because imports are what takes the time.
+By default Python would print a traceback from whatever it is importing. A container's first process would not end at
+all: the kernel ignores signals for which that process has no handler. This module imports only the standard library,
+because imports are what takes the time at startup.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def end_at_once() -> None:
-    """From now on these signals end the process, those too that came while it held them (`held`)."""
-    for number in ENDING:
-        signal.signal(number, _end)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+def terminate_immediately() -> None:
+    """Make SIGTERM and Ctrl-C end the process at once, from now on; this includes signals that `blocked` held back."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, _end_process)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
-    """The same for a while; nothing may be begun meanwhile that would have to be ended in order."""
-    with given_back():
-        end_at_once()
+def terminating_immediately() -> Iterator[None]:
+    """Make SIGTERM and Ctrl-C end the process at once inside the block; nothing in it may need an orderly end."""
+    with restoring_handlers():
+        terminate_immediately()
         yield
 
 
 @contextmanager
-def given_back() -> Iterator[None]:
-    """Whoever handles these signals before, handles them afterwards; meanwhile the caller has them."""
-    former = {number: signal.getsignal(number) for number in ENDING}
+def restoring_handlers() -> Iterator[None]:
+    """Restore the handlers of SIGTERM and Ctrl-C at the end of the block."""
+    former = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         yield
     finally:
@@ -44,17 +44,20 @@ def given_back() -> Iterator[None]:
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """Keep these signals for the program that this process becomes meanwhile, until it handles them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+def blocked() -> Iterator[None]:
+    """Block SIGTERM and Ctrl-C inside the block.
+
+    If the block replaces the process by another program (exec), a signal waits until that program unblocks it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
+def _end_process(number: int, _frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    # Still here: a container's first process, which no signal ends by itself.
+    # Reached only by a container's first process, which the kernel does not end by the default action.
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""Folders for temporary files that stay for as long as they are needed, however long that is."""
+"""Temporary folders that are not deleted while they are in use."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ _PREFIX: Final = "scylla-cdc-bridge-"
 
 
 class TemporaryFolder:
-    """One that only this user can enter.
+    """A temporary folder that only this user can enter; it exists until `close`.
 
-    It is locked: what clears such folders of files that nobody has touched for days (systemd-tmpfiles) leaves locked
-    ones alone, and a job runs for longer than that.
+    The folder is locked. Programs that delete temporary files unused for days (systemd-tmpfiles) skip locked folders,
+    and a job runs longer than that.
 
     Attributes:
-        path: where it is.
+        path: the folder.
+
+    Raises:
+        OSError: there is no folder for temporary files.
     """
 
     def __init__(self) -> None:
-        """Make it; raises OSError where there is no folder for temporary files."""
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._held: int | None = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        # Not every file system has locks, or somebody who clears it.
+        self._locked: int | None = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        # A file system without locks is not an error: nothing may delete its files.
         with suppress(OSError):
-            fcntl.flock(self._held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(self._locked, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def close(self) -> None:
-        """Remove it with all that is in it; safe to call twice."""
+        """Remove the folder and its contents; safe to call twice."""
         shutil.rmtree(self.path, ignore_errors=True)
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        if self._locked is not None:
+            os.close(self._locked)
+            self._locked = None

@@ -1,4 +1,4 @@
-"""Writes what is generated in the chart: `python -m deploy.chart`."""
+"""Writes the generated files of the chart: `python -m deploy.chart`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deploy.chart.schema import schema_text, secrets_text
 
 
 def generated() -> Mapping[Path, str]:
-    """Every generated file of the chart, with what has to be in it."""
+    """Return the text of each generated file of the chart."""
     readme = CHART / "README.md"
     return {
         CHART / "values.yaml": values_yaml(),
@@ -23,11 +23,11 @@ def generated() -> Mapping[Path, str]:
 
 
 def main() -> None:
-    """Write every file whose text is no longer right."""
+    """Write the files whose text is out of date."""
     for path, text in generated().items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-            print(f"{path}: made anew")  # noqa: T201  # a command that tells what it did
+            print(f"{path}: updated")  # noqa: T201  # the output of the command
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.errors import BridgeError
 from bridge.model.cql_names import quoted
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
@@ -42,6 +41,7 @@ from sandbox.cql.parser.statements import (
 )
 from sandbox.cql.server import Logged, StatementServer
 from sandbox.cql.stored import StoredBase, stored_log_columns, stored_partition, stored_tables, stored_types
+from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.scylla.local_streams import LocalStreams
 from sandbox.scylla.log.log_table import log_ddl
@@ -63,7 +63,7 @@ _UNMARK: Final = "DELETE FROM system_schema.scylla_tables WHERE keyspace_name = 
 class _Server(StatementServer):
     """The simulated server over the tables of a real one."""
 
-    def __init__(self, session: CqlSession, keyspace: str) -> None:
+    def __init__(self, session: WritingSession, keyspace: str) -> None:
         super().__init__(keyspace)
         self._session = session
 
@@ -84,7 +84,7 @@ class _LogWrite:
 class LocalCql:
     """Statements, one after the other. Not thread-safe."""
 
-    def __init__(self, session: CqlSession, say: Say, clock: Callable[[], UnixMicros] = system_clock_us) -> None:
+    def __init__(self, session: WritingSession, say: Say, clock: Callable[[], UnixMicros] = system_clock_us) -> None:
         """Begin; the first generation is made if the cluster has none.
 
         Args:

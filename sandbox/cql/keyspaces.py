@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.cql_names import quoted
 from sandbox.cql.parser.cursor import Cursor
 from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.lexer import Kind
 from sandbox.cql.parser.source import SourceStatement
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.tablets import mark_tablets
 from sandbox.scylla.local_streams import LocalStreams, initial_tablets
 from sandbox.scylla.refusals import base_of
@@ -58,7 +58,7 @@ def keyspace_statement(text: str) -> KeyspaceStatement:
     return KeyspaceStatement(verb, name, None)
 
 
-def carry_out(session: CqlSession, statement: SourceStatement, streams: LocalStreams) -> str:
+def carry_out(session: WritingSession, statement: SourceStatement, streams: LocalStreams) -> str:
     """Let the server do what a statement on a keyspace says, and note whether it has tablets; returns what was done.
 
     Raises:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.cql_names import quoted
 from bridge.model.times import UnixMicros, timeuuid_of
 from sandbox.cql.catalog import Table
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.merging import Cell, CollectionState, Columns, PartitionState, RowState
 from sandbox.scylla.base.state import BaseRow, BaseState
 from sandbox.scylla.log.log_table import CdcOptions
@@ -34,7 +34,7 @@ _LONG_AGO: Final = UnixMicros(0)
 """What was there before a write counts as older than it, as in ScyllaDB's read before a write."""
 
 
-def stored_types(session: CqlSession, keyspace: str) -> UserTypes:
+def stored_types(session: WritingSession, keyspace: str) -> UserTypes:
     """A keyspace's user-defined types.
 
     Raises:
@@ -46,7 +46,7 @@ def stored_types(session: CqlSession, keyspace: str) -> UserTypes:
     )
 
 
-def stored_tables(session: CqlSession, keyspace: str) -> Iterator[Table]:
+def stored_tables(session: WritingSession, keyspace: str) -> Iterator[Table]:
     """A keyspace's base tables as they are now, each with its cdc option.
 
     Raises:
@@ -74,7 +74,7 @@ def stored_tables(session: CqlSession, keyspace: str) -> Iterator[Table]:
         yield Table(schema, options, ttl_s, has_log=schema.log_table in ttls_s)
 
 
-def stored_log_columns(session: CqlSession, table_schema: TableSchema) -> list[tuple[str, str]]:
+def stored_log_columns(session: WritingSession, table_schema: TableSchema) -> list[tuple[str, str]]:
     """Names and types of the regular columns that a table's log has; none where there is no log.
 
     Raises:
@@ -113,7 +113,7 @@ class StoredBase(BaseState):
             self._partitions[partition_key] = self._fetch(partition_key)
 
 
-def stored_partition(session: CqlSession, table_schema: TableSchema, partition_key: Key) -> PartitionState:
+def stored_partition(session: WritingSession, table_schema: TableSchema, partition_key: Key) -> PartitionState:
     """What a partition holds now.
 
     Raises:

@@ -9,7 +9,8 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.adapters.kafka.records import Record
 from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError, RetriableError

@@ -160,12 +160,12 @@ def _signals_as_exceptions() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM unwind the demo once; while it cleans up, more of them change nothing."""
 
     def unwind(number: int, _frame: FrameType | None) -> NoReturn:
-        for one in signals.ENDING:
+        for one in signals.STOP_SIGNALS:
             signal.signal(one, signal.SIG_IGN)
         raise _SignalledError(number)
 
-    with signals.given_back():
-        for one in signals.ENDING:
+    with signals.restoring_handlers():
+        for one in signals.STOP_SIGNALS:
             signal.signal(one, unwind)
         yield
 

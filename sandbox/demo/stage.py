@@ -12,10 +12,10 @@ from pathlib import Path
 import yaml
 
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings
 from bridge.model.cql_names import quoted
 from bridge.model.times import UnixMillis, micros_of
+from sandbox.cql.writing_session import WritingSession
 from sandbox.demo import plan
 from sandbox.errors import LocalStackError
 from sandbox.recordings.expected import expected_changes
@@ -105,7 +105,7 @@ def prepare(stack: LocalStack, *, seed: int, say: Say) -> Stage:
     Raises:
         RetriableError, BridgeError: the server failed.
     """
-    session = CqlSession.connect(ScyllaSettings(contact_points=(stack.cql,), consistency="ONE"))
+    session = WritingSession.connect(ScyllaSettings(contact_points=(stack.cql,), consistency="ONE"))
     try:
         for keyspace in (plan.KEYSPACE, plan.RECORDED_KEYSPACE):
             session.execute(f"DROP KEYSPACE IF EXISTS {quoted(keyspace)}")
@@ -140,7 +140,7 @@ def prepare(stack: LocalStack, *, seed: int, say: Say) -> Stage:
 
 
 def _write_backlog(
-    session: CqlSession, cluster: SimulatedCluster, tables: Sequence[plan.DemoTable], seed: int
+    session: WritingSession, cluster: SimulatedCluster, tables: Sequence[plan.DemoTable], seed: int
 ) -> tuple[ExpectedChange, ...]:
     """A few changes of each table: once they have arrived, the bridge has caught up with it."""
     simulator = Simulator(session, cluster, [one.table for one in tables], seed=seed, rfc_variant=True)

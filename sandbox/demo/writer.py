@@ -22,10 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from pathlib import Path
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings
 from bridge.model.streams import Generation
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+from sandbox.cql.writing_session import WritingSession
 from sandbox.demo.plan import DemoTable, generation_changes, tables
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
@@ -42,7 +42,7 @@ def written_file(folder: Path, table: TableSchema) -> Path:
 class Writer:
     """Writes for so long, and lets the generations change meanwhile."""
 
-    def __init__(self, session: CqlSession, folder: Path, *, seed: int, first_generation_ms: UnixMillis) -> None:
+    def __init__(self, session: WritingSession, folder: Path, *, seed: int, first_generation_ms: UnixMillis) -> None:
         """Take a cluster whose first generation is published.
 
         Args:
@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, required=True, help="writes each second, of all tables")
     parser.add_argument("--seed", type=int, required=True)
     arguments = parser.parse_args(argv)
-    session = CqlSession.connect(ScyllaSettings(contact_points=(arguments.cql,), consistency="ONE"))
+    session = WritingSession.connect(ScyllaSettings(contact_points=(arguments.cql,), consistency="ONE"))
     try:
         writer = Writer(
             session,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple
 
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.adapters.scylla.session import CqlSession
 from bridge.errors import StartupError
 from bridge.model.cql_names import shown_table
 from bridge.model.streams import Generation
@@ -16,6 +15,7 @@ from sandbox.cql.catalog import TableName
 from sandbox.cql.parser.cursor import Cursor
 from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.statements import Name
+from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.scylla.cluster.older_versions import forget_upgrade, is_old, publish_old, show_generation, upgrade
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
@@ -46,7 +46,7 @@ class Ahead(NamedTuple):
     publish: bool
 
 
-def captured_table(session: CqlSession, text: str) -> TableName:
+def captured_table(session: WritingSession, text: str) -> TableName:
     """The table that a text names, which has a log.
 
     Args:
@@ -70,14 +70,14 @@ def captured_table(session: CqlSession, text: str) -> TableName:
         raise LocalStackError(f"{text} is a log; name the table that it is of: {shown_table(named.keyspace, base)}")
     log = ChangeLog(session)
     try:
-        has_log = log.described(named.keyspace, named.name) is not None
+        has_log = log.describe_table(named.keyspace, named.name) is not None
         log.check_captured(named.keyspace, named.name, even_if_off=has_log)
     except StartupError as error:
         raise LocalStackError(str(error)) from error
     return TableName(named.keyspace, named.name)
 
 
-def cluster_of(session: CqlSession) -> tuple[SimulatedCluster, tuple[UnixMillis, ...]]:
+def cluster_of(session: WritingSession) -> tuple[SimulatedCluster, tuple[UnixMillis, ...]]:
     """The cluster with all of its generations, and which of them are not published.
 
     Raises:
@@ -87,7 +87,7 @@ def cluster_of(session: CqlSession) -> tuple[SimulatedCluster, tuple[UnixMillis,
     return cluster, cluster.resume(_LONG_AGO)
 
 
-def tablets_of(session: CqlSession, table: TableName) -> tuple[SimulatedTablets, tuple[TabletSet, ...]]:
+def tablets_of(session: WritingSession, table: TableName) -> tuple[SimulatedTablets, tuple[TabletSet, ...]]:
     """The tablets of a table with all of its stream sets, and which of them are not published.
 
     Raises:
@@ -110,7 +110,7 @@ def tablets_of(session: CqlSession, table: TableName) -> tuple[SimulatedTablets,
 class StreamChanges:
     """What `local streams` does. Every method raises as `CqlSession.rows` and its writes."""
 
-    def __init__(self, session: CqlSession, say: Say, clock: Callable[[], UnixMicros]) -> None:
+    def __init__(self, session: WritingSession, say: Say, clock: Callable[[], UnixMicros]) -> None:
         """Take the server.
 
         Args:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.cql_names import shown_table
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, iso_of_millis
 from sandbox.cql.catalog import TableName
+from sandbox.cql.writing_session import WritingSession
 from sandbox.local.stream_changes import cluster_of, tablets_of
 from sandbox.scylla.cluster.older_versions import is_old
 from sandbox.scylla.local_streams import initial_tablets
@@ -31,7 +31,7 @@ class StreamsSince(NamedTuple):
     is_published: bool
 
 
-def shown(session: CqlSession, table: TableName | None, now_us: UnixMicros) -> Iterator[str]:
+def shown(session: WritingSession, table: TableName | None, now_us: UnixMicros) -> Iterator[str]:
     """Lines on one table's streams, or on all that there is.
 
     Raises:
@@ -76,7 +76,7 @@ def lines(found: Sequence[StreamsSince], now_us: UnixMicros, *, with_ids: bool =
             yield from (f"    {stream}  token {stream.token}" for stream in sorted(one.streams, key=_by_token))
 
 
-def _generations(session: CqlSession) -> list[StreamsSince]:
+def _generations(session: WritingSession) -> list[StreamsSince]:
     cluster, unpublished = cluster_of(session)
     return [
         StreamsSince(one.start_ms, frozenset(one.streams()), one.start_ms not in unpublished)
@@ -84,12 +84,12 @@ def _generations(session: CqlSession) -> list[StreamsSince]:
     ]
 
 
-def _sets(session: CqlSession, table: TableName) -> list[StreamsSince]:
+def _sets(session: WritingSession, table: TableName) -> list[StreamsSince]:
     tablets, waiting = tablets_of(session, table)
     return [StreamsSince(one.start_ms, frozenset(one.streams), one not in waiting) for one in tablets.sets]
 
 
-def _format(session: CqlSession) -> str:
+def _format(session: WritingSession) -> str:
     return ", in the format of before ScyllaDB 4.4" if is_old(session) else ""
 
 

@@ -7,8 +7,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.local.stream_changes import LEAST_LEAD_S, Ahead, Say, StreamChanges, captured_table
 from sandbox.local.stream_listing import shown
 from sandbox.scylla.pacing import system_clock_us
@@ -69,7 +69,7 @@ def add_parser(actions: Subparsers) -> tuple[argparse.ArgumentParser, ...]:
     return show, generation, split, merge, publish, collect, old, upgrade
 
 
-def run(args: argparse.Namespace, session: CqlSession, say: Say) -> None:
+def run(args: argparse.Namespace, session: WritingSession, say: Say) -> None:
     """Do what the command line says.
 
     Args:

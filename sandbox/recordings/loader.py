@@ -8,9 +8,9 @@ from itertools import groupby
 from struct import Struct
 from typing import Any, Final
 
-from bridge.adapters.scylla.session import UNSET, CqlSession
 from bridge.model.cql_names import quoted
 from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
+from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.recordings.recording import LogRow, RecordedTable, Recording
 from sandbox.recordings.replay import Replay
 from sandbox.scylla.cluster.simulated_cluster import clear_generations, publish_streams
@@ -22,7 +22,7 @@ _LONG: Final = Struct(">q")
 
 
 def load(
-    session: CqlSession,
+    session: WritingSession,
     recording: Recording,
     *,
     keyspace: str | None = None,
@@ -80,7 +80,7 @@ def shifted(time: bytes, shift_ms: int) -> bytes:
     return timeuuid_of(UnixMicros(micros_of(time) + shift_ms * 1000), time[8:])
 
 
-def _write_log(session: CqlSession, table: SimulatedTable, rows: list[LogRow], shift_ms: int) -> None:
+def _write_log(session: WritingSession, table: SimulatedTable, rows: list[LogRow], shift_ms: int) -> None:
     schema = table.table_schema
     names = [name for name, _type in log_columns(schema)]
     prepared = session.prepare(

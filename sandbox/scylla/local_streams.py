@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.older_versions import show_generation
 from sandbox.scylla.cluster.simulated_cluster import Placement, SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets
@@ -23,7 +23,7 @@ _LOG_LEAD_US: Final = 5_000_000
 _INITIAL: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 
 
-def initial_tablets(session: CqlSession, keyspace: str) -> int | None:
+def initial_tablets(session: WritingSession, keyspace: str) -> int | None:
     """How many tablets tables of a keyspace begin with; None where it has vnodes.
 
     Raises:
@@ -37,7 +37,7 @@ def initial_tablets(session: CqlSession, keyspace: str) -> int | None:
 class LocalStreams:
     """The streams of every table. Not thread-safe. Every method raises as `CqlSession.rows` and its writes."""
 
-    def __init__(self, session: CqlSession, clock: Callable[[], UnixMicros]) -> None:
+    def __init__(self, session: WritingSession, clock: Callable[[], UnixMicros]) -> None:
         """Take the session; nothing is read yet.
 
         Args:

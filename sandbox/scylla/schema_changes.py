@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.cql_names import quoted
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.log.log_table import CdcOptions, log_columns, log_ddl
 from sandbox.scylla.tables import SimulatedTable, mark_log
 from sandbox.scylla.values.nested import UserType
@@ -36,7 +36,7 @@ class SchemaChange:
     dropped: tuple[str, ...] = ()
     makes_log: bool = False
 
-    def apply(self, session: CqlSession) -> SimulatedTable:
+    def apply(self, session: WritingSession) -> SimulatedTable:
         """Carry it out, and give the table as it is then. A `Simulator` that writes the table must `follow` it.
 
         Raises:

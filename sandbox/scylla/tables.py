@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Final
 
-from bridge.adapters.scylla.session import UNSET, CqlSession
 from bridge.model.cql_names import quoted
+from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.base_statements import BaseStatements, WriteCells
 from sandbox.scylla.base.state import BaseState
 from sandbox.scylla.log.log_groups import LogRules
@@ -55,7 +55,7 @@ class SimulatedTable:
         """Resolve the columns' types."""
         object.__setattr__(self, "table_schema", resolved(self.table_schema, self.user_types))
 
-    def create(self, session: CqlSession) -> None:
+    def create(self, session: WritingSession) -> None:
         """Make the keyspace if it is missing, the types, the base table and its log, and mark the log as one.
 
         Raises:
@@ -71,7 +71,7 @@ class SimulatedTable:
         session.execute(log_ddl(table, self.options))
         mark_log(session, table.keyspace, table.log_table)
 
-    def drop(self, session: CqlSession) -> None:
+    def drop(self, session: WritingSession) -> None:
         """Drop base, log and types, if they are there.
 
         Raises:
@@ -95,7 +95,7 @@ class SimulatedTable:
         """The table in memory, empty."""
         return BaseState(self.rules().columns)
 
-    def base_statements(self, session: CqlSession) -> BaseStatements:
+    def base_statements(self, session: WritingSession) -> BaseStatements:
         """How its base table is written."""
         return BaseStatements(session, self.table_schema, user_types=self.user_types)
 
@@ -112,7 +112,7 @@ def resolved(table_schema: TableSchema, types: UserTypes) -> TableSchema:
     return TableSchema(table_schema.keyspace, table_schema.name, columns)
 
 
-def create_keyspace(session: CqlSession, keyspace: str) -> None:
+def create_keyspace(session: WritingSession, keyspace: str) -> None:
     """Make a keyspace with one replica, unless it is there.
 
     Raises:
@@ -121,7 +121,7 @@ def create_keyspace(session: CqlSession, keyspace: str) -> None:
     session.execute(_KEYSPACE_DDL.format(quoted(keyspace)))
 
 
-def mark_log(session: CqlSession, keyspace: str, log_table: str) -> None:
+def mark_log(session: WritingSession, keyspace: str, log_table: str) -> None:
     """Say in `system_schema.scylla_tables` that a table is a CDC log.
 
     Raises:
@@ -137,7 +137,7 @@ class LogStatement:
     It is an UPDATE because an INSERT would write the marker that ScyllaDB's own log writes do not.
     """
 
-    def __init__(self, session: CqlSession, table: SimulatedTable) -> None:
+    def __init__(self, session: WritingSession, table: SimulatedTable) -> None:
         """Prepare the statement.
 
         Raises:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from bridge.adapters.scylla.session import CqlSession, Prepared
+from bridge.adapters.scylla.session import Prepared
 from bridge.errors import RetriableError
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, timeuuid_of
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.base_statements import BaseStatements, WriteCells
 from sandbox.scylla.base.mutations import Mutation
 from sandbox.scylla.base.state import BaseState
@@ -46,7 +47,7 @@ class _Part:
     def is_done(self) -> bool:
         return self.future is not None and self.future.done()
 
-    def start(self, session: CqlSession) -> None:
+    def start(self, session: WritingSession) -> None:
         # One row needs no batch; several must become visible at once.
         if len(self.rows) == 1:
             self.future = session.write_raw(self.prepared, self.rows[0])
@@ -88,7 +89,7 @@ class _Target:
     tokens: dict[Key, Token] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, session: CqlSession, table: SimulatedTable, *, keep_base: bool) -> _Target:
+    def of(cls, session: WritingSession, table: SimulatedTable, *, keep_base: bool) -> _Target:
         captured = CapturedTable.of(table.table_schema, keys_only=table.options.delta == "keys")
         # A table that is not captured has a base only.
         log = LogStatement(session, table) if table.options.enabled else None
@@ -123,7 +124,7 @@ class Simulator:
 
     def __init__(
         self,
-        session: CqlSession,
+        session: WritingSession,
         cluster: SimulatedCluster,
         tables: Sequence[SimulatedTable],
         *,

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, get_args
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings, Secret
 from bridge.runtime.java import find_java
+from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.stack import processes, server
 from sandbox.stack.cql_server import SUPERUSER, CqlServer
@@ -191,7 +191,7 @@ class LocalStack:
             found.append(ComponentStatus(name, addresses[name], pid, problem))
         return found
 
-    def cql_session(self) -> CqlSession:
+    def cql_session(self) -> WritingSession:
         """A session to the CQL server, logged in if that wants a login.
 
         Raises:
@@ -201,7 +201,7 @@ class LocalStack:
         if self._cql_password:
             os.environ[_LOGIN_VARIABLE] = SUPERUSER.password
             login = {"username": SUPERUSER.user, "password": Secret(env=_LOGIN_VARIABLE)}
-        return CqlSession.connect(ScyllaSettings(contact_points=(self.cql,), consistency="ONE", **login))
+        return WritingSession.connect(ScyllaSettings(contact_points=(self.cql,), consistency="ONE", **login))
 
     def pid(self, component: Component) -> int | None:
         """Return the pid of a server, or None if it doesn't run."""

@@ -1,1 +1,1 @@
-"""Avro's side: names, types, the records of a table's schemas, and reading and writing Avro bodies."""
+"""Avro: names and types for CQL, the records of a table's schemas, and writers and readers of Avro bodies."""

@@ -1,13 +1,11 @@
-"""Avro bodies by way of fastavro: a schema is parsed once, then used for every record.
+"""Writers and readers of Avro bodies with fastavro. A schema is parsed once and used for every record.
 
-The only module that imports fastavro. It knows no tables and no framing.
+This is the only module that imports fastavro. Two things that fastavro does not check:
 
-What fastavro does not check, and what is done about it:
-- A null (or anything else) for a boolean is written as false or true without a word, where
-  no union has it checked. Such places are found when the schema is compiled and looked at
-  before each record is written.
-- A value of an Avro ``int`` beyond 32 bits is written as a long: callers keep the range (our
-  ints come out of cells of at most 4 bytes).
+- For a boolean outside of a union it writes false or true for any value, also for null. `Writer` finds the booleans of
+  a schema once and checks their values before it writes a record.
+- For an Avro ``int`` beyond 32 bits it writes a long. Callers keep the range: our ints come from cells of at most
+  4 bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from fastavro.types import NamedSchemas, Schema
 from schemas.errors import DecodeError, EncodeError
 
 _Guard: TypeAlias = Callable[[object, str], None]
-"""Looks at one value, given its path in the record; raises EncodeError."""
+"""Checks one value, given its path in the record; raises EncodeError."""
 
 _WRITE_FAILURES: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 _READ_FAILURES: Final = (
@@ -39,21 +37,20 @@ _READ_FAILURES: Final = (
 
 
 class Writer:
-    """Writes the unframed body of one schema. Holds no state between calls: threads may share it."""
+    """Writes the unframed bodies of one schema. Threads may share it, because it has no state between calls."""
 
     __slots__ = ("_guard", "_parsed")
 
     def __init__(self, avro_schema: Mapping[str, object]) -> None:
-        """Parse the schema; see `compile_writer`."""
+        """Parse the schema."""
         names: NamedSchemas = {}
         self._parsed: Schema = parse_schema(cast("Schema", dict(avro_schema)), names)
         self._guard = _guard(self._parsed, names)
 
     def __call__(self, value: object) -> bytes:
-        """Return the body of `value`.
+        """Return the Avro body of a value.
 
-        In a union a value may be given as (branch name, value), which saves fastavro from
-        trying the branches.
+        In a union a value may be (branch name, value), so that fastavro need not try the branches.
 
         Raises:
             EncodeError: the value does not fit the schema.
@@ -74,22 +71,27 @@ def compile_writer(avro_schema: Mapping[str, object]) -> Writer:
 
 
 class Reader:
-    """Reads unframed bodies of one schema, for people and tests."""
+    """Reads unframed bodies of one schema."""
 
     __slots__ = ("_reader_schema", "_writer_schema")
 
     def __init__(self, writer_schema: Mapping[str, object], reader_schema: Mapping[str, object] | None = None) -> None:
-        """Parse the schemas; see `compile_reader`."""
+        """Parse the schemas.
+
+        Args:
+            writer_schema: the schema of the bodies.
+            reader_schema: the schema of the records to return; None for the writer's.
+        """
         self._writer_schema: Schema = parse_schema(cast("Schema", dict(writer_schema)))
         self._reader_schema: Schema | None = None
         if reader_schema is not None:
             self._reader_schema = parse_schema(cast("Schema", dict(reader_schema)))
 
     def __call__(self, body: bytes) -> dict[str, object]:
-        """Return the record in `body`.
+        """Return the record in an Avro body.
 
         Raises:
-            DecodeError: not a body of the schema, or bytes are left over.
+            DecodeError: the bytes are not a record of the schema, or bytes follow it.
         """
         stream = io.BytesIO(body)
         try:
@@ -102,14 +104,14 @@ class Reader:
 
 
 def compile_reader(writer_schema: Mapping[str, object], reader_schema: Mapping[str, object] | None = None) -> Reader:
-    """Return a reader of what was written with `writer_schema`, seen through `reader_schema` if given."""
+    """Return a reader of bodies of `writer_schema`, whose records have the form of `reader_schema` if it is given."""
     return Reader(writer_schema, reader_schema)
 
 
 def _guard(schema: Schema, names: NamedSchemas) -> _Guard | None:
-    """Return the check for the booleans below `schema`, None where there are none.
+    """Return the check for the booleans inside a schema; None if it has none.
 
-    Recursive types are not followed: this project's schemas have none.
+    Recursive types are not supported, because our schemas have none.
     """
     if isinstance(schema, list):
         return _union_guard(schema, names)
@@ -143,7 +145,7 @@ def _record_guard(fields: list[dict[str, Schema]], names: NamedSchemas) -> _Guar
     def check(value: object, path: str) -> None:
         if isinstance(value, Mapping):
             for name, guard in checks:
-                # A missing field is fastavro's to default or to refuse.
+                # For a missing field fastavro writes the default, or raises.
                 if name in value:
                     guard(value[name], f"{path}.{name}" if path else str(name))
 
@@ -156,7 +158,7 @@ def _union_guard(branches: list[Schema], names: NamedSchemas) -> _Guard | None:
         return None
 
     def check(value: object, path: str) -> None:
-        # Only a branch chosen by name is written unchecked; fastavro validates the rest.
+        # fastavro validates a value unless its branch is given by name.
         if isinstance(value, tuple):
             guard = guards.get(value[0])
             if guard is not None:

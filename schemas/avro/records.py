@@ -1,8 +1,7 @@
-"""The records of which the schemas of a table are made: key, primary key, range, columns, row, source.
+"""The parts of a table's schemas: key, primary key, range, columns, row, source.
 
-Knows the Avro form of these parts; ``schemas.shapes`` puts them together, and ``schemas.log.change_records``
-fills them. One `Records` belongs to one schema text and is asked in the order of that text, since a
-named type is defined where it is used first.
+This module knows the Avro form of the parts. ``schemas.shapes`` puts them together, and ``schemas.log.change_records``
+provides their values.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ OPERATIONS: Final = (
     "row_expiry",
     "partition_expiry",
 )
-"""Symbols of the enum ``Operation``: append only, readers know them by position."""
+"""Symbols of the enum ``Operation``. New ones go to the end, because the encoding of a symbol is its position."""
 
 PRIMARY_KEY: Final = "PrimaryKey"
 COLUMNS: Final = "Columns"
@@ -44,26 +43,27 @@ _EMPTY_DOC: Final = "with a zero-length value that their Avro type lacks; they r
 class Records:
     """Makes the parts of one schema.
 
-    Every method raises UnsupportedTypeError for a column whose type has no Avro form; it names
-    table, column and type.
+    A named type is defined where it is used first. So an instance belongs to one schema, and its methods are called in
+    the order of the schema's text. Every method raises an UnsupportedTypeError for a column whose type has no Avro
+    form; it names table, column and type.
     """
 
     def __init__(self, table: TableSchema, output: OutputOptions) -> None:
-        """Begin a schema in which nothing is defined yet."""
+        """Start a schema that has no named types yet."""
         self._table = table
         self._output = output
         self._types = AvroTypes(output)
 
     def partition_key_fields(self) -> list[object]:
-        """The partition key columns in order, none nullable."""
+        """Return the fields of the partition key columns in order, none nullable."""
         return [self._field(column, self._type(column)) for column in self._table.partition_key]
 
     def primary_key_fields(self) -> list[object]:
-        """The partition key columns, then the clustering columns, nullable."""
+        """Return the fields of the partition key columns, then of the clustering columns, nullable."""
         return self.partition_key_fields() + self._clustering_fields(with_order=True)
 
     def operation(self) -> object:
-        """The field ``op``."""
+        """Return the field ``op``."""
         return {
             "name": "op",
             "doc": "What happened.",
@@ -76,7 +76,7 @@ class Records:
         }
 
     def primary_key(self) -> object:
-        """The field ``key``: partition key columns, then clustering columns, nullable."""
+        """Return the field ``key``: partition key columns, then clustering columns, nullable."""
         return {
             "name": "key",
             "doc": "The primary key; clustering columns are null where the change carries none.",
@@ -84,7 +84,7 @@ class Records:
         }
 
     def range(self) -> list[object]:
-        """The field ``range``; no field in a table without clustering columns, which has no ranges."""
+        """Return the field ``range``; no field for a table without clustering columns, which has no ranges."""
         if not self._table.clustering:
             return []
         prefix = {"name": "ClusteringPrefix", "type": "record", "fields": self._clustering_fields(with_order=False)}
@@ -110,7 +110,7 @@ class Records:
         return [{**_nullable("range", {"name": RANGE, "type": "record", "fields": sides}), "doc": doc}]
 
     def columns(self) -> object:
-        """The field ``columns``: what the change did to each static and regular column."""
+        """Return the field ``columns``: what the change did to each static and regular column."""
         fields = [
             self._nullable(column, self._located(column, lambda one: self._types.change(one.type)))
             for column in self._table.values
@@ -124,15 +124,15 @@ class Records:
         return {**_nullable("columns", {"name": COLUMNS, "type": "record", "fields": fields}), "doc": doc}
 
     def empty_columns(self) -> object:
-        """The field ``empty_columns``."""
+        """Return the field ``empty_columns``."""
         return _names("empty_columns", f"CQL names of columns of `key` and `columns` {_EMPTY_DOC}")
 
     def ttl(self) -> object:
-        """The field ``ttl``."""
+        """Return the field ``ttl``."""
         return {**_nullable("ttl", "long"), "doc": "Time to live in seconds; null without one."}
 
     def images(self) -> list[object]:
-        """The fields with the row before and after the change, and what is to be known of them."""
+        """Return the fields with the row before and after the change, and with the names of columns that they lack."""
         fields = [self._nullable(column, self._type(column)) for column in self._table.values]
         row = {"name": ROW, "type": "record", "fields": fields}
         kinds = "Static columns stand in images of the static row only, regular ones in the others."
@@ -149,26 +149,29 @@ class Records:
         ]
 
     def whole_row(self, name: str) -> object:
-        """A record of all columns, keys first, by a name of its own."""
+        """Return a record of all columns, key columns first."""
         return {"name": name, "type": "record", "fields": self.whole_row_fields(frozenset())}
 
     def whole_row_fields(self, reserved: frozenset[str]) -> list[object]:
-        """All columns, keys first: the partition key is never null.
+        """Return the fields of all columns, key columns first; only the partition key is not nullable.
+
+        Args:
+            reserved: names that no column may have.
 
         Raises:
-            OutputError: a column's name is among the `reserved` ones.
+            OutputError: a column has a reserved name.
         """
         for column in self._table.columns:
             if avro_name(column.name) in reserved:
                 raise OutputError(
-                    f"table {self._table.full_name}: column {column.name!r} is named like a field of this output "
+                    f"table {self._table.full_name}: column {column.name!r} has the name of a field of this output "
                     "shape; choose another shape"
                 )
-        keys = self.primary_key_fields()  # first, since what they use is defined there
+        keys = self.primary_key_fields()  # These must come first, because they define the types that they use.
         return [*keys, *(self._nullable(column, self._type(column)) for column in self._table.values)]
 
     def source(self) -> object:
-        """The field ``source``."""
+        """Return the field ``source``."""
         return {"name": "source", "doc": "Where the change stands in the CDC log.", "type": _source()}
 
     def _clustering_fields(self, *, with_order: bool) -> list[object]:

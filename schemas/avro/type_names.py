@@ -3,9 +3,9 @@
 ``map<text, frozen<list<int>>>`` -> ``map_text_list_int``, ``tuple<int, text>`` -> ``tuple2_int_text``,
 ``vector<float, 3>`` -> ``vector3_float``, a user-defined type ``address`` -> ``udt7_address``.
 
-Injective, but for ``frozen``, which changes no value: every constructor says how many types follow
-it, and the name of a user-defined type (any text) stands behind its length, so a name can be read
-back in one way only. The same holds with a suffix such as ``_cell`` behind it.
+The names are injective, except that ``frozen``, which changes no value, is left out. Every constructor fixes how many
+types follow it, and the length of a user-defined type's name (any text) precedes the name. So a name can be read back
+in one way only, also with a suffix such as ``_cell``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ def type_name(cql_type: CqlType) -> str:
     """Return the name of a type.
 
     Raises:
-        UnsupportedTypeError: a user-defined type whose fields are not known.
+        UnsupportedTypeError: the type contains a user-defined type whose fields are not known.
     """
     return visit(cql_type, _NAMES)
 
 
 def udt_record_name(cql_type: UdtType) -> str:
-    """Return the name of the record of a user-defined type: ``udt_address``.
+    """Return the name of the record of a user-defined type, such as ``udt_address``.
 
     No other name begins with ``udt_``.
     """
@@ -33,7 +33,7 @@ def udt_record_name(cql_type: UdtType) -> str:
 
 
 class _Names(TypeVisitor[str]):
-    """Name of each kind of type."""
+    """Makes the name of each kind of type."""
 
     def native(self, cql_type: NativeType) -> str:
         return cql_type.name

@@ -1,14 +1,14 @@
-"""The Avro type of each CQL type.
+"""The Avro type of each CQL type. ``schemas.avro.records`` makes the records around them.
 
-Knows single types only; the records around them are ``schemas.avro.records``'s. Rules:
+Rules:
 
-- Lossless: every CQL value has an Avro value, limits included (unless `OutputOptions` say otherwise).
-- Readable by a plain consumer: no logical type that a library turns into a calendar object
-  which overflows (Python's ``datetime`` ends in year 9999, CQL's timestamps do not). Kafka
-  Connect gets its own mark (``connect.name``) instead.
-- ``cqlType`` says what CQL called it wherever the Avro type alone does not.
-- A list, set or vector is an array; a map is an array of entries (Avro's own maps have text for
-  keys); a tuple and a user-defined type are records whose fields may be null.
+- Lossless: every CQL value has an Avro value, also at the limits, unless `OutputOptions` choose otherwise.
+- Readable by a plain consumer: no logical type that libraries turn into calendar objects, because these overflow
+  (Python's ``datetime`` ends in the year 9999, CQL's timestamps do not). For Kafka Connect there is ``connect.name``
+  instead.
+- ``cqlType`` names the CQL type wherever the Avro type alone does not determine it.
+- A list, set or vector is an array. A map is an array of entries, because the keys of Avro's maps are texts. A tuple
+  and a user-defined type are records with nullable fields.
 
 Units: timestamp ms since the Unix epoch; date days since 1970-01-01, signed; time ns since
 midnight; duration months, days and ns, each signed; decimal is ``value * 10**-scale`` with
@@ -86,7 +86,7 @@ _RECORDS: Final[dict[str, tuple[str, str, str | None, tuple[tuple[str, str], ...
     "duration": ("Duration", _DURATION_DOC, None, (("months", "int"), ("days", "int"), ("nanoseconds", "long"))),
     "varint": ("Varint", _WHOLE_DOC, _DEBEZIUM_DECIMAL, _SCALED),
 }
-"""CQL name -> Avro record name, its doc, Connect's name for it, its fields."""
+"""CQL type -> name of the Avro record, its doc, its Kafka Connect name, its fields."""
 
 _DELTA_DOC: Final = "What the change did, to be applied in this order: cleared, added, removed."
 _UDT_DELTA_DOC: Final = (
@@ -96,40 +96,41 @@ _LIST_KEY_DOC: Final = (
     "The list cell's key. Cells are in the order of their keys: by time, then by the last 8 bytes as signed ones."
 )
 LIST_KEY: Final = NativeType("timeuuid")
-"""Type of the keys by which the log knows a list's cells."""
+"""Type of the keys that a list's cells have in the log."""
 
 
 class AvroTypes(TypeVisitor[object]):
-    """Avro types for one schema: a named type is defined at its first use, then referenced.
+    """Makes the Avro types of one schema.
 
-    One instance belongs to one schema text and is asked in the order of that text.
+    A named type is defined at its first use and referenced afterwards. So an instance belongs to one schema, and its
+    methods are called in the order of the schema's text.
     """
 
     def __init__(self, output: OutputOptions = DEFAULT_OUTPUT) -> None:
-        """Begin a schema in which nothing is defined yet."""
+        """Start a schema that has no named types yet."""
         self._output = output
         self._defined: set[str] = set()
 
     def of(self, cql_type: CqlType) -> object:
-        """Return the Avro type, as JSON-able data.
+        """Return the Avro type of a CQL type, as data for JSON.
 
         Raises:
-            UnsupportedTypeError: the type has no Avro form, or is a user-defined one of unknown fields.
+            UnsupportedTypeError: the type has no Avro form, or the fields of a user-defined type are not known.
         """
         return visit(cql_type, self)
 
     def cell(self, cql_type: CqlType) -> object:
-        """Return what a change does to a column that has one cell: ``{value: null | T}``; null is "set to null"."""
+        """Return the type of a change of a column with one cell: ``{value: null | T}``; null means "set to null"."""
         name = cell_name(cql_type)
         if not self._first_use(name):
             return name
         return _record(name, [_field("value", ["null", self.of(cql_type)], default=None)])
 
     def change(self, cql_type: CqlType) -> object:
-        """Return what a change does to a static or regular column.
+        """Return the type of a change of a static or regular column.
 
-        That is a cell where the column has one cell. Else `cleared`, whether everything in it
-        before was deleted, and the elements that were `added` and `removed`, or the `fields` that were.
+        For a column with one cell this is the type that `cell` returns. For others it is a record of `cleared`
+        (whether the earlier content was deleted), and of the `added` and `removed` elements or the changed `fields`.
         """
         if not is_multi_cell(cql_type):
             return self.cell(cql_type)
@@ -235,7 +236,7 @@ class AvroTypes(TypeVisitor[object]):
 
 
 def unit(cql_type: CqlType, output: OutputOptions = DEFAULT_OUTPUT) -> str | None:
-    """Return what a column of this type counts, for the doc of its field; None if nothing needs saying."""
+    """Return the unit of a type's values, for the doc of its field; None if they have no unit."""
     match str(cql_type):
         case "date":
             return "Days since 1970-01-01."
@@ -247,12 +248,12 @@ def unit(cql_type: CqlType, output: OutputOptions = DEFAULT_OUTPUT) -> str | Non
 
 
 def cell_name(cql_type: CqlType) -> str:
-    """Return the name of a type's cell record, such as ``text_cell``."""
+    """Return the name of the record for a change of one cell, such as ``text_cell``."""
     return f"{type_name(cql_type)}_cell"
 
 
 def change_name(cql_type: CqlType) -> str:
-    """Return the name of the record that says what a change does to a column, such as ``set_text_delta``."""
+    """Return the name of the record for a change of a column, such as ``set_text_delta``."""
     return f"{type_name(cql_type)}_delta" if is_multi_cell(cql_type) else cell_name(cql_type)
 
 
@@ -262,15 +263,12 @@ def entry_name(cql_type: MapType) -> str:
 
 
 def tuple_field(at: int) -> str:
-    """Return the name of a tuple's field, counted from 0."""
+    """Return the name of a tuple's field, given its place from 0."""
     return f"field_{at}"
 
 
 def union_branch(cql_type: CqlType, namespace: str, output: OutputOptions = DEFAULT_OUTPUT) -> str:
-    """Return the name by which a union of this type's schema selects it.
-
-    A named type is selected by its full name, anything else by its Avro type's name.
-    """
+    """Return the name of a type's branch in a union: a named type's full name, or the name of its Avro type."""
     avro_type = AvroTypes(output).of(cql_type)
     if not isinstance(avro_type, dict):
         return str(avro_type)
@@ -278,7 +276,7 @@ def union_branch(cql_type: CqlType, namespace: str, output: OutputOptions = DEFA
 
 
 def full_name(namespace: str, name: str) -> str:
-    """Return a record's full name; an empty namespace is none."""
+    """Return a record's full name; the namespace may be empty."""
     return f"{namespace}.{name}" if namespace else name
 
 

@@ -1,6 +1,6 @@
-"""Avro's variable-length numbers: zigzag, then 7 bits to a byte, the low ones first.
+"""Avro's variable-length numbers: zigzag, then 7 bits for each byte, the low bits first.
 
-Most of an encoded row is such numbers, so two bytes at a time come out of tables.
+Most of an encoded row is such numbers, so tables give two bytes at a time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _MAX_LONG: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class VarintTables:
-    """Encodings of unsigned (already zigzag) numbers below 2**14, each behind the same prefix.
+    """Encodings of unsigned (already zigzag) numbers below 2**14, each behind one prefix.
 
     Attributes:
         whole: the number's encoding, 1 or 2 bytes.
-        head: 2 bytes that say "more follows": the low 14 bits of a longer number.
+        head: 2 bytes with the low 14 bits of a longer number; their high bits mark that more bytes follow.
         lengths: encodings of the numbers 0 to 2**13 - 1 as Avro longs, for the lengths of strings.
     """
 
@@ -33,7 +33,7 @@ class VarintTables:
 
 @cache
 def varint_tables(prefix: bytes = b"") -> VarintTables:
-    """Return the tables behind a prefix; made once, since the prefixes are few."""
+    """Return the tables for a prefix. They are cached, because there are few prefixes."""
     last = [bytes((low,)) for low in range(0x80)]
     more = [bytes((low | 0x80,)) for low in range(0x80)]
     whole = (*(prefix + one for one in last), *(prefix + low + high for high in last[1:] for low in more))
@@ -45,7 +45,7 @@ def long_bytes(value: int) -> bytes:
     """Return the encoding of an Avro long.
 
     Raises:
-        OverflowError: more than 64 bits.
+        OverflowError: the number does not fit in 64 bits.
     """
     if not _MIN_LONG <= value <= _MAX_LONG:
         raise OverflowError(f"{value} does not fit in 64 bits")
@@ -58,7 +58,7 @@ _WHOLE: Final = _TABLES.whole
 
 
 def unsigned_bytes(value: int) -> bytes:
-    """Return the encoding of a number that is already zigzag: 0 or more, of any size."""
+    """Return the encoding of a number that is already zigzag, so 0 or more; it may have any size."""
     head, whole = _HEAD, _WHOLE
     if value < 0x4000:
         return whole[value]

@@ -1,1 +1,1 @@
-"""Encoders that are generated for one table: log cells straight to Avro bytes."""
+"""Encoders: code that is generated for one table, and the reference that defines its bytes."""

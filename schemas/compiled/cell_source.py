@@ -1,15 +1,14 @@
 """Python source that turns a raw CQL cell into Avro bytes: the innermost part of a table's encoder.
 
-Each native type gives a few lines that work on one local variable: before them it holds the
-cell's bytes, after them the Avro bytes. ``schemas.compiled.row_encoder`` puts the lines of a table's columns
-into one function, which saves a call for every cell; ``schemas.compiled.container_source`` puts them into the
-loops over the elements of collections.
+Each native type has a few lines that work on one local variable. Before them it holds the cell's bytes, after them the
+Avro bytes. ``schemas.compiled.row_encoder`` joins the lines of a table's columns in one function, which saves a call
+for each cell. ``schemas.compiled.container_source`` puts them into loops over the elements of collections.
 
-The lines know well-formed cells only. For any other (a wrong length, no UTF-8, CQL's "empty") they
-raise one of `DECLINED`, and the row is encoded by ``schemas.compiled.reference_encoder``, which has the error
-messages: so nothing here has to agree with it on anything but good bytes.
+The lines handle well-formed cells only. For any other cell (a wrong length, invalid UTF-8, CQL's "empty") they raise
+one of `DECLINED`, and ``schemas.compiled.reference_encoder`` encodes the row or raises an error with a message. So this
+code has to agree with the reference on the bytes of good cells only.
 
-No text from outside enters the source: names of variables and helpers are made here.
+No text from outside enters the source: this package makes all names of variables and helpers.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ CellWriter: TypeAlias = Callable[[bytes], bytes]
 """One cell's bytes, neither null nor "empty" -> Avro bytes."""
 
 SOME: Final = b"\x02"
-"""The branch of the value in a union of null and it."""
+"""The bytes that select the value in a union of null and the value."""
 
 _CACHED_ADDRESSES: Final = 4096
 _NO_SCALE: Final = b"\x00"
 _UUID_CHARACTERS: Final = 36
 _DASHED_UUID: Final = "4sx24sx4sx4s"
-"""Parts of a uuid's hex digits that have a dash after every second byte, but for the misplaced dashes."""
+"""Format that takes a uuid's text out of hex digits with a dash after every second byte: it skips surplus dashes."""
 
 _INT_BYTES: Final = 4
 _MASK: Final = TABLE_SIZE - 1
@@ -59,7 +58,7 @@ _FLOATS: Final[dict[str, str]] = {"double": "d", "float": "f"}
 
 
 class DeclinedError(Exception):
-    """The fast path does not know this row; the reference encoder may."""
+    """The compiled code cannot encode this row; the reference encoder may."""
 
 
 DECLINED: Final = (
@@ -73,21 +72,20 @@ DECLINED: Final = (
     ValueError,
     OverflowError,
 )
-"""What code from here raises for a cell that it does not know.
+"""The errors that compiled code raises for a cell that it cannot encode.
 
-No cell should bring an IndexError: a number that is beyond a table of `schemas.avro.varints` is not looked up. One
-that is
-all the same costs its row the fast path; it would stop its lane otherwise.
+An IndexError would be a bug, because the code does not look up numbers beyond the tables of ``schemas.avro.varints``.
+It is in this list so that such a bug makes a row slower instead of stopping its lane.
 """
 
 
 def decline() -> NoReturn:
-    """Give the row up."""
+    """Raise DeclinedError; a function, because generated lines call it within expressions."""
     raise DeclinedError
 
 
 def shared_helpers() -> dict[str, object]:
-    """Return the helpers that the code of every cell may use, as globals for a function around it."""
+    """Return the helpers that the lines of any cell may use, as globals for the function around them."""
     tables = varint_tables()
     return {
         "decline": decline,
@@ -96,17 +94,17 @@ def shared_helpers() -> dict[str, object]:
         "join": b"".join,
         "lengths_0": tables.lengths,
         "long_bytes": long_bytes,
-        "sized_0": _sized(b""),
+        "sized_0": _sized_writer(b""),
         "whole_0": tables.whole,
     }
 
 
 class ScalarSource(TypeVisitor[Lines]):
-    """The lines for a scalar in one local variable.
+    """Makes the lines for a scalar in one local variable.
 
     Attributes:
-        helpers: what the lines use by name besides the shared helpers. A name means the same for
-            every cell, so a function has all its cells' helpers together as globals.
+        helpers: name -> further helpers that the lines use. A name means the same for every cell, so that the globals
+            of a function can have the helpers of all its cells together.
     """
 
     def __init__(
@@ -121,11 +119,11 @@ class ScalarSource(TypeVisitor[Lines]):
         """Take what the lines depend on.
 
         Args:
-            variable: its name.
+            variable: the name of the local variable.
             unions: how many unions of null and the value are around the value.
             output: the forms of the values.
-            is_number: whether the variable holds the cell's number already, read as `number_format` says.
-            size: the variable that holds the cell's width, if one does.
+            is_number: whether the variable already holds the number that `number_format` reads from the cell.
+            size: the name of a variable that holds the cell's width; None if there is none.
         """
         self.helpers: dict[str, object] = {}
         self._cell = variable
@@ -140,7 +138,7 @@ class ScalarSource(TypeVisitor[Lines]):
         """Return the lines for a type.
 
         Raises:
-            UnsupportedTypeError: the type has no Avro form yet.
+            UnsupportedTypeError: the type has no Avro form.
         """
         return visit(cql_type, self)
 
@@ -148,52 +146,54 @@ class ScalarSource(TypeVisitor[Lines]):
         """Return the lines for a scalar."""
         cell, name = self._cell, cql_type.name
         if _has_other_form(name, self._output):
-            return self._by_value(cql_type)
+            return self._decoding_lines(cql_type)
         if name in _INTEGERS:
-            return self._integer(name)
+            return self._integer_lines(name)
         if name in _FLOATS:
-            return self._float(name)
+            return self._float_lines(name)
         match name:
             case "text" | "varchar":
-                return [f"if not {cell}.isascii(): {cell}.decode()", *self._string()]
+                return [f"if not {cell}.isascii(): {cell}.decode()", *self._string_lines()]
             case "ascii":
-                return [f"if not {cell}.isascii(): decline()", *self._string()]
+                return [f"if not {cell}.isascii(): decline()", *self._string_lines()]
             case "blob":
-                return self._string()
+                return self._string_lines()
             case "boolean":
-                return [f"{cell} = {self._helper('boolean', _booleans(self._prefix))}[{cell}]"]
+                return [f"{cell} = {self._add_helper('boolean', _boolean_table(self._prefix))}[{cell}]"]
             case "uuid" | "timeuuid":
-                return self._uuid()
+                return self._uuid_lines()
             case "decimal":
-                return self._decimal()
+                return self._decimal_lines()
             case "varint":
-                write = self._helper("varint", _sized(self._prefix + _NO_SCALE))
+                write = self._add_helper("varint", _sized_writer(self._prefix + _NO_SCALE))
                 return [f"if not {cell}: decline()", f"{cell} = {write}({cell})"]
             case "inet":
-                return self._inet(cql_type)
+                return self._inet_lines(cql_type)
             case _:
-                return self._by_value(cql_type)
+                return self._decoding_lines(cql_type)
 
-    def _helper(self, name: str, helper: object) -> str:
-        """Take up a helper that depends on the prefix; return the name that tells the prefix too."""
+    def _add_helper(self, name: str, helper: object) -> str:
+        """Add a helper that depends on the prefix, and return its name, which differs for each prefix."""
         name = f"{name}_{self._unions}"
         self.helpers[name] = helper
         return name
 
-    def _integer(self, cql_type: str) -> Lines:
+    def _integer_lines(self, cql_type: str) -> Lines:
         cell, layout = self._cell, struct.Struct(_INTEGERS[cql_type])
-        read = [] if self._is_number else [f"({cell},) = {self._helper(f'unpack_{cql_type}', layout.unpack)}({cell})"]
+        read = (
+            [] if self._is_number else [f"({cell},) = {self._add_helper(f'unpack_{cql_type}', layout.unpack)}({cell})"]
+        )
         signed = [f"{cell} -= {DATE_OF_EPOCH}"] if cql_type == "date" else []
         zigzag = f"{cell} = {cell} << 1 if {cell} >= 0 else ~({cell} << 1)"
-        return [*read, *signed, zigzag, f"{cell} = {self._varint(layout.size)}"]
+        return [*read, *signed, zigzag, f"{cell} = {self._varint_expression(layout.size)}"]
 
-    def _varint(self, size_bytes: int) -> str:
-        """Return an expression for the cell, a zigzag number by now: two bytes at a time out of tables.
+    def _varint_expression(self, size_bytes: int) -> str:
+        """Return an expression for the Avro bytes of a zigzag number in the variable: tables give two bytes at a time.
 
-        A present timestamp takes 6 bytes, an int 5 at most, a bigint 10.
+        A timestamp of today takes 6 bytes, an int at most 5, a bigint at most 10.
         """
         cell = self._cell
-        whole, head = self._helper("whole", self._tables.whole), self._helper("head", self._tables.head)
+        whole, head = self._add_helper("whole", self._tables.whole), self._add_helper("head", self._tables.head)
 
         def sum_of(parts: int) -> str:
             if parts == 1:
@@ -213,27 +213,30 @@ class ScalarSource(TypeVisitor[Lines]):
             return short
         return f"({short}) if {below(3)} else {sum_of(4)} if {below(4)} else {sum_of(5)}"
 
-    def _float(self, cql_type: str) -> Lines:
+    def _float_lines(self, cql_type: str) -> Lines:
         cell, layout = self._cell, _FLOATS[cql_type]
         number = cell
         if not self._is_number:
-            number = f"{self._helper(f'unpack_{cql_type}', struct.Struct(f'>{layout}').unpack)}({cell})[0]"
-        pack = self._helper(f"pack_{cql_type}", struct.Struct(f"<{self._unions}s{layout}").pack)
+            number = f"{self._add_helper(f'unpack_{cql_type}', struct.Struct(f'>{layout}').unpack)}({cell})[0]"
+        pack = self._add_helper(f"pack_{cql_type}", struct.Struct(f"<{self._unions}s{layout}").pack)
         return [f"{cell} = {pack}({self._prefix!r}, {number})"]
 
-    def _string(self) -> Lines:
+    def _string_lines(self) -> Lines:
         cell, size, known = self._cell, self._size, self._tables.lengths
-        lengths, sized = self._helper("lengths", known), self._helper("sized", _sized(self._prefix))
+        lengths, sized = self._add_helper("lengths", known), self._add_helper("sized", _sized_writer(self._prefix))
         return [f"{cell} = {lengths}[{size}] + {cell} if {size} < {len(known)} else {sized}({cell})"]
 
-    def _uuid(self) -> Lines:
-        cell, parts = self._cell, self._helper("uuid_parts", struct.Struct(_DASHED_UUID).unpack)
+    def _uuid_lines(self) -> Lines:
+        cell, parts = self._cell, self._add_helper("uuid_parts", struct.Struct(_DASHED_UUID).unpack)
         prefix = self._prefix + long_bytes(_UUID_CHARACTERS)
         return [f"{cell} = join(({prefix!r}, *{parts}(hexlify({cell}, b'-', 2))))"]
 
-    def _decimal(self) -> Lines:
+    def _decimal_lines(self) -> Lines:
         cell, known = self._cell, len(self._tables.lengths)
-        scales, unpack = self._helper("lengths", self._tables.lengths), self._helper("unpack_scale", _SCALE.unpack_from)
+        scales, unpack = (
+            self._add_helper("lengths", self._tables.lengths),
+            self._add_helper("unpack_scale", _SCALE.unpack_from),
+        )
         size = self._size
         usual = f"{scales}[scale] + lengths_0[{size} - {SCALE_BYTES}] + {cell}[{SCALE_BYTES}:]"
         is_usual = f"0 <= scale < {known} and {size} < {known + SCALE_BYTES}"
@@ -244,23 +247,23 @@ class ScalarSource(TypeVisitor[Lines]):
             f"{cell} = {usual} if {is_usual} else {other}",
         ]
 
-    def _by_value(self, cql_type: NativeType) -> Lines:
-        """The way for types that are not worth more: decode the cell, and have fastavro write it."""
-        write = self._helper(f"write_{self._cell}", _by_value(cql_type, self._prefix, self._output))
+    def _decoding_lines(self, cql_type: NativeType) -> Lines:
+        """Return lines for types that are too rare for their own code: decode the cell, and let fastavro write it."""
+        write = self._add_helper(f"write_{self._cell}", _decoding_writer(cql_type, self._prefix, self._output))
         return [f"{self._cell} = {write}({self._cell})"]
 
-    def _inet(self, cql_type: NativeType) -> Lines:
-        cell, sized = self._cell, self._helper("sized", _sized(self._prefix))
-        # IPv6 has its rules of spelling, which take time.
-        long_form = self._helper(
-            "inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_by_value(cql_type, self._prefix, self._output))
+    def _inet_lines(self, cql_type: NativeType) -> Lines:
+        cell, sized = self._cell, self._add_helper("sized", _sized_writer(self._prefix))
+        # The rules for the text of an IPv6 address are slow, so the results are cached.
+        long_form = self._add_helper(
+            "inet", lru_cache(maxsize=_CACHED_ADDRESSES)(_decoding_writer(cql_type, self._prefix, self._output))
         )
         short_form = f"{sized}(b'%d.%d.%d.%d' % (*{cell},))"
         return [f"{cell} = {short_form} if {self._size} == 4 else {long_form}({cell})"]
 
 
 def number_format(cql_type: CqlType, output: OutputOptions) -> str | None:
-    """Return the letter by which `struct` reads a cell whose lines begin with its number; None for other types."""
+    """Return the `struct` format of a type whose lines work on the cell's number; None for other types."""
     if not isinstance(cql_type, NativeType) or _has_other_form(cql_type.name, output):
         return None
     name = cql_type.name
@@ -268,7 +271,7 @@ def number_format(cql_type: CqlType, output: OutputOptions) -> str | None:
 
 
 def _has_other_form(cql_type: str, output: OutputOptions) -> bool:
-    """Return whether the options want another form of the type than the usual one."""
+    """Return whether the options select another form of a type than the default."""
     usual = DEFAULT_OUTPUT
     match cql_type:
         case "decimal" | "varint":
@@ -280,13 +283,13 @@ def _has_other_form(cql_type: str, output: OutputOptions) -> bool:
     return False
 
 
-def _booleans(prefix: bytes) -> dict[bytes, bytes]:
-    """Return every byte that a cell can be -> its Avro form: all but zero are true."""
+def _boolean_table(prefix: bytes) -> dict[bytes, bytes]:
+    """Return cell -> Avro bytes of a boolean, for all cells of one byte: every byte but zero is true."""
     return {bytes((one,)): prefix + bytes((one != 0,)) for one in range(256)}
 
 
-def _sized(prefix: bytes) -> CellWriter:
-    """Return the writer of Avro's bytes and string: the cell as it is behind its length."""
+def _sized_writer(prefix: bytes) -> CellWriter:
+    """Return the writer of Avro's bytes and string: the length, then the cell unchanged."""
     lengths = varint_tables(prefix).lengths
     known = len(lengths)
 
@@ -297,10 +300,10 @@ def _sized(prefix: bytes) -> CellWriter:
     return write
 
 
-def _by_value(cql_type: NativeType, prefix: bytes, output: OutputOptions) -> CellWriter:
-    """Return the writer that goes by way of the decoded value and fastavro, whatever the type."""
+def _decoding_writer(cql_type: NativeType, prefix: bytes, output: OutputOptions) -> CellWriter:
+    """Return a writer for any type: it decodes the cell, and fastavro writes the value."""
     decode = scalar_decoder(cql_type.name, output)
-    # A record has no bytes of its own, and fastavro takes any type for its field.
+    # Our writers take records only, and a record of one field has the same bytes as the field.
     field = {"name": "value", "type": AvroTypes(output).of(cql_type)}
     write_record = compile_writer({"type": "record", "name": "Cell", "fields": [field]})
 

@@ -1,9 +1,9 @@
 """Writers from raw CQL cells to Avro bytes for collections, vectors, tuples and user-defined types.
 
-A collection's writer is one generated loop with the lines of its element in it (``schemas.compiled.cell_source``),
-so that a set of text costs no call for each element. As there, what is not well-formed is declined:
-lengths and counts must fill the cell exactly, and nothing is allocated by a count that the cell only
-claims. The formats are ``schemas.log.cells``'s.
+The writer of a collection is a generated loop that contains the lines of its element
+(``schemas.compiled.cell_source``), so that a set of text takes no call for each element. The writers decline malformed
+cells: lengths and counts must fill the cell exactly, and a count allocates no memory before it is checked.
+``schemas.log.cells`` describes the formats.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from schemas.log.scalar_cells import unsigned_vint
 from schemas.options import OutputOptions
 
 UdtChangeWriter: TypeAlias = Callable[[bytes | None, bytes | None], bytes]
-"""Value, deleted elements -> bytes of the record of what a change did to each field."""
+"""Value, deleted elements -> Avro bytes of the record of what a change did to each field."""
 
 _NULL: Final = b"\x00"
 _END: Final = b"\x00"
-"""The block of no elements, with which an Avro array ends."""
+"""The empty block that ends an Avro array."""
 
 _REMOVED: Final = SOME + _NULL
 _NULL_LENGTH: Final = -1
@@ -48,48 +48,48 @@ _INDENT: Final = "    "
 
 
 class CellSource(ScalarSource):
-    """The lines for a cell of any type in one local variable; containers are one call of their writer."""
+    """Makes the lines for a cell of any type in one local variable. A container takes one call of its writer."""
 
     def list_(self, cql_type: ListType) -> Lines:
         """Return the lines for a list."""
-        return self._call(array_writer(cql_type, self._output, self._prefix))
+        return self._call_writer(array_writer(cql_type, self._output, self._prefix))
 
     def set_(self, cql_type: SetType) -> Lines:
         """Return the lines for a set."""
-        return self._call(array_writer(cql_type, self._output, self._prefix))
+        return self._call_writer(array_writer(cql_type, self._output, self._prefix))
 
     def map_(self, cql_type: MapType) -> Lines:
         """Return the lines for a map."""
-        return self._call(array_writer(cql_type, self._output, self._prefix))
+        return self._call_writer(array_writer(cql_type, self._output, self._prefix))
 
     def vector(self, cql_type: VectorType) -> Lines:
         """Return the lines for a vector."""
-        return self._call(_vector_writer(cql_type, self._output, self._prefix))
+        return self._call_writer(_vector_writer(cql_type, self._output, self._prefix))
 
     def tuple_(self, cql_type: TupleType) -> Lines:
         """Return the lines for a tuple."""
-        return self._call(_record_writer(cql_type.elements, self._output, self._prefix))
+        return self._call_writer(_record_writer(cql_type.elements, self._output, self._prefix))
 
     def udt(self, cql_type: UdtType) -> Lines:
         """Return the lines for a user-defined type."""
-        return self._call(_record_writer(tuple(one for _, one in cql_type.fields), self._output, self._prefix))
+        return self._call_writer(_record_writer(tuple(one for _, one in cql_type.fields), self._output, self._prefix))
 
-    def _call(self, writer: CellWriter) -> Lines:
+    def _call_writer(self, writer: CellWriter) -> Lines:
         name = f"write_{self._cell}"
         self.helpers[name] = writer
         return [f"{self._cell} = {name}({self._cell})"]
 
 
 def array_writer(cql_type: CqlType, output: OutputOptions, prefix: bytes = b"") -> CellWriter:
-    """Return the writer of a list or set as an array, or of a map as the array of its entries.
+    """Return the writer of a list or a set as an array, or of a map as an array of entries.
 
     Args:
         cql_type: the collection, frozen or not.
         output: the forms of the values.
-        prefix: what stands before the array, such as the branches of unions.
+        prefix: Avro bytes before the array, such as the branches of unions.
 
     Raises:
-        UnsupportedTypeError: no collection, or its elements have no Avro form.
+        UnsupportedTypeError: the type is not a collection, or its elements have no Avro form.
     """
     match unfrozen(cql_type):
         case ListType(element) | SetType(element):
@@ -101,7 +101,7 @@ def array_writer(cql_type: CqlType, output: OutputOptions, prefix: bytes = b"") 
             parts = {"k": key, "v": value}
         case _:
             raise UnsupportedTypeError(str(cql_type))
-    codes = {variable: _code(variable, one, output) for variable, one in parts.items()}
+    codes = {variable: _lines_and_helpers(variable, one, output) for variable, one in parts.items()}
     loop: Lines = []
     for variable, (lines, _) in codes.items():
         loop += [
@@ -122,18 +122,18 @@ def array_writer(cql_type: CqlType, output: OutputOptions, prefix: bytes = b"") 
         "at = 4",
         "for _ in range(count):",
         *(_INDENT + line for line in loop),
-        # A cell that ends inside an element was cut short by its slice.
+        # The slice of an element that the cell does not hold in full is short, and then `at` is beyond the end.
         "if at != len(raw): decline()",
         "append(end)",
         "return join(parts)",
     ]
     helpers = {name: helper for _, more in codes.values() for name, helper in more.items()}
-    return _function(body, {**helpers, "prefix": prefix, "unpack_length": _LENGTH.unpack_from})
+    return _compile_writer(body, {**helpers, "prefix": prefix, "unpack_length": _LENGTH.unpack_from})
 
 
 def _fixed_array_writer(element: CqlType, width: int, output: OutputOptions, prefix: bytes) -> CellWriter:
-    """The same for elements of a known width, whose places in the cell are known therefore."""
-    lines, helpers = _code("e", element, output)
+    """Return the writer of a list or a set whose elements have a known width, and so known places in the cell."""
+    lines, helpers = _lines_and_helpers("e", element, output)
     layout = struct.Struct(f">i{width}s")
     body = [
         "(count,) = unpack_length(raw, 0)",
@@ -149,7 +149,7 @@ def _fixed_array_writer(element: CqlType, width: int, output: OutputOptions, pre
         "return join(parts)",
     ]
     more = {"elements": layout.iter_unpack, "prefix": prefix, "unpack_length": _LENGTH.unpack_from}
-    return _function(body, {**helpers, **more})
+    return _compile_writer(body, {**helpers, **more})
 
 
 def _vector_writer(cql_type: VectorType, output: OutputOptions, prefix: bytes) -> CellWriter:
@@ -180,14 +180,14 @@ def _vector_writer(cql_type: VectorType, output: OutputOptions, prefix: bytes) -
 
 
 def _floats_writer(layout: str, dimension: int, prefix: bytes) -> CellWriter:
-    """The vectors that there are for the most part: the same numbers in another order of bytes."""
+    """Return the writer of the most frequent vectors, those of floats: only the order of their bytes changes."""
     unpack = struct.Struct(f">{dimension}{layout}").unpack
     pack = struct.Struct(f"<{len(prefix)}s{dimension}{layout}{len(_END)}s").pack
     return lambda raw: pack(prefix, *unpack(raw), _END)
 
 
 def _record_writer(fields: tuple[CqlType, ...], output: OutputOptions, prefix: bytes) -> CellWriter:
-    """Return the writer of a record of nullable fields; the last ones may be missing."""
+    """Return the writer of a record of nullable fields; a cell may lack the last ones, which are null then."""
     writers = [cell_writer(one, output, unions=1) for one in fields]
     unpack_length = _LENGTH.unpack_from
 
@@ -250,7 +250,7 @@ def udt_change_writer(cql_type: UdtType, output: OutputOptions) -> UdtChangeWrit
 
 
 def _indices(raw: bytes) -> list[int]:
-    """Return the elements of a set of smallints."""
+    """Return the elements of a set of smallints, which are indices of fields."""
     (count,) = _LENGTH.unpack_from(raw)
     if len(raw) != _LENGTH.size + _INDEX_ENTRY.size * count:
         decline()
@@ -261,27 +261,27 @@ def _indices(raw: bytes) -> list[int]:
 
 
 def cell_writer(cql_type: CqlType, output: OutputOptions, *, unions: int = 0) -> CellWriter:
-    """Return the writer of one cell of any type, for where a call each does not matter.
+    """Return the writer of one cell of any type, for places where a call for each cell does not matter.
 
     Raises:
         UnsupportedTypeError: the type has no Avro form.
     """
-    lines, helpers = _code("raw", cql_type, output, unions=unions)
-    return _function([*lines, "return raw"], helpers)
+    lines, helpers = _lines_and_helpers("raw", cql_type, output, unions=unions)
+    return _compile_writer([*lines, "return raw"], helpers)
 
 
-def _code(
+def _lines_and_helpers(
     variable: str, cql_type: CqlType, output: OutputOptions, *, unions: int = 0
 ) -> tuple[Lines, dict[str, object]]:
     code = CellSource(variable, unions, output)
     return code.of(cql_type), code.helpers
 
 
-def _function(body: Lines, helpers: dict[str, object]) -> CellWriter:
-    """Make the function ``write(raw)`` of its lines."""
+def _compile_writer(body: Lines, helpers: dict[str, object]) -> CellWriter:
+    """Compile the function ``write(raw)`` from its lines."""
     source = "\n".join(["def write(raw):", *(_INDENT + line for line in body)])
     scope: dict[str, object] = {**shared_helpers(), **helpers, "end": _END}
-    exec(source, scope)  # noqa: S102 - every word of it is from this module and schemas.compiled.cell_source
+    exec(source, scope)  # noqa: S102 - the package schemas.compiled makes every word of it
     return cast("CellWriter", scope["write"])
 
 

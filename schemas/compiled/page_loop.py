@@ -105,8 +105,8 @@ class _PageLoopSource(RowSource):
         self._form = form
         self._constants: dict[str, bytes] = {}
         self._numbers: set[str] = set()
-        self._types = {self._cell(TTL): cast("CqlType", NativeType("bigint"))}
-        self._types |= {self._cell(one.name): one.type for one in table.columns if not one.is_hidden}
+        self._types = {self._variable_of(TTL): cast("CqlType", NativeType("bigint"))}
+        self._types |= {self._variable_of(one.name): one.type for one in table.columns if not one.is_hidden}
         cell = form[positions[OPERATION]]
         assert isinstance(cell, bytes)
         self._operation = operation_of(cell)
@@ -138,11 +138,11 @@ class _PageLoopSource(RowSource):
 
     def _encode_cells(self) -> tuple[Lines, list[bytes | str]]:
         """Return the lines that encode the cells, and the parts of the value: constants and expressions."""
-        clustering = [self._cell(column.name) for column in self._clustering]
-        ttl = self._cell(TTL)
-        lines = [*self._nullable(ttl, NativeType("bigint")), *self._key_lines()]
+        clustering = [self._variable_of(column.name) for column in self._clustering]
+        ttl = self._variable_of(TTL)
+        lines = [*self._nullable_lines(ttl, NativeType("bigint")), *self._key_lines()]
         for column, cell in zip(self._clustering, clustering, strict=True):
-            lines += self._nullable(cell, column.type)
+            lines += self._nullable_lines(cell, column.type)
         op = self._op
         if clustering and self._operation == Operation.UPDATE and all(self._is_null(cell) for cell in clustering):
             op = operation_symbol_bytes(STATIC_UPDATE)
@@ -154,8 +154,8 @@ class _PageLoopSource(RowSource):
         else:
             parts.append(SOME)
             for column in self._values:
-                lines += self._value(column)
-                parts.append(self._constant_or_variable(self._cell(column.name)))
+                lines += self._value_lines(column)
+                parts.append(self._constant_or_variable(self._variable_of(column.name)))
             parts.append(EMPTY_ARRAY)
         parts += [self._constant_or_variable(ttl), "source", "time", *_TIMESTAMP_PARTS]
         no_images = shape_of(self._output.shape).bytes_without_images
@@ -196,7 +196,7 @@ class _PageLoopSource(RowSource):
         """Return whether no row of the form touches a column."""
         if self._kind in (ROW_DELETE, PARTITION_DELETE):
             return True
-        cells = [self._cells_of(column) for column in self._values]
+        cells = [self._variables_of(column) for column in self._values]
         touched = any(
             not self._is_null(value) or self._is_flag_set(flag) or not all(map(self._is_null, removed))
             for value, flag, *removed in cells
@@ -206,30 +206,30 @@ class _PageLoopSource(RowSource):
     def _constant_or_variable(self, cell: str) -> bytes | str:
         return self._constants.get(cell, cell)
 
-    def _code(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
+    def _encode_lines(self, cell: str, cql_type: CqlType, *, unions: int) -> Lines:
         size = f"size_{cell}" if self._form[int(cell[1:])] == ANY_WIDTH else None
         code = CellSource(cell, unions, self._output, is_number=cell in self._numbers, size=size)
         lines = code.of(cql_type)
         self.helpers.update(code.helpers)
         return lines
 
-    def _nullable(self, cell: str, cql_type: CqlType) -> Lines:
+    def _nullable_lines(self, cell: str, cql_type: CqlType) -> Lines:
         if self._is_null(cell):
             self._constants[cell] = NULL
             return []
-        return self._code(cell, cql_type, unions=1)
+        return self._encode_lines(cell, cql_type, unions=1)
 
-    def _value(self, column: Column) -> Lines:
+    def _value_lines(self, column: Column) -> Lines:
         if is_multi_cell(column.type):
-            return self._multi_cell(column)
-        cell, flag = self._cells_of(column)
+            return self._multi_cell_lines(column)
+        cell, flag = self._variables_of(column)
         if not self._is_null(cell):
-            return self._code(cell, column.type, unions=2)
+            return self._encode_lines(cell, column.type, unions=2)
         self._constants[cell] = SET_TO_NULL if self._is_flag_set(flag) else NULL
         return []
 
-    def _multi_cell(self, column: Column) -> Lines:
-        cell, flag, removed = self._cells_of(column)
+    def _multi_cell_lines(self, column: Column) -> Lines:
+        cell, flag, removed = self._variables_of(column)
         if self._is_null(cell) and self._is_null(removed) and not self._is_flag_set(flag):
             self._constants[cell] = NULL
             return []
@@ -237,10 +237,10 @@ class _PageLoopSource(RowSource):
         added = "None" if self._is_null(cell) else cell
         gone = "None" if self._is_null(removed) else removed
         if isinstance(column.type, UdtType):
-            write = self._helper(f"change_{cell}", udt_change_writer(column.type, self._output))
+            write = self._add_helper(f"change_{cell}", udt_change_writer(column.type, self._output))
             return [f"{cell} = {begin!r} + {write}({added}, {gone})"]
-        add = self._helper(f"added_{cell}", array_writer(value_type(column.type), self._output))
-        remove = self._helper(f"removed_{cell}", array_writer(deleted_elements_type(column.type), self._output))
+        add = self._add_helper(f"added_{cell}", array_writer(value_type(column.type), self._output))
+        remove = self._add_helper(f"removed_{cell}", array_writer(deleted_elements_type(column.type), self._output))
         first = f"{begin + EMPTY_ARRAY!r}" if added == "None" else f"{begin!r} + {add}({cell})"
         last = f"{EMPTY_ARRAY!r}" if gone == "None" else f"{remove}({removed})"
         return [f"{cell} = {first} + {last}"]

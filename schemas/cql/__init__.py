@@ -1,1 +1,1 @@
-"""CQL types and the description of a table."""
+"""CQL types, and the description of a table."""

@@ -1,14 +1,13 @@
-"""The description of one CQL table, as far as its changes are concerned.
+"""The description of one CQL table: its columns with their kinds and types.
 
-Knows columns, their kinds and types; must not know where the description came from, nor
-Avro. The JSON form is persisted; version 1 looks like::
+The JSON form is stored; version 1 looks like::
 
     {"columns":[{"kind":"partition_key","name":"pk","position":0,"type":"int"},
                 {"descending":true,"kind":"clustering","name":"ck","position":0,"type":"int"},
                 {"kind":"regular","name":"v","position":-1,"type":"frozen<address>"}],
      "keyspace":"ks","name":"t","types":{"address":[["street","text"],["zip","int"]]},"v":1}
 
-(on one line, keys sorted; ``descending`` only where it is true).
+(on one line, with sorted keys; ``descending`` only where it is true).
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from schemas.cql.types import CqlType, NativeType, UdtType, parse, resolve, user
 from schemas.errors import TableSchemaError, TypeTextError
 
 LOG_TABLE_SUFFIX: Final = "_scylla_cdc_log"
-"""Suffix of the name of the CDC log table (spec section 1.1)."""
+"""The name of a CDC log table is the base table's name and this suffix (spec section 1.1)."""
 
 _FORMAT_VERSION: Final = 1
 
 
 class ColumnKind(Enum):
-    """Where a column stands in its table; the values are those of ``system_schema.columns.kind``."""
+    """The kind of a column; the values are those of ``system_schema.columns.kind``."""
 
     PARTITION_KEY = "partition_key"
     CLUSTERING = "clustering"
@@ -47,12 +46,16 @@ _KEY_KINDS = frozenset({ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING})
 class Column:
     """One column of a base table.
 
-    `position` counts from 0 within the partition key and within the clustering key, and is
-    -1 for static and regular columns, as in ``system_schema.columns``; `descending` is the order
-    of a clustering column.
+    Attributes:
+        name: its CQL name, without quotes.
+        type: its CQL type.
+        kind: its kind.
+        position: its place from 0 in the partition key or the clustering key; -1 for static and regular columns, as in
+            ``system_schema.columns``.
+        descending: whether a clustering column is in descending order.
 
     Raises:
-        TableSchemaError: empty name, or a position or an order that does not fit the kind.
+        TableSchemaError: the name is empty, or the position or the order does not fit the kind.
     """
 
     name: str
@@ -75,7 +78,7 @@ class Column:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether CQL does not show the column and the log lacks it (COMPACT STORAGE)."""
+        """Whether the column is the hidden one of COMPACT STORAGE, which CQL does not show and the log lacks."""
         return isinstance(self.type, NativeType) and self.type.is_hidden
 
 
@@ -85,15 +88,16 @@ def _canonical_order(column: Column) -> tuple[int, int, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A base table: hashable, equal when the tables are, whatever the order of `columns` given.
+    """A base table. It is hashable, and equality does not depend on the order in which the columns are given.
 
-    `columns` is kept as partition key and clustering key by position, then static and regular
-    columns by name bytes.
+    Attributes:
+        keyspace: CQL name of the keyspace.
+        name: CQL name of the table.
+        columns: partition key and clustering key by position, then static and regular columns by name bytes.
 
     Raises:
-        TableSchemaError: no partition key, gaps in key positions, doubled names, static columns
-            without clustering columns, or a user-defined type in two versions; the message names
-            the table.
+        TableSchemaError: there is no partition key, key positions have gaps, names occur twice, there are static
+            columns but no clustering columns, or a user-defined type occurs in two versions; names the table.
     """
 
     keyspace: str
@@ -101,7 +105,7 @@ class TableSchema:
     columns: tuple[Column, ...]
 
     def __post_init__(self) -> None:
-        """Bring the columns into canonical order and check them."""
+        """Sort the columns and check them."""
         object.__setattr__(self, "columns", tuple(sorted(self.columns, key=_canonical_order)))
         if not self.keyspace or not self.name:
             raise self._error("keyspace and table need a name")
@@ -133,7 +137,7 @@ class TableSchema:
 
     @property
     def full_name(self) -> str:
-        """``keyspace.table``, unquoted, for messages."""
+        """``keyspace.table`` without quotes, for messages."""
         return f"{self.keyspace}.{self.name}"
 
     @property
@@ -153,7 +157,7 @@ class TableSchema:
 
     @property
     def regulars(self) -> tuple[Column, ...]:
-        """Regular columns by name bytes, the hidden one of COMPACT STORAGE included."""
+        """Regular columns by name bytes, with the hidden one of COMPACT STORAGE."""
         return self._of(ColumnKind.REGULAR)
 
     @property
@@ -164,7 +168,7 @@ class TableSchema:
 
     @property
     def log_table(self) -> str:
-        """Name of the CDC log table, in the same keyspace."""
+        """Name of the CDC log table, which is in the same keyspace."""
         return self.name + LOG_TABLE_SUFFIX
 
     def to_json(self) -> str:
@@ -191,15 +195,17 @@ class TableSchema:
 
     @classmethod
     def from_json(cls, text: str) -> TableSchema:
-        """Read what `to_json` wrote.
+        """Return the table of a text that `to_json` returned.
 
         Raises:
-            TableSchemaError: not JSON, another version, or a table that contradicts itself.
+            TableSchemaError: the text is not JSON, has another version, or describes a table that contradicts itself.
         """
         try:
             form = json.loads(text)
             if form["v"] != _FORMAT_VERSION:
-                raise TableSchemaError(f"table schema of version {form['v']!r}, this code reads {_FORMAT_VERSION}")
+                raise TableSchemaError(
+                    f"table schema has version {form['v']!r}; this release reads version {_FORMAT_VERSION}"
+                )
             types = {name: [(field, parse(text)) for field, text in fields] for name, fields in form["types"].items()}
             columns = tuple(
                 Column(
@@ -217,6 +223,6 @@ class TableSchema:
 
 
 def _with_fields(cql_type: CqlType, types: Mapping[str, Sequence[tuple[str, CqlType]]]) -> CqlType:
-    """Return the type resolved, unless the table was described without the fields of its types."""
+    """Return the type with the fields of its user-defined types, if the description has them all."""
     known = all(udt.name in types for udt in user_types(cql_type))
     return resolve(cql_type, types) if known else cql_type

@@ -1,7 +1,7 @@
 """What ALTER TABLE and ALTER TYPE do to a table and to its CDC log (spec sections 1.2 and 7). Pure.
 
-The log's columns have the base table's types, but for the non-frozen list, whose cell keys the
-log reveals. A result says neither what is frozen nor which of two names of a type was used.
+The log's columns have the base table's types, except that a non-frozen list is a map from its cell keys. The types of a
+query's result do not show what is frozen, nor which of two names of a type was used.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ _KEYS = frozenset({ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING})
 
 
 def log_type(column: Column) -> CqlType:
-    """Return the type that a result of the log has for a base column: with nothing frozen in it."""
+    """Return the type that a query's result has for a base column in the log; nothing is frozen in it."""
     if isinstance(column.type, ListType):
-        return MapType(NativeType("timeuuid"), _thawed(column.type.element))
-    return _thawed(column.type)
+        return MapType(NativeType("timeuuid"), _without_frozen(column.type.element))
+    return _without_frozen(column.type)
 
 
 def misfits(table: TableSchema, names: Sequence[str], types: Sequence[CqlType]) -> list[str]:
-    """Return in words which columns of a result of the log have other types than the table says.
+    """Return descriptions of the columns whose types differ between a query's result and the table.
 
-    Columns that one side lacks are no concern of this function, see `log_columns.log_positions`.
-    A user-defined type whose fields were not looked up fits by its name.
+    Columns that one side lacks are ignored; ``schemas.log.columns.log_positions`` reports them. A user-defined type
+    without known fields is compared by its name.
 
     Args:
         table: the base table.
         names: the result's columns.
-        types: their types, as a result says them.
+        types: the types of these columns in the result.
     """
     found = dict(zip(names, types, strict=True))
     return [
         f"{column.name} is {describe(log_type(column))} in the table and {describe(found[column.name])} in the log"
         for column in table.columns
-        if column.name in found and not _alike(log_type(column), _thawed(found[column.name]))
+        if column.name in found and not _are_equal(log_type(column), _without_frozen(found[column.name]))
     ]
 
 
 def changes_between(old: TableSchema, new: TableSchema) -> list[str]:
-    """Return in words what became of a table, a phrase for each column; empty when nothing did."""
+    """Return descriptions of the differences between two versions of a table, one for each column."""
     return [*_renamed_keys(old, new).values(), *_other_changes(old, new)]
 
 
 def renamed_keys(old: TableSchema, new: TableSchema) -> list[tuple[str, str]]:
-    """Return (old, new) names of the key columns that have another name now."""
+    """Return (old name, new name) of the renamed key columns."""
     return list(_renamed_keys(old, new))
 
 
 def describe(cql_type: CqlType) -> str:
-    """Return a type's text, with the names and types of the fields of user-defined types."""
+    """Return the text of a type, including the fields of user-defined types."""
     match cql_type:
         case UdtType() if cql_type.fields:
             fields = ", ".join(f"{name} {describe(one)}" for name, one in cql_type.fields)
@@ -83,7 +83,7 @@ def describe(cql_type: CqlType) -> str:
 
 
 def _renamed_keys(old: TableSchema, new: TableSchema) -> dict[tuple[str, str], str]:
-    # A key column keeps its place and its type: another name there is a RENAME.
+    # ALTER TABLE cannot change a key column's position or type, so another name at a position is a RENAME.
     before = {(column.kind, column.position): column for column in old.columns if column.kind in _KEYS}
     found = {}
     for column in new.columns:
@@ -111,47 +111,49 @@ def _other_changes(old: TableSchema, new: TableSchema) -> Iterator[str]:
             yield f"column {name} was {was.kind.value} and is {now.kind.value}"
 
 
-def _thawed(cql_type: CqlType) -> CqlType:
+def _without_frozen(cql_type: CqlType) -> CqlType:
     match cql_type:
         case FrozenType():
-            return _thawed(cql_type.inner)
+            return _without_frozen(cql_type.inner)
         case ListType():
-            return ListType(_thawed(cql_type.element))
+            return ListType(_without_frozen(cql_type.element))
         case SetType():
-            return SetType(_thawed(cql_type.element))
+            return SetType(_without_frozen(cql_type.element))
         case MapType():
-            return MapType(_thawed(cql_type.key), _thawed(cql_type.value))
+            return MapType(_without_frozen(cql_type.key), _without_frozen(cql_type.value))
         case TupleType():
-            return TupleType(tuple(map(_thawed, cql_type.elements)))
+            return TupleType(tuple(map(_without_frozen, cql_type.elements)))
         case VectorType():
-            return VectorType(_thawed(cql_type.element), cql_type.dimension)
+            return VectorType(_without_frozen(cql_type.element), cql_type.dimension)
         case UdtType():
-            return UdtType(cql_type.name, tuple((name, _thawed(one)) for name, one in cql_type.fields))
+            return UdtType(cql_type.name, tuple((name, _without_frozen(one)) for name, one in cql_type.fields))
         case NativeType("varchar"):
             return NativeType("text")
         case NativeType():
             return cql_type
 
 
-def _alike(expected: CqlType, found: CqlType) -> bool:
-    """Whether two thawed types are one; unknown fields of `expected` fit any."""
+def _are_equal(expected: CqlType, found: CqlType) -> bool:
+    """Return whether two types without `frozen` are equal; unknown fields of `expected` fit any fields."""
     match expected, found:
         case UdtType(), UdtType():
             if expected.name != found.name or not expected.fields:
                 return expected.name == found.name
             pairs = list(zip(expected.fields, found.fields, strict=False))
             return len(expected.fields) == len(found.fields) and all(
-                was[0] == now[0] and _alike(was[1], now[1]) for was, now in pairs
+                was[0] == now[0] and _are_equal(was[1], now[1]) for was, now in pairs
             )
         case ListType(), ListType():
-            return _alike(expected.element, found.element)
+            return _are_equal(expected.element, found.element)
         case SetType(), SetType():
-            return _alike(expected.element, found.element)
+            return _are_equal(expected.element, found.element)
         case MapType(), MapType():
-            return _alike(expected.key, found.key) and _alike(expected.value, found.value)
+            return _are_equal(expected.key, found.key) and _are_equal(expected.value, found.value)
         case VectorType(), VectorType():
-            return expected.dimension == found.dimension and _alike(expected.element, found.element)
+            return expected.dimension == found.dimension and _are_equal(expected.element, found.element)
         case TupleType(), TupleType():
-            return len(expected.elements) == len(found.elements) and all(map(_alike, expected.elements, found.elements))
+            return len(expected.elements) == len(found.elements) and all(
+                map(_are_equal, expected.elements, found.elements)
+            )
         case _:
             return expected == found

@@ -1,9 +1,8 @@
-"""CQL types as a frozen tree, and their text form in ``system_schema.columns.type``.
+"""CQL types as an immutable tree, and their text form in ``system_schema.columns.type``.
 
-Knows the grammar and a few facts about serialized values; must not know Avro. A text gives the
-name of a user-defined type only: `resolve` fills in its fields from ``system_schema.types``.
-Example: ``parse("frozen<map<text, int>>")`` is
-``FrozenType(MapType(NativeType("text"), NativeType("int")))`` and its ``str`` is the same text.
+A text has only the name of a user-defined type; `resolve` adds the fields from ``system_schema.types``. Example:
+``parse("frozen<map<text, int>>")`` is ``FrozenType(MapType(NativeType("text"), NativeType("int")))``, and ``str``
+of this tree is the same text.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ FIXED_WIDTH_BYTES: dict[str, int] = {
     "tinyint": 1,
     "uuid": 16,
 }
-"""Width of the serialized value in bytes, for the native types that have one."""
+"""Native type -> width of its serialized values in bytes, for the types of fixed width."""
 
 _VARIABLE_WIDTH = frozenset({"ascii", "blob", "decimal", "duration", "inet", "text", "varchar", "varint"})
 
 _HIDDEN = "empty"
-"""Type of the invisible value column of COMPACT STORAGE tables (spec section 1.2)."""
+"""Type of the hidden value column of COMPACT STORAGE tables (spec section 1.2)."""
 
 NATIVE_TYPES: frozenset[str] = frozenset(FIXED_WIDTH_BYTES) | _VARIABLE_WIDTH | {_HIDDEN}
 
@@ -43,7 +42,7 @@ _EMPTY_IS_A_VALUE = frozenset({"ascii", "blob", "text", "varchar"})
 _CONSTRUCTORS = frozenset({"frozen", "list", "map", "set", "tuple", "vector"})
 _MAX_DEPTH = 64
 _MAX_DIMENSION = 2**16 - 1
-"""More than any server takes."""
+"""A limit above that of any server."""
 
 _TOKEN = re.compile(r"""\s*(?:(?P<word>[A-Za-z0-9_]+)|(?P<quoted>"(?:[^"]|"")*")|(?P<sign>[<>,]))""")
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -61,17 +60,17 @@ class NativeType:
 
     @property
     def fixed_width_bytes(self) -> int | None:
-        """Width of a serialized value, None if it varies."""
+        """Width of a serialized value in bytes; None if it varies."""
         return FIXED_WIDTH_BYTES.get(self.name)
 
     @property
     def empty_is_value(self) -> bool:
-        """Whether zero bytes are an ordinary value (text and blob) and not CQL's odd "empty"."""
+        """Whether zero bytes are an ordinary value (text and blob), and not CQL's special "empty" value."""
         return self.name in _EMPTY_IS_A_VALUE
 
     @property
     def is_hidden(self) -> bool:
-        """Whether a column of this type is invisible to CQL and absent from the log."""
+        """Whether CQL does not show columns of this type, which the log lacks."""
         return self.name == _HIDDEN
 
 
@@ -111,7 +110,7 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
-    """``tuple<a, b, ...>``; one element or more."""
+    """``tuple<a, b, ...>``, with one or more elements."""
 
     elements: tuple[CqlType, ...]
 
@@ -134,10 +133,12 @@ class VectorType:
 
 @dataclass(frozen=True, slots=True)
 class UdtType:
-    """A user-defined type by its name, unquoted.
+    """A user-defined type.
 
-    `fields` are (name, type) in the order of CREATE and ALTER TYPE; none as long as they were not
-    looked up (see `resolve`). They count for equality: ALTER TYPE makes another type.
+    Attributes:
+        name: its CQL name, without quotes.
+        fields: (name, type) in the order of CREATE and ALTER TYPE; empty until `resolve` adds them. They count for
+            equality, so ALTER TYPE makes a different type.
     """
 
     name: str
@@ -164,12 +165,12 @@ CqlType: TypeAlias = NativeType | ListType | SetType | MapType | TupleType | Vec
 
 
 def parse(text: str) -> CqlType:
-    """Parse one type as ``system_schema.columns.type`` spells it; white space is free.
+    """Return the type of a text such as in ``system_schema.columns.type``; white space does not matter.
 
-    Unquoted names are folded to lower case as CQL does; an unknown name is a UDT's.
+    Unquoted names become lower case as in CQL. An unknown name is that of a user-defined type.
 
     Raises:
-        TypeTextError: not a type, or a custom (class name) type.
+        TypeTextError: the text is not a type, or is a custom type (the name of a class).
     """
     parser = _Parser(text)
     cql_type = parser.type_(depth=0)
@@ -181,20 +182,20 @@ def resolve(cql_type: CqlType, definitions: Mapping[str, Sequence[tuple[str, Cql
     """Return the type with the fields of every user-defined type in it, at any depth.
 
     Args:
-        cql_type: the type as its text has it; fields that it knows already are looked up anew.
-        definitions: name -> fields of the keyspace's types, in their order, themselves resolved or not.
+        cql_type: the type; fields that it already has are replaced.
+        definitions: name -> fields of the keyspace's types in order. The types of fields may be resolved or not.
 
     Raises:
-        TypeTextError: a type has no definition, or contains itself; names it.
+        TypeTextError: a user-defined type has no definition, or contains itself; names the type.
     """
-    return _resolved(cql_type, definitions, ())
+    return _resolve_within(cql_type, definitions, ())
 
 
-def _resolved(
+def _resolve_within(
     cql_type: CqlType, definitions: Mapping[str, Sequence[tuple[str, CqlType]]], around: tuple[str, ...]
 ) -> CqlType:
     def inner(one: CqlType) -> CqlType:
-        return _resolved(one, definitions, around)
+        return _resolve_within(one, definitions, around)
 
     match cql_type:
         case NativeType():
@@ -218,21 +219,21 @@ def _resolved(
             if not definitions.get(name):
                 raise TypeTextError(f"user-defined type {name!r} is not known in its keyspace, or has no fields")
             within = (*around, name)
-            fields = tuple((field, _resolved(one, definitions, within)) for field, one in definitions[name])
+            fields = tuple((field, _resolve_within(one, definitions, within)) for field, one in definitions[name])
             return UdtType(name, fields)
 
 
 def unfrozen(cql_type: CqlType) -> CqlType:
-    """Return the type without ``frozen<...>`` around it; what is inside stays as it is."""
+    """Return the type without ``frozen<...>`` around it; ``frozen`` inside of it stays."""
     while isinstance(cql_type, FrozenType):
         cql_type = cql_type.inner
     return cql_type
 
 
 def is_multi_cell(cql_type: CqlType) -> bool:
-    """Whether a static or regular column of this type has a cell for each element, so that a change can be partial.
+    """Return whether a static or regular column of this type has a cell for each element, so that changes are partial.
 
-    Those are the non-frozen collections and user-defined types; tuples and vectors never are (spec section 1.2).
+    This holds for non-frozen collections and user-defined types, never for tuples and vectors (spec section 1.2).
     """
     return isinstance(cql_type, ListType | SetType | MapType | UdtType)
 
@@ -259,7 +260,7 @@ def user_types(cql_type: CqlType) -> Iterator[UdtType]:
 
 
 class _Parser:
-    """Recursive descent over the tokens of one text."""
+    """Recursive descent parser over the tokens of one text."""
 
     def __init__(self, text: str) -> None:
         self._text = text

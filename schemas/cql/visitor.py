@@ -1,7 +1,4 @@
-"""One visitor over the CQL type tree: what a kind of type becomes, in one place per use.
-
-Knows only the tree; the Avro type, the decoder and the encoding code of a type are three visitors.
-"""
+"""Visitor over the CQL type tree. The Avro type, the decoder and the encoding code of a type are visitors."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ T = TypeVar("T")
 
 
 class TypeVisitor(Generic[T]):
-    """What is done with each kind of type; a kind that is not overridden is unsupported.
+    """A method for each kind of type. A kind whose method is not overridden is unsupported.
 
-    A new kind of type is one method in each visitor; a missing one fails when a table is compiled.
+    A new kind of type needs a method in each visitor. A missing one raises an error when a table is compiled.
     """
 
     def native(self, cql_type: NativeType) -> T:
@@ -58,16 +55,16 @@ class TypeVisitor(Generic[T]):
         raise UnsupportedTypeError(str(cql_type))
 
     def frozen(self, cql_type: FrozenType) -> T:
-        """Handle a frozen type: as what is inside, whose serialized value is the same."""
+        """Handle a frozen type like the type inside, because both serialize to the same bytes."""
         return visit(cql_type.inner, self)
 
 
 def visit(cql_type: CqlType, visitor: TypeVisitor[T]) -> T:
-    """Call the method of `visitor` that fits the root of `cql_type`; it descends by itself.
+    """Call the visitor's method for the root of a type. The method visits inner types itself if it needs them.
 
     Raises:
-        UnsupportedTypeError: the visitor does not handle the kind, or it is a user-defined type
-            whose fields were not looked up (`schemas.cql.types.resolve`).
+        UnsupportedTypeError: the visitor does not handle the kind, or a user-defined type has no fields because
+            `schemas.cql.types.resolve` did not add them.
     """
     match cql_type:
         case NativeType():

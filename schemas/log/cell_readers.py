@@ -90,7 +90,7 @@ class LogCell:
         """Return the decoded cell of a row; CellError if it is null or malformed."""
         raw = row[self.index]
         if raw is None:
-            raise self.error("is null where the log must have a value", raw)
+            raise self.error("is null, but the log always has a value here", raw)
         return self.value(raw)
 
     def sixteen_bytes(self, row: LogRow) -> bytes:
@@ -138,4 +138,4 @@ def require_same_key(row: LogRow, other: LogRow, keys: Iterable[KeyCell], subjec
     """
     for key in keys:
         if row[key.cell.index] != other[key.cell.index]:
-            raise OperationError(f"{subject} has another value of key column {key.cell.column!r} than the change")
+            raise OperationError(f"{subject} differs from the change in key column {key.cell.column!r}")

@@ -89,20 +89,20 @@ class _Decoders(TypeVisitor[Decoder]):
         self._output = output
         self._namespace = namespace
 
-    def _of(self, cql_type: CqlType) -> Decoder:
+    def _decoder_of(self, cql_type: CqlType) -> Decoder:
         return visit(cql_type, self)
 
     def native(self, cql_type: NativeType) -> Decoder:
         return scalar_decoder(cql_type.name, self._output)
 
     def list_(self, cql_type: ListType) -> Decoder:
-        return self._array(cql_type, cql_type.element)
+        return self._array_decoder(cql_type, cql_type.element)
 
     def set_(self, cql_type: SetType) -> Decoder:
-        return self._array(cql_type, cql_type.element)
+        return self._array_decoder(cql_type, cql_type.element)
 
-    def _array(self, cql_type: CqlType, element: CqlType) -> Decoder:
-        text, decode_element = str(cql_type), self._of(element)
+    def _array_decoder(self, cql_type: CqlType, element: CqlType) -> Decoder:
+        text, decode_element = str(cql_type), self._decoder_of(element)
 
         def decode(raw: bytes) -> list[object]:
             return [decode_element(one) for one in _elements_of(text, raw, 1)]
@@ -110,7 +110,7 @@ class _Decoders(TypeVisitor[Decoder]):
         return decode
 
     def map_(self, cql_type: MapType) -> Decoder:
-        text, decode_key, decode_value = str(cql_type), self._of(cql_type.key), self._of(cql_type.value)
+        text, decode_key, decode_value = str(cql_type), self._decoder_of(cql_type.key), self._decoder_of(cql_type.value)
 
         def decode(raw: bytes) -> list[dict[str, object]]:
             parts = _elements_of(text, raw, 2)
@@ -120,7 +120,7 @@ class _Decoders(TypeVisitor[Decoder]):
 
     def vector(self, cql_type: VectorType) -> Decoder:
         text, dimension = str(cql_type), cql_type.dimension
-        decode_element, width = self._of(cql_type.element), vector_width_bytes(cql_type.element)
+        decode_element, width = self._decoder_of(cql_type.element), vector_width_bytes(cql_type.element)
 
         def decode_fixed(raw: bytes) -> list[object]:
             assert width is not None
@@ -143,15 +143,15 @@ class _Decoders(TypeVisitor[Decoder]):
 
     def tuple_(self, cql_type: TupleType) -> Decoder:
         fields = [(tuple_field(at), one) for at, one in enumerate(cql_type.elements)]
-        return self._record(cql_type, fields)
+        return self._record_decoder(cql_type, fields)
 
     def udt(self, cql_type: UdtType) -> Decoder:
-        return self._record(cql_type, [(avro_name(name), one) for name, one in cql_type.fields])
+        return self._record_decoder(cql_type, [(avro_name(name), one) for name, one in cql_type.fields])
 
-    def _record(self, cql_type: CqlType, fields: list[tuple[str, CqlType]]) -> Decoder:
+    def _record_decoder(self, cql_type: CqlType, fields: list[tuple[str, CqlType]]) -> Decoder:
         text, space = str(cql_type), self._namespace
         known = [
-            (name, self._of(one), None if space is None else union_branch(one, space, self._output))
+            (name, self._decoder_of(one), None if space is None else union_branch(one, space, self._output))
             for name, one in fields
         ]
 
@@ -182,11 +182,11 @@ def field_cells(cql_type: str, raw: bytes, count: int) -> list[bytes | None]:
     while at < len(raw):
         if len(cells) == count:
             raise CellError(cql_type, f"{len(raw) - at} bytes after the last of its {count} fields", raw)
-        size, at = _length(cql_type, raw, at)
+        size, at = _read_length(cql_type, raw, at)
         if size == _NULL_LENGTH:
             cells.append(None)
         else:
-            cells.append(_slice(cql_type, raw, at, size))
+            cells.append(_read_slice(cql_type, raw, at, size))
             at += size
     cells += [None] * (count - len(cells))
     return cells
@@ -203,18 +203,18 @@ def _elements_of(cql_type: str, raw: bytes, parts: int) -> Iterator[bytes]:
     Raises:
         CellError: the collection is malformed.
     """
-    count, at = _length(cql_type, raw, 0)
+    count, at = _read_length(cql_type, raw, 0)
     # A part takes at least the bytes of its length.
     if not 0 <= count <= len(raw) // (parts * _INT.size):
         raise CellError(cql_type, f"cannot have {count} elements in {len(raw)} bytes", raw)
     for _ in range(parts * count):
-        size, at = _length(cql_type, raw, at)
-        yield _slice(cql_type, raw, at, size)
+        size, at = _read_length(cql_type, raw, at)
+        yield _read_slice(cql_type, raw, at, size)
         at += size
     _require_end(cql_type, raw, at)
 
 
-def _length(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
+def _read_length(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
     """Return the count or length at `at`, and the place behind it."""
     end = at + _INT.size
     if end > len(raw):
@@ -222,7 +222,7 @@ def _length(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(raw[at:end], "big", signed=True), end
 
 
-def _slice(cql_type: str, raw: bytes, at: int, size: int) -> bytes:
+def _read_slice(cql_type: str, raw: bytes, at: int, size: int) -> bytes:
     if size < 0:
         raise CellError(cql_type, f"an element is null, or has the length {size}", raw)
     if size > len(raw) - at:

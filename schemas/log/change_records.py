@@ -86,14 +86,14 @@ class LogRecords:
         clustering = [change.row[key.cell.index] for key in self._clustering]
         symbol = symbol_of(change.operation, clustering, has_statics=bool(self._columns.statics))
         if (symbol == RANGE_DELETE) != (change.range_end is not None):
-            what = "without the end of its range" if symbol == RANGE_DELETE else "with the end of a range"
+            what = "lacks the end of its range" if symbol == RANGE_DELETE else "has the end of a range"
             raise OperationError(f"cdc$operation {change.operation} ({symbol}) {what}")
         excluded = self._columns.excluded_by(symbol)
-        touched = next((one.column for row in change.deltas for one in excluded if one.touched(row)), None)
+        touched = next((one.column for row in change.deltas for one in excluded if one.is_touched_by(row)), None)
         if touched is not None:
             # Such a row may be a regular change that lost its clustering key.
             kind = LostKeyError if symbol == STATIC_UPDATE else OperationError
-            raise kind(f"cdc$operation {change.operation} ({symbol}) says something of column {touched!r}")
+            raise kind(f"cdc$operation {change.operation} ({symbol}) cannot touch column {touched!r}, but its row does")
         return symbol
 
     def primary_key(self, change: LogChange, symbol: str, empty: list[str]) -> dict[str, object]:
@@ -121,7 +121,7 @@ class LogRecords:
         for key in self._clustering:
             if key.cell.column in empty:
                 raise key.cell.error(
-                    "has zero length, which a record key of the primary key can't tell from none "
+                    "has zero length, which a record key of the primary key cannot tell from null "
                     "(`output.key: partition_key` can carry it)",
                     b"",
                 )
@@ -147,7 +147,7 @@ class LogRecords:
         require_same_key(change.row, change.range_end, self._partition_key, "the end of a range")
         ends = self._operation.required(change.range_end)
         if ends not in RANGE_ENDS:
-            raise OperationError(f"cdc$operation {ends!r} where the end of a range must be")
+            raise OperationError(f"cdc$operation is {ends!r}; the end of a range must have 7 or 8")
         start = self._bound(change.row, inclusive=RANGE_STARTS[change.operation], side="start")
         end = self._bound(change.range_end, inclusive=RANGE_ENDS[ends], side="end")
         return {"range": (self._range_branch, {"start": start, "end": end})}
@@ -158,7 +158,7 @@ class LogRecords:
             raise LostKeyError(f"the {side} of a range has a clustering column but not the one before it")
         if not any(given):
             if not inclusive:
-                raise LostKeyError(f"the {side} of a range has no clustering column and yet excludes its bound")
+                raise LostKeyError(f"the {side} of a range has no clustering column but excludes its bound")
             return None
         key: dict[str, object] = {}
         empty: list[str] = []
@@ -180,7 +180,7 @@ class LogRecords:
         """
         if symbol not in WITH_COLUMNS:
             return None
-        if self._columns.values and not any(one.touched(row) for one in self._columns.values):
+        if self._columns.values and not any(one.is_touched_by(row) for one in self._columns.values):
             return None
         record = {one.field: change for one in self._columns.values if (change := one.change(row, empty)) is not None}
         return self._columns_branch, record

@@ -38,7 +38,7 @@ class ColumnReader(Protocol):
     def field(self) -> str:
         """The column's Avro name."""
 
-    def touched(self, row: LogRow) -> bool:
+    def is_touched_by(self, row: LogRow) -> bool:
         """Return whether a row has a value, a deletion or deleted elements for the column."""
 
     def writes(self, row: LogRow) -> bool:
@@ -150,7 +150,7 @@ class _Column:
         """The column's Avro name."""
         return self.cells.field
 
-    def touched(self, row: LogRow) -> bool:
+    def is_touched_by(self, row: LogRow) -> bool:
         """Return whether a row says anything about the column."""
         return row[self.cells.value.index] is not None or self.cells.is_deleted(row)
 
@@ -179,7 +179,7 @@ class _ManyCells(_Column):
 
     removed: LogCell
 
-    def touched(self, row: LogRow) -> bool:
+    def is_touched_by(self, row: LogRow) -> bool:
         """Return whether a row says anything about the column."""
         cells = self.cells
         return row[cells.value.index] is not None or row[self.removed.index] is not None or cells.is_deleted(row)
@@ -227,7 +227,7 @@ class CollectionColumn(_ManyCells):
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """Return whether the change cleared the collection, and which elements it added and removed."""
         del empty  # A non-frozen collection has no "empty" value.
-        if not self.touched(row):
+        if not self.is_touched_by(row):
             return None
         cells = self.cells
         added, removed = row[cells.value.index], row[self.removed.index]
@@ -320,7 +320,7 @@ class UdtColumn(_ManyCells):
         A null field in the log's value means nothing; only the deleted elements show a removal (spec section 2.3).
         """
         del empty  # The value has a length for each field, so it is never "empty".
-        if not self.touched(row):
+        if not self.is_touched_by(row):
             return None
         cells = self.cells
         raw = row[cells.value.index]

@@ -100,10 +100,10 @@ class RowImages:
         if row is None:
             return NO_IMAGE
         if symbol == RANGE_DELETE:
-            raise OperationError(f"cdc$operation {change.operation} ({symbol}) with an image of a row")
+            raise OperationError(f"cdc$operation {change.operation} ({symbol}) has an image of a row")
         found = self._operation.required(row)
         if found != operation:
-            raise OperationError(f"cdc$operation {found!r} where the image of a row ({operation}) must be")
+            raise OperationError(f"cdc$operation is {found!r}; this image of a row must have {operation}")
         require_same_key(change.row, row, self._keys, "the image of a row")
         record: dict[str, object] = {}
         unknown: list[str] = []
@@ -132,7 +132,7 @@ class RowImages:
         unknown: list[str] = []
         empty: list[str] = []
         for one in self._columns.of_row(symbol):
-            touching = [row for row in deltas if one.touched(row)]
+            touching = [row for row in deltas if one.is_touched_by(row)]
             known, value = one.value_after(touching, empty) if touching else (False, None)
             if not known and before.row is not None and one.column not in before.unknown:
                 if not touching:
@@ -156,7 +156,7 @@ class RowImages:
         if before.row is None:
             return False
         return any(
-            one.column not in before.unknown and not any(one.touched(row) for row in deltas)
+            one.column not in before.unknown and not any(one.is_touched_by(row) for row in deltas)
             for one in self._columns.of_row(symbol)
         )
 
@@ -170,7 +170,7 @@ class RowImages:
 
         If they touch none, the log may have held keys only, so that untouched columns are not known to be unchanged.
         """
-        return any(one.touched(row) for row in deltas for one in self._columns.of_row(symbol))
+        return any(one.is_touched_by(row) for row in deltas for one in self._columns.of_row(symbol))
 
     def unavailable(self, row: Image, symbol: str) -> list[str]:
         """Return the CQL names of the columns that are null in a row although they may have a value."""

@@ -47,13 +47,13 @@ def scalar_decoder(name: str, output: OutputOptions = DEFAULT_OUTPUT) -> Decoder
         UnsupportedTypeError: the type has no Avro form.
     """
     if name in _DECIMALS and output.decimals != "record":
-        return _decimal_as(name, output.decimals)
+        return _converted_decimal_decoder(name, output.decimals)
     if name == "timestamp" and output.timestamps == "timestamp-micros":
-        return _micros_of_millis(name)
+        return _millis_to_micros_decoder(name)
     if name == "time" and output.times == "time-micros":
-        return _micros_of_nanos(name)
+        return _nanos_to_micros_decoder(name)
     if name in _STRUCTS:
-        return _fixed_width(name, _STRUCTS[name])
+        return _fixed_width_decoder(name, _STRUCTS[name])
     if name not in _OTHERS:
         raise UnsupportedTypeError(name)
     return _OTHERS[name](name)
@@ -72,42 +72,42 @@ _STRUCTS: Final[dict[str, str]] = {
 }
 
 
-def _wrong_length(cql_type: str, wanted: str, raw: bytes) -> CellError:
+def _length_error(cql_type: str, wanted: str, raw: bytes) -> CellError:
     return CellError(cql_type, f"must be {wanted} bytes long", raw)
 
 
-def _fixed_width(cql_type: str, layout: str) -> Decoder:
+def _fixed_width_decoder(cql_type: str, layout: str) -> Decoder:
     one = struct.Struct(layout)
     unpack, width = one.unpack, one.size
 
     def decode(raw: bytes) -> object:
         if len(raw) != width:
-            raise _wrong_length(cql_type, str(width), raw)
+            raise _length_error(cql_type, str(width), raw)
         (value,) = unpack(raw)
         return value
 
     return decode
 
 
-def _boolean(cql_type: str) -> Decoder:
+def _boolean_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> bool:
         if len(raw) != 1:
-            raise _wrong_length(cql_type, "1", raw)
+            raise _length_error(cql_type, "1", raw)
         return raw != b"\x00"
 
     return decode
 
 
-def _date(cql_type: str) -> Decoder:
+def _date_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> int:
         if len(raw) != 4:
-            raise _wrong_length(cql_type, "4", raw)
+            raise _length_error(cql_type, "4", raw)
         return int.from_bytes(raw, "big") - DATE_OF_EPOCH
 
     return decode
 
 
-def _string(encoding: str) -> Callable[[str], Decoder]:
+def _string_decoder(encoding: str) -> Callable[[str], Decoder]:
     def of(cql_type: str) -> Decoder:
         def decode(raw: bytes) -> str:
             try:
@@ -120,26 +120,26 @@ def _string(encoding: str) -> Callable[[str], Decoder]:
     return of
 
 
-def _blob(_cql_type: str) -> Decoder:
+def _blob_decoder(_cql_type: str) -> Decoder:
     return bytes
 
 
-def _uuid(cql_type: str) -> Decoder:
+def _uuid_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> str:
         if len(raw) != 16:
-            raise _wrong_length(cql_type, "16", raw)
+            raise _length_error(cql_type, "16", raw)
         text = raw.hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     return decode
 
 
-def _inet(cql_type: str) -> Decoder:
+def _inet_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> str:
         if len(raw) == _IPV4_BYTES:
             return str(ipaddress.IPv4Address(raw))
         if len(raw) != _IPV6_BYTES:
-            raise _wrong_length(cql_type, "4 or 16", raw)
+            raise _length_error(cql_type, "4 or 16", raw)
         if raw.startswith(_MAPPED_IPV4):
             # Python 3.13 prints these addresses differently from 3.11, so that the text is made here.
             return f"::ffff:{ipaddress.IPv4Address(raw[12:])}"
@@ -148,28 +148,28 @@ def _inet(cql_type: str) -> Decoder:
     return decode
 
 
-def _varint(cql_type: str) -> Decoder:
+def _varint_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> dict[str, object]:
         if not raw:
-            raise _wrong_length(cql_type, "1 or more", raw)
+            raise _length_error(cql_type, "1 or more", raw)
         return {"scale": 0, "value": raw}
 
     return decode
 
 
-def _decimal(cql_type: str) -> Decoder:
+def _decimal_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> dict[str, object]:
         if len(raw) <= SCALE_BYTES:
-            raise _wrong_length(cql_type, "5 or more", raw)
+            raise _length_error(cql_type, "5 or more", raw)
         scale = int.from_bytes(raw[:SCALE_BYTES], "big", signed=True)
         return {"scale": scale, "value": raw[SCALE_BYTES:]}
 
     return decode
 
 
-def _decimal_as(cql_type: str, form: Literal["string", "double"]) -> Decoder:
+def _converted_decimal_decoder(cql_type: str, form: Literal["string", "double"]) -> Decoder:
     """Return the decoder of a decimal or varint to a string or a double."""
-    parts = _decimal(cql_type) if cql_type == "decimal" else _varint(cql_type)
+    parts = _decimal_decoder(cql_type) if cql_type == "decimal" else _varint_decoder(cql_type)
 
     def decode(raw: bytes) -> str | float:
         value = parts(raw)
@@ -190,8 +190,8 @@ def _decimal_as(cql_type: str, form: Literal["string", "double"]) -> Decoder:
     return decode
 
 
-def _micros_of_millis(cql_type: str) -> Decoder:
-    millis = _fixed_width(cql_type, ">q")
+def _millis_to_micros_decoder(cql_type: str) -> Decoder:
+    millis = _fixed_width_decoder(cql_type, ">q")
 
     def decode(raw: bytes) -> int:
         micros = 1000 * cast("int", millis(raw))
@@ -202,12 +202,12 @@ def _micros_of_millis(cql_type: str) -> Decoder:
     return decode
 
 
-def _micros_of_nanos(cql_type: str) -> Decoder:
-    nanos = _fixed_width(cql_type, ">q")
+def _nanos_to_micros_decoder(cql_type: str) -> Decoder:
+    nanos = _fixed_width_decoder(cql_type, ">q")
     return lambda raw: cast("int", nanos(raw)) // 1000
 
 
-def _duration(cql_type: str) -> Decoder:
+def _duration_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> dict[str, object]:
         value: dict[str, object] = {}
         at = 0
@@ -248,16 +248,16 @@ def unsigned_vint(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
 
 
 _OTHERS: Final[dict[str, Callable[[str], Decoder]]] = {
-    "ascii": _string("ascii"),
-    "blob": _blob,
-    "boolean": _boolean,
-    "date": _date,
-    "decimal": _decimal,
-    "duration": _duration,
-    "inet": _inet,
-    "text": _string("utf-8"),
-    "timeuuid": _uuid,
-    "uuid": _uuid,
-    "varchar": _string("utf-8"),
-    "varint": _varint,
+    "ascii": _string_decoder("ascii"),
+    "blob": _blob_decoder,
+    "boolean": _boolean_decoder,
+    "date": _date_decoder,
+    "decimal": _decimal_decoder,
+    "duration": _duration_decoder,
+    "inet": _inet_decoder,
+    "text": _string_decoder("utf-8"),
+    "timeuuid": _uuid_decoder,
+    "uuid": _uuid_decoder,
+    "varchar": _string_decoder("utf-8"),
+    "varint": _varint_decoder,
 }

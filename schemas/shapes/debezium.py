@@ -1,25 +1,25 @@
 """The shape ``debezium``: what Debezium's connectors write and its transforms expect.
 
-Each change of a row is ``{before, after, source, op, ts_ms, ...}``. `before` and `after` are whole rows, keys
-included. They come from the log's images: the post-image is the row after the change; without one, `after` is what
-pre-image and change tell. `before` is null without a pre-image, but for deletes, where it holds the key, as that of a
-PostgreSQL table with the default replica identity does. ``source.unavailable`` and ``source.before_unavailable`` name
-the columns that read as null in `after` and `before` because nobody told them.
+A record is ``{before, after, source, op, ts_ms, ...}``. `before` and `after` are whole rows with their keys, from the
+log's images. The post-image is the row after the change. Without a post-image, `after` combines the pre-image and the
+change. Without a pre-image `before` is null, except in deletes: there it has the key, as for a PostgreSQL table with
+the default replica identity. ``source.unavailable`` and ``source.before_unavailable`` list the columns that are null in
+`after` and `before` because the log does not have their values.
 
 | ScyllaDB | op |
 |---|---|
 | insert | c |
 | update, static update | u |
 | delete or expiry of a row, a partition or a range | d |
-| an operation that is not known | m; with a post-image u |
+| an unknown operation | m; with a post-image u |
 
-`m` is Debezium's op for what is no change of a row. Such a record has neither `before` nor `after`: what Debezium's
-transform does with a record goes by these two, and this one it drops. A post-image tells what the row is now, whatever
-was done to it.
+`m` is Debezium's op for a message that is not a change of a row. Such a record has neither `before` nor `after`, and
+Debezium's transform drops records without both. With a post-image the row after an unknown operation is known, so the
+record is an update.
 
-The records' names end in ``.Envelope``, ``.Value`` and ``.Key``, by which Debezium's transforms know them.
-`ts_ms` is the write's time, as ``source.ts_ms`` is: the bridge has no clock where it encodes, so that a replay gives
-the same bytes.
+The names of the records end in ``.Envelope``, ``.Value`` and ``.Key``, because Debezium's transforms recognise them by
+these. `ts_ms` is the time of the write, like ``source.ts_ms``, and not the time of encoding, so that a replay gives the
+same bytes.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _OPS: Final = {
 }
 _CONNECTOR: Final = "scylla"
 _END_OF_NS_US: Final = 2**63 // 1000
-"""So far from 1970 and further a long does not hold nanoseconds."""
+"""From this distance to 1970 on, nanoseconds do not fit in a long."""
 _UNTOUCHED: Final = "without post-images source.unavailable lists the columns that a change does not touch"
 
 
 class DebeziumShape(Shape):
-    """The shape ``debezium``."""
+    """The shape ``debezium``; a delete has a tombstone by default, as with Debezium's connectors."""
 
     name = "debezium"
     summary = "is before, after, op and source as Debezium's connectors give them"
@@ -87,8 +87,8 @@ class DebeziumShape(Shape):
         return [
             {"name": "before", "type": ["null", value], "default": None},
             {"name": "after", "type": ["null", "Value"], "default": None},
-            {"name": "source", "type": _source()},
-            {"name": "transaction", "type": ["null", _transaction()], "default": None},
+            {"name": "source", "type": _source_type()},
+            {"name": "transaction", "type": ["null", _transaction_type()], "default": None},
             {"name": "op", "type": "string"},
             {"name": "ts_ms", "type": ["null", "long"], "default": None},
             {"name": "ts_us", "type": ["null", "long"], "default": None},
@@ -114,7 +114,7 @@ class DebeziumShape(Shape):
             unavailable = [*empty, *log.rows.unavailable(outcome, symbol)]
         if op == "m":
             log.rows.check_cells(change)
-        source = _source_values(log, change)
+        source = _values_of_source(log, change)
         return {
             "before": earlier,
             "after": after,
@@ -137,7 +137,7 @@ class DebeziumShape(Shape):
 DEBEZIUM = DebeziumShape()
 
 
-def _source_values(log: LogRecords, change: LogChange) -> dict[str, object]:
+def _values_of_source(log: LogRecords, change: LogChange) -> dict[str, object]:
     source = log.source(change)
     timestamp_us, stream_id, time = source["timestamp_us"], source["stream_id"], source["time"]
     assert isinstance(timestamp_us, int)
@@ -167,7 +167,7 @@ def _source_values(log: LogRecords, change: LogChange) -> dict[str, object]:
     }
 
 
-def _source() -> object:
+def _source_type() -> object:
     fields = [
         {"name": "version", "type": "string"},
         {"name": "connector", "type": "string"},
@@ -203,13 +203,13 @@ def _source() -> object:
             "type": "boolean",
             "default": False,
         },
-        _names("unavailable", "after"),
-        _names("before_unavailable", "before"),
+        _column_list_field("unavailable", "after"),
+        _column_list_field("before_unavailable", "before"),
     ]
     return {"name": "Source", "type": "record", "fields": fields}
 
 
-def _names(name: str, row: str) -> object:
+def _column_list_field(name: str, row: str) -> object:
     return {
         "name": name,
         "doc": f"CQL names of columns that are null in `{row}` because the log does not tell their value, or because "
@@ -219,7 +219,7 @@ def _names(name: str, row: str) -> object:
     }
 
 
-def _transaction() -> object:
+def _transaction_type() -> object:
     fields = [
         {"name": "id", "type": "string"},
         {"name": "total_order", "type": "long"},

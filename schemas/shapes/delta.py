@@ -14,7 +14,7 @@ _UNUSED_IMAGES: Final = Effect("the output shape delta leaves images out", is_lo
 
 
 class DeltaShape(Shape):
-    """The shape ``delta``; ``schemas.record_schemas`` describes its fields."""
+    """The shape ``delta``. ``schemas.record_schemas`` describes its fields."""
 
     name = "delta"
     summary = "is the change itself"

@@ -1,9 +1,10 @@
-"""The shape ``flat``: the row's columns and a few fields that begin with ``__``, for sinks that want one level.
+"""The shape ``flat``: the row's columns and a few fields that begin with ``__``, for sinks that need one level.
 
-Columns hold the row after the change as far as the log tells it: from the post-image; without one, from pre-image and
-change. ``__unavailable`` names the others: without a post-image all of them, where the operation is not known. In
-deletes they hold the row before, if there is a pre-image, else the key.
-The record is not named ``Envelope``: by that name Debezium's sinks know what is not flat.
+The columns hold the row after the change: from the post-image, or from the pre-image and the change. ``__unavailable``
+lists the columns whose values the log does not have; for an unknown operation without a post-image these are all. In
+deletes the columns hold the row before the change if there is a pre-image, else the key.
+
+The record is not named ``Envelope``, because Debezium's sinks treat records of that name as not flat.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NULLABLE_FIELDS: Final[tuple[tuple[str, object, str], ...]] = (
     ("__unavailable", "string", "JSON list of columns that read as null because the log does not tell their value."),
 )
 RESERVED: Final = frozenset(name for name, _, _ in (*_FIELDS, *_NULLABLE_FIELDS))
-"""Names that no column may have."""
+"""Names of fields of this shape, which no column may have."""
 
 _UNTOUCHED: Final = "without post-images __unavailable lists the columns that a change does not touch"
 
@@ -65,7 +66,7 @@ class FlatShape(Shape):
         """Return the fields of the value's schema, in order.
 
         Raises:
-            OutputError: a column has the name of one of ours.
+            OutputError: a column has the name of a field in `RESERVED`.
         """
         return [
             *records.whole_row_fields(RESERVED),
@@ -95,7 +96,7 @@ class FlatShape(Shape):
             "__batch_seq_no": source["batch_seq_no"],
             "__ttl_mixed": ttl_mixed,
             "__ttl": ttl,
-            "__range": _range(log.range(change).get("range")),
+            "__range": _range_text(log.range(change).get("range")),
             "__unavailable": ("string", json.dumps(unavailable, ensure_ascii=False)) if unavailable else None,
         }
 
@@ -108,20 +109,20 @@ class FlatShape(Shape):
 FLAT = FlatShape()
 
 
-def _range(found: object) -> Branch | None:
-    return None if found is None else ("string", json.dumps(_plain(found), ensure_ascii=False, allow_nan=False))
+def _range_text(found: object) -> Branch | None:
+    return None if found is None else ("string", json.dumps(_json_value(found), ensure_ascii=False, allow_nan=False))
 
 
-def _plain(node: object) -> object:
-    """Values without the names of their union branches; bytes as hex, numbers that JSON lacks as text."""
-    # A branch is a tuple, and nothing else is. No pattern of two items: a list of two texts would fit that as well.
+def _json_value(node: object) -> object:
+    """Return a value for JSON: without names of union branches, bytes as hex, numbers that JSON lacks as text."""
+    # Only union branches are tuples. A sequence pattern of two items would also match a list of two texts.
     if isinstance(node, tuple):
-        return _plain(node[1])
+        return _json_value(node[1])
     match node:
         case dict():
-            return {name: _plain(one) for name, one in node.items()}
+            return {name: _json_value(one) for name, one in node.items()}
         case list():
-            return [_plain(one) for one in node]
+            return [_json_value(one) for one in node]
         case bytes():
             return node.hex()
         case float() if not math.isfinite(node):

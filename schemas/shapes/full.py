@@ -18,7 +18,7 @@ _NO_AFTER: Final = _NULL + _NO_NAMES
 
 
 class FullShape(Shape):
-    """The shape ``full``."""
+    """The shape ``full``; its value begins with the fields of the shape ``delta``."""
 
     name = "full"
     summary = "adds the row before and after it from the log's images"

@@ -1,1 +1,1 @@
-"""How a schema registry names schemas and frames records."""
+"""The schema registry's conventions: subject names, and the frame of a message."""

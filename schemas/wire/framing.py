@@ -1,6 +1,6 @@
 """The schema registry's wire format: one zero byte, the schema id, then the Avro body.
 
-The id is 4 bytes, big-endian; registries give out positive 32-bit signed numbers.
+The id is 4 bytes, big-endian; registries use positive 32-bit signed numbers.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _MAX_SCHEMA_ID: Final = 2**31 - 1
 
 @lru_cache(maxsize=1024)
 def header(schema_id: int) -> bytes:
-    """Return the 5 bytes before every body written with a schema; prepend them once resolved.
+    """Return the 5 bytes before every body of a schema.
 
     Raises:
-        FramingError: the id is no positive 32-bit number.
+        FramingError: the id is not a positive 32-bit number.
     """
     if not 0 < schema_id <= _MAX_SCHEMA_ID:
         raise FramingError(f"schema id {schema_id} is not in 1..{_MAX_SCHEMA_ID}")
@@ -30,15 +30,15 @@ def header(schema_id: int) -> bytes:
 
 
 def frame(schema_id: int, body: bytes) -> bytes:
-    """Return the message with this schema id and body."""
+    """Return the message that carries a body of a schema."""
     return header(schema_id) + body
 
 
 def unframe(message: bytes) -> tuple[int, bytes]:
-    """Return schema id and body of a message.
+    """Return the schema id and the body of a message.
 
     Raises:
-        FramingError: too short, or another format.
+        FramingError: the message is too short or has another format.
     """
     if len(message) < HEADER_BYTES:
         raise FramingError(f"message of {len(message)} bytes is shorter than its {HEADER_BYTES} byte header")

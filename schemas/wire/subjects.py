@@ -6,8 +6,8 @@
 | `RecordName` | `<full name of the record>` |
 | `TopicRecordName` | `<topic>-<full name of the record>` |
 
-A record's full name is its namespace, a dot and its name (Avro specification, "Names"). Of our records the key's is
-`<keyspace>.<table>.Key`, so that key and value never share a subject.
+A record's full name is its namespace, a dot and its name (Avro specification, "Names"). The full name of our key record
+is `<keyspace>.<table>.Key`, so that key and value never share a subject.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 from typing import Literal, NewType, TypeAlias
 
 Subject = NewType("Subject", str)
-"""Name in the registry of one line of schema versions."""
+"""Name under which the registry keeps the versions of a schema."""
 
 SubjectNameStrategy: TypeAlias = Literal["TopicName", "RecordName", "TopicRecordName"]
 
@@ -28,13 +28,13 @@ def subject_of(strategy: SubjectNameStrategy, topic: str, part: Part, schema_tex
     """Return the subject of a topic's keys or values.
 
     Args:
-        strategy: how subjects are named.
+        strategy: the subject name strategy.
         topic: the Kafka topic.
         part: whether the schema is of the keys or of the values.
         schema_text: Avro schema of a record, as JSON text.
 
     Raises:
-        ValueError: the strategy needs a record's name and the schema is no record's.
+        ValueError: the strategy needs the name of a record, and the schema does not describe a record.
     """
     if strategy == "TopicName":
         return Subject(f"{topic}-{part}")
@@ -43,10 +43,10 @@ def subject_of(strategy: SubjectNameStrategy, topic: str, part: Part, schema_tex
 
 
 def record_name(schema_text: str) -> str:
-    """Return the full name of a schema's record.
+    """Return the full name of the record that a schema describes.
 
     Raises:
-        ValueError: the schema is no record's.
+        ValueError: the schema does not describe a record.
     """
     match json.loads(schema_text):
         case {"type": "record", "name": str(name)} if "." in name:

@@ -15,7 +15,7 @@ from bridge.runtime import signals
 
 def main() -> int:
     """The job, from its first instruction on; gives the exit status."""
-    signals.end_at_once()
+    signals.terminate_immediately()
     from spark.job import application
 
     return application.main()

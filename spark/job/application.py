@@ -15,12 +15,12 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Final
 
-from bridge.config.document import BridgeConfig
+from bridge.config.document import BridgeConfig, SparkSettings
 from bridge.config.file import loader
 from bridge.errors import BridgeError, ConfigError, StartupError
 from bridge.runtime import log_setup
-from spark.jvm.session import ComingSession
-from spark.workers.fork_server import Nursery
+from spark.jvm.session import StartingSession
+from spark.workers.fork_server import ForkServer
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-c", "--config", required=True, help="the configuration file")
     parser.add_argument("--once", action="store_true", help="publish what can be read now, then stop")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    log_setup.open_streams()
+    log_setup.replace_closed_streams()
     arguments = parser.parse_args(argv)
     log_setup.setup(arguments.log_level)
     # A container's first process ignores signals that it does not handle, and a start may wait long for its servers.
@@ -54,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = loader.load(arguments.config)
         log_setup.setup(arguments.log_level, form=config.logging.format)
-        log_setup.hand_on(arguments.log_level, config.logging.format)
-        with _warm() as python:
+        log_setup.export_settings(arguments.log_level, config.logging.format)
+        with _fork_server(config.spark) as python:
             return _start(config, python, once=arguments.once)
     except ConfigError as error:
         for problem in error.problems:
@@ -70,19 +70,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _warm() -> Iterator[str | None]:
-    """What Spark is to take for its Python; None for the interpreter, as it starts anyway."""
+def _fork_server(settings: SparkSettings) -> Iterator[str | None]:
+    """Give the command by which Spark starts Python processes; None for the interpreter itself."""
+    if not settings.fast_start:
+        yield None
+        return
     try:
-        nursery = Nursery()
+        server = ForkServer()
     except OSError as error:
-        # It only saves time.
+        # The fork server only saves time.
         _log.info("Spark's Python processes start cold (%s); TMPDIR names another folder", error)
         yield None
         return
     try:
-        yield nursery.python
+        yield server.python
     finally:
-        nursery.close()
+        server.close()
 
 
 def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
@@ -91,7 +94,7 @@ def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
     Raises:
         BridgeError: something is not as it must be, and nothing was begun.
     """
-    coming = ComingSession(config.name, config.spark, python=python)
+    session = StartingSession(config.name, config.spark, python=python)
     try:
         # Not before: the JVM starts while all this is imported.
         from bridge.cli import preflight
@@ -99,14 +102,14 @@ def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
 
         preflight.check(config, report=_log.info, warn=_log.warning, resuming=True)
     except BaseException:
-        coming.give_up()
+        session.give_up()
         raise
     stop = threading.Event()
     stop_on_signals(stop)
     try:
-        return supervisor.run(config, coming, stop, once=once)
+        return supervisor.run(config, session, stop, once=once)
     except StartupError:
-        coming.give_up()
+        session.give_up()
         raise
 
 

@@ -127,7 +127,7 @@ class ProgressReport:
         self._take_reports(progress)
         self._offset = offset
         batch_id = int(progress["batchId"])
-        window, durations_ms = offset.batch.going_on, dict(progress["durationMs"])
+        window, durations_ms = offset.batch.kept_window, dict(progress["durationMs"])
 
         def note(batches: Batches) -> None:
             total_s = durations_ms.pop(_TOTAL) / 1000

@@ -23,10 +23,10 @@ from bridge.errors import BridgeError, NoGenerationError, StartupError, is_hopel
 from bridge.monitoring.counters import tally
 from bridge.monitoring.monitor import Monitor
 from bridge.monitoring.state import Board
-from bridge.runtime.retry import in_background
+from bridge.runtime.background import run_in_background
 from spark.job.table_query import Begun, TableQuery
 from spark.job.topic_watch import TopicWatch
-from spark.jvm.session import ComingSession
+from spark.jvm.session import StartingSession
 
 _log = logging.getLogger(__name__)
 
@@ -251,7 +251,7 @@ class Job:
         # wait with it.
         start = partial(running.table.start, once=self._once, settled=running.settled)
         running.attempt_s = running.said_s = time.monotonic()
-        running.attempt = in_background(start, f"start of {running.table.name}")
+        running.attempt = run_in_background(start, f"start of {running.table.name}")
 
     def _started(self, running: _Running, attempt: Future[Begun]) -> None:
         running.attempt, running.settled = None, False
@@ -281,7 +281,7 @@ class Job:
         words = _what_went_wrong(failure)
         if _is_hopeless(failure):
             # That asks ScyllaDB, which may not answer.
-            changes = in_background(running.table.changes, f"changes of {running.table.name}")
+            changes = run_in_background(running.table.changes, f"changes of {running.table.name}")
             running.verdict = _Verdict(words, changes, time.monotonic() + _CHANGES_WITHIN_S)
             return
         running.table.failed(query, by_spark=_is_sparks(failure))
@@ -387,7 +387,7 @@ def _what_went_wrong(failure: Exception) -> str:
     return f"{type(failure).__name__}: {said}{hint}"
 
 
-def run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, *, once: bool) -> int:
+def run(config: BridgeConfig, coming: StartingSession, stop: threading.Event, *, once: bool) -> int:
     """Run a checked configuration in a session that is coming up, until `stop` is set; gives the exit status.
 
     Raises:
@@ -397,10 +397,10 @@ def run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, *, o
         return _run(config, coming, stop, monitor, once=once)
 
 
-def _run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
+def _run(config: BridgeConfig, coming: StartingSession, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
     try:
         session = coming.result()
-        status = Job(session, config, stop, once=once, board=monitor.board, warm=coming.warm).run()
+        status = Job(session, config, stop, once=once, board=monitor.board, warm=coming.is_warm).run()
         session.stop()
     except (Py4JError, ConnectionError, PySparkException, StartupError) as error:
         if stop.is_set():

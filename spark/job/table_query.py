@@ -18,9 +18,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.adapters import planner_signals
-from bridge.adapters.kafka.clients import KafkaAdmin
-from bridge.adapters.planner_signals import ActivityFile, Asked, KnownTtl
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.planner_signals import KnownTtl, LastPoll, SignalFolder
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
+from bridge.engine.lane_counts import configured_cores, too_many_lanes
 from bridge.engine.process_cache import ProcessCache
 from bridge.engine.start_position import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
@@ -28,21 +29,22 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress, canonical_json
 from bridge.model.times import UnixMicros
 from bridge.monitoring.state import Board
-from bridge.planning.retention import LogTtl, find_gap
+from bridge.planning.data_loss import find_gap
+from bridge.planning.retention import LogTtl
 from bridge.planning.table_watch import TableState, made_anew_in_words
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import LaneOwnership
 from bridge.publishing.start_decision import decide_start
 from bridge.publishing.table_start import TableStart
 from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
-from bridge.reading.table_capture import missing_in_words
-from bridge.runtime.retry import in_background
+from bridge.reading.table_capture import describe_missing_table
+from bridge.runtime.background import run_in_background
 from schemas.cql.table import TableSchema
 from schemas.cql.table_changes import changes_between
 from spark.job.checkpoint import Checkpoint
 from spark.job.progress_report import ProgressReport, observed
 from spark.job.topic_watch import ChangeTopic
-from spark.jvm.session import activate, cores_of, crowded
+from spark.jvm.session import activate
 from spark.source.process import CACHE
 from spark.source.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, START_OPTION
 
@@ -97,8 +99,8 @@ class TableQuery:
         self._config = config
         self._table = table
         self.name = f"{table.keyspace}.{table.table}"
-        self.lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
-        for advice in crowded(config.spark, self.lanes):
+        self.lanes = table.lanes or config.spark.lanes or configured_cores(config.spark)
+        if advice := too_many_lanes(config.spark, self.lanes):
             _log.warning("%s: %s", self.name, advice)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
         words = ChangeTopicMessages(
@@ -126,7 +128,7 @@ class TableQuery:
             sharing=len(config.tables),
         )
         self._cluster = cache.scylla.table(config.scylla, table.keyspace, table.table)
-        self._activity = ActivityFile()
+        self._activity = SignalFolder()
         self._known_ttl = KnownTtl(self._activity.path)
         self._kept_ttl: LogTtl | None = None
         self._keeping: tuple[LogTtl, Future[None]] | None = None
@@ -134,7 +136,7 @@ class TableQuery:
         self._report = ProgressReport(
             self.name,
             board,
-            changes_came=partial(planner_signals.note, self._activity.path),
+            changes_came=partial(planner_signals.signal_changes, self._activity.path),
             dead_letters=config.dead_letter_topic_of(table),
         )
 
@@ -239,7 +241,7 @@ class TableQuery:
 
     def paced_for_s(self) -> float:
         """For how long what was asked of the table's streams last still counts (`scylla.requests_per_second`)."""
-        return Asked(self._activity.path).counts_for_s(time.monotonic())
+        return LastPoll(self._activity.path).remaining_s(time.monotonic())
 
     def close(self) -> None:
         """Leave nothing behind; the query has ended."""
@@ -298,7 +300,7 @@ class TableQuery:
         table = self._table
         state = self._cluster.state()
         if not state.exists:
-            raise TableMissingError(missing_in_words(table.keyspace, table.table))
+            raise TableMissingError(describe_missing_table(table.keyspace, table.table))
         return state
 
     def _see_ttl(self, state: TableState) -> LogTtl:
@@ -333,7 +335,7 @@ class TableQuery:
             return True
         self._keep_at_s = time.monotonic() + _KEEP_AGAIN_AFTER_S
         write = partial(self._checkpoint.keep_ttl, known)
-        self._keeping = known, in_background(write, f"keeping the TTL of {self.name}")
+        self._keeping = known, run_in_background(write, f"keeping the TTL of {self.name}")
         return True
 
     def _check_log(self, state: TableState, start: Cursor, expired_us: UnixMicros | None) -> None:

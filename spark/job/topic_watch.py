@@ -10,12 +10,12 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Final
 
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.config.document import KafkaSettings
 from bridge.errors import BridgeError
 from bridge.model.times import UnixMicros
 from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic, KnownTopic
-from bridge.runtime.retry import in_background
+from bridge.runtime.background import run_in_background
 from spark.job.checkpoint import Checkpoint
 
 _log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class TopicWatch:
                 _log.debug("the change topics were not looked at: %r", error)
             self._looking, self._again_at_s = None, self._clock() + LOOK_EVERY_S
         if self._clock() >= self._again_at_s:
-            self._looking = in_background(partial(self._look, topics()), "look at the change topics")
+            self._looking = run_in_background(partial(self._look, topics()), "look at the change topics")
 
     def _look(self, topics: Sequence[ChangeTopic]) -> None:
         if not topics:
@@ -139,7 +139,7 @@ class TopicWatch:
         # One at a time each: a checkpoint may hang, and what goes wrong with one table is no matter of the others.
         busy = {topic: told for topic, told in self._told.items() if not told.done()}
         told = {
-            topic: in_background(partial(topic.look, found.get(topic.name)), f"look at {topic.name}")
+            topic: run_in_background(partial(topic.look, found.get(topic.name)), f"look at {topic.name}")
             for topic in topics
             if topic not in busy
         }

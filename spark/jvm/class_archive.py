@@ -30,7 +30,7 @@ from bridge.model.times import UnixMillis
 from bridge.monitoring.reports import LaneReport
 from spark.job.progress_report import observed
 from spark.jvm.launcher import ARCHIVE
-from spark.jvm.session import ComingSession
+from spark.jvm.session import StartingSession
 from spark.source import rows
 
 _NAME: Final = "rehearsal"
@@ -91,8 +91,8 @@ def make(archive: Path) -> None:
             properties={"spark.local.dir": folder, "spark.driver.extraJavaOptions": shlex.join(options)},
         )
         archive.unlink(missing_ok=True)
-        coming = ComingSession(_NAME, settings)
-        session = coming.result()
+        starting = StartingSession(_NAME, settings)
+        session = starting.result()
         session.dataSource.register(Rehearsal)
         lanes = observed(session.readStream.format(_NAME).load())
         writer = lanes.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
@@ -104,7 +104,7 @@ def make(archive: Path) -> None:
             query.awaitTermination(1)
         query.stop()
         session.stop()
-        coming.wait(_WITHIN_S)
+        starting.wait(_WITHIN_S)
     new.replace(archive)
 
 

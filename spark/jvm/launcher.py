@@ -100,7 +100,7 @@ def find_java() -> str:
 
 
 def class_path(jars: Path) -> list[str]:
-    """Return Spark's jars by name. A folder's own order differs between machines, and a class archive needs one order."""
+    """Return Spark's jars, sorted: a class archive needs the same order everywhere, and folders have their own."""
     return sorted(str(jar) for jar in jars.glob("*.jar"))
 
 
@@ -151,7 +151,7 @@ def _submit_arguments(properties: Mapping[str, str]) -> list[str]:
 
 
 class DriverJvm(Protocol):
-    """A driver's JVM that starts in the background. It ends when its standard input closes, so it ends with this process."""
+    """A driver's JVM. It ends when its standard input closes, so it ends with this process."""
 
     def connect(self) -> JavaGateway:
         """Wait until the JVM is up, and connect to it.

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from bridge.config.document import SparkSettings
 from bridge.errors import StartupError
 from bridge.runtime import log_setup
+from bridge.runtime.background import run_interruptibly
 from bridge.runtime.java import find_java
-from bridge.runtime.retry import interruptible
 from spark.jvm.launcher import DirectJvm, DriverJvm, ScriptedJvm
 from spark.jvm.settings import application_properties, query_properties
 
@@ -74,8 +74,9 @@ class StartingSession:
             PySparkException, Py4JError: Spark fails to start.
         """
         # Not in the main thread: there Spark would handle Ctrl-C, which is the job's to handle.
-        context = interruptible(self._make_context) if self._context is None else self._context.result()
-        session = self._make_session(context)
+        context = run_interruptibly(self._make_context) if self._context is None else self._context.result()
+        # Each thread of the JVM has a session of its own, and Spark uses the one that was made in the thread.
+        session = self._make_session(context, {**self._properties, **self._query_properties})
         _ignore_sigterm(session)
         # The JVM's start does not need this import, which takes the longest of all.
         from spark.source.source import ScyllaCdcSource
@@ -93,7 +94,7 @@ class StartingSession:
 
     def give_up(self) -> None:
         """End the JVM; the session is not wanted any more."""
-        with log_setup.quiet("py4j"):
+        with log_setup.silence_library("py4j"):
             self._jvm.end()
             if self._context is not None:
                 # The thread that talks to the JVM loses its connection, which is no news.
@@ -116,9 +117,8 @@ class StartingSession:
         _silence_accumulator_server(context)
         return context
 
-    def _make_session(self, context: SparkContext) -> SparkSession:
-        # Each thread of the JVM has a session of its own, and Spark uses the one that was made in the thread.
-        return SparkSession(context, options={**self._properties, **self._query_properties})
+    def _make_session(self, context: SparkContext, options: dict[str, str]) -> SparkSession:
+        return SparkSession(context, options=options)
 
 
 def activate(session: SparkSession) -> None:

@@ -23,7 +23,7 @@ from bridge.publishing.table_start import TableStart
 from spark.source.process import CACHE
 from spark.source.rows import REPORT_TYPE, ROW_TYPE
 from spark.source.stream_reader import ScyllaCdcStreamReader
-from spark.workers.disconnect import let_go_quietly
+from spark.workers.disconnect import tolerate_disconnect_here
 
 CONFIG_OPTION = "config"
 START_OPTION = "table_start"
@@ -31,8 +31,8 @@ ACTIVITY_OPTION = "activity"
 JOB_OPTION = "job"
 OWNER_OPTION = "owner"
 
-# Spark runs nothing of ours in those processes before it loads this.
-let_go_quietly()
+# This is the first module of the bridge that Spark loads in those processes.
+tolerate_disconnect_here()
 
 
 @dataclass(frozen=True, slots=True)

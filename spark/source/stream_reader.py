@@ -70,12 +70,12 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the first offset of a query without a checkpoint; waits while the table has no streams yet."""
-        log_setup.ensure()
+        log_setup.setup_from_environment()
         return _to_spark(self._planner.first_offset())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the next micro-batch's offset, or `start` itself when nothing may be read yet."""
-        log_setup.ensure()
+        log_setup.setup_from_environment()
         planned = self._planner.next_offset(StreamOffset.from_json(start))
         return start if planned is None else _to_spark(planned)
 
@@ -105,7 +105,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield one lane's changes in lane order; or, where the task publishes them, one row with its report."""
         assert isinstance(partition, LanePartition)
-        log_setup.ensure()
+        log_setup.setup_from_environment()
         tune_memory()
         return read_partition(partition, self._config, self._publishing, CACHE)
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings
 from bridge.errors import BridgeError
 from bridge.model.streams import Generation
 from bridge.model.times import UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
 from sandbox.scylla.pacing import system_clock_us
@@ -69,7 +69,7 @@ class Writing(threading.Thread):
         self._rate_per_s, self._late_after_s = rate_per_s, late_after_s
         self._ended = threading.Event()
         self._still = threading.Lock()
-        self._session = CqlSession.connect(
+        self._session = WritingSession.connect(
             ScyllaSettings(contact_points=cql, consistency="ONE", request_timeout_ms=60_000)
         )
         self._cluster = SimulatedCluster(self._session, seed=seed)

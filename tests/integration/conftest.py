@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
+from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.jars import JARS_VARIABLE
 from sandbox.stack.stack import LocalStack
 
@@ -51,7 +51,7 @@ def local_stack(tmp_path_factory: pytest.TempPathFactory, shared_jars: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def session(local_stack: LocalStack) -> Iterator[CqlSession]:
+def session(local_stack: LocalStack) -> Iterator[WritingSession]:
     """A session to the stack's CQL server."""
     made = local_stack.cql_session()
     yield made

@@ -1,4 +1,4 @@
-"""What a Kafka client tells by the way, and what to look for when it tells nothing; no import of the client."""
+"""Callbacks of the Kafka clients, and checks for failures that the clients do not explain. Imports no client."""
 
 from __future__ import annotations
 
@@ -7,39 +7,46 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from bridge.adapters.kafka.errors import access_error, again, is_access, is_poison, is_unknown, says_no_logins
-from bridge.adapters.tls_probe import is_open, speaks_kafka_plainly, what_is_wrong
+from bridge.adapters.kafka.errors import (
+    access_error,
+    is_access,
+    is_no_login_reply,
+    is_poison,
+    is_unknown,
+    repeated_login_message,
+)
+from bridge.adapters.tls_probe import accepts_connections, find_tls_problem, speaks_plaintext_kafka
 from bridge.config.document import KafkaSettings
 from bridge.errors import AccessError, RetriableError
 
 _log = logging.getLogger(__name__)
-_THROTTLED_EVERY_S: Final = 60.0
+_THROTTLE_LOG_EVERY_S: Final = 60.0
 
-_let_in: set[tuple[tuple[str, ...], str | None]] = set()
-"""Where this process has logged in, and how: clients come and go, what the brokers' listeners take does not."""
+_accepted_logins: set[tuple[tuple[str, ...], str | None]] = set()
+"""The brokers that accepted a login of this process, with the SASL mechanism. Clients are replaced; listeners stay."""
 
 
 class Error(Protocol):
     """The client's `KafkaError`."""
 
     def name(self) -> str:
-        """The code's name."""
+        """The name of the error code."""
 
     def str(self) -> str:
-        """In words."""
+        """The error's message."""
 
 
 class Message(Protocol):
     """The client's `Message`."""
 
     def topic(self) -> str | None:
-        """Where it was to go."""
+        """The record's topic."""
 
     def key(self) -> bytes | None:
-        """Its key."""
+        """The record's key."""
 
     def value(self) -> bytes | None:
-        """Its value."""
+        """The record's value."""
 
 
 class Throttling(Protocol):
@@ -49,8 +56,18 @@ class Throttling(Protocol):
     throttle_time: float
 
 
-class Heard:
-    """What a client was told by the way. It must not know the client, which would then never be let go."""
+class ConnectionErrors:
+    """Remembers the connection errors that a client reports; the client's `error_cb`.
+
+    It must not refer to the client: a reference cycle would keep the client alive.
+
+    Args:
+        settings: how the client reaches Kafka; for messages.
+
+    Attributes:
+        access: the failed login or TLS handshake; None if there was none since `clear`.
+        last: the last other connection error, as text; None if there was none since `clear`.
+    """
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -58,104 +75,114 @@ class Heard:
         self.last: str | None = None
 
     def __call__(self, error: Error) -> None:
-        """The client's `error_cb`."""
+        """Remember an error."""
         if is_access(error.name()):
-            if self.is_again(error.str()):
-                self.last = again(self._settings, error.str())
+            if self.is_repeated_login(error.str()):
+                self.last = repeated_login_message(self._settings, error.str())
             else:
                 self.access = access_error(self._settings, error.name(), error.str())
         elif error.name() in ("_TRANSPORT", "_RESOLVE"):
             self.last = error.str()
 
-    def let_in(self) -> None:
-        """A broker has answered: its listener takes our logins."""
-        _let_in.add(self._place)
+    def login_accepted(self) -> None:
+        """Record that a broker has answered, so its listener accepts our logins."""
+        _accepted_logins.add(self._listener)
 
-    def is_again(self, reason: str) -> bool:
-        """Whether a refusal with these words came of a login too soon after another one."""
-        return self._place in _let_in and says_no_logins(reason)
+    def is_repeated_login(self, reason: str) -> bool:
+        """Whether a login was refused because it came too soon after another login."""
+        return self._listener in _accepted_logins and is_no_login_reply(reason)
 
     @property
-    def _place(self) -> tuple[tuple[str, ...], str | None]:
+    def _listener(self) -> tuple[tuple[str, ...], str | None]:
         return tuple(self._settings.bootstrap_servers), self._settings.sasl.mechanism
 
-    def forget(self) -> None:
-        """A call has succeeded: what was heard before explains nothing that comes."""
+    def clear(self) -> None:
+        """Forget all errors: a call has succeeded, so they do not explain later failures."""
         self.access = self.last = None
 
 
-class Refused:
-    """The first record that a broker refused for its size, or did not get; as `Heard`, it must not know the client.
+class DeliveryErrors:
+    """Remembers the first records that were not delivered; the client's `on_delivery`.
+
+    It must not refer to the client: a reference cycle would keep the client alive.
 
     Attributes:
-        words: of the refusal.
-        lost: why the first record that did not arrive did not; the transaction only says how many.
+        refusal: the message for the first batch that a broker refused for its size; None if there was none.
+        lost: why the first undelivered record was not delivered; None if there was none. The transaction's own error
+            only contains the number of undelivered records.
     """
 
     def __init__(self) -> None:
-        self.words: str | None = None
+        self.refusal: str | None = None
         self.lost: str | None = None
 
     def __call__(self, error: Error | None, message: Message) -> None:
-        """The client's `on_delivery`."""
+        """Remember an error; ignore a successful delivery (None)."""
         if error is not None and self.lost is None:
-            gone = "; was it deleted?" if is_unknown(error.name()) else ""
-            self.lost = f"topic {message.topic()}: {error.name()} ({error.str()}){gone}"
-        if error is not None and is_poison(error.name()) and self.words is None:
+            question = "; was it deleted?" if is_unknown(error.name()) else ""
+            self.lost = f"topic {message.topic()}: {error.name()} ({error.str()}){question}"
+        if error is not None and is_poison(error.name()) and self.refusal is None:
             size = len(message.key() or b"") + len(message.value() or b"")
-            self.words = (
+            self.refusal = (
                 f"refused a batch of records for topic {message.topic()} ({error.name()}; its first has {size} bytes). "
-                "If the topic's max.message.bytes was lowered, the next start goes by it, provided that "
+                "If the topic's max.message.bytes was lowered, the next start uses the new limit, provided that "
                 f"the bridge's user has the right DescribeConfigs on topic {message.topic()}; if "
                 "kafka.properties.message.max.bytes is set, lower it, or raise the topic's"
             )
 
 
-class Throttled:
-    """Adds up how long brokers had us wait, and says so now and then; as `Heard`."""
+class ThrottleListener:
+    """Counts how long brokers throttle a client, and logs it at most once a minute; the client's `throttle_cb`.
+
+    It must not refer to the client: a reference cycle would keep the client alive.
+
+    Args:
+        name: the client's name, for log messages.
+        count: receives each wait, in s.
+    """
 
     def __init__(self, name: str, count: Callable[[float], None]) -> None:
         self._name = name
         self._count = count
-        self._said_s = float("-inf")
+        self._logged_s = float("-inf")
 
     def __call__(self, event: Throttling) -> None:
-        """The client's `throttle_cb`."""
+        """Count a wait."""
         self._count(event.throttle_time)
         now_s = time.monotonic()
-        if event.throttle_time > 0 and now_s - self._said_s >= _THROTTLED_EVERY_S:
-            self._said_s = now_s
+        if event.throttle_time > 0 and now_s - self._logged_s >= _THROTTLE_LOG_EVERY_S:
+            self._logged_s = now_s
             _log.warning(
-                "%s: Kafka's broker %s has it wait %.1f s, for a quota; nothing is lost, it takes longer",
+                "%s: Kafka's broker %s throttles it for %.1f s because of a quota; nothing is lost, it takes longer",
                 self._name,
                 event.broker_name,
                 event.throttle_time,
             )
 
 
-def look_at_tls(settings: KafkaSettings) -> None:
-    """Find out what librdkafka does not tell: which of the ways it is in which a handshake can't succeed.
+def raise_tls_problem(settings: KafkaSettings) -> None:
+    """Raise an error if TLS with a broker can't work; librdkafka does not report the reason.
 
     Raises:
-        AccessError: it is one that is known.
+        AccessError: the settings and a broker's TLS do not fit; the message names the setting.
     """
     for address in settings.bootstrap_servers:
-        wrong = what_is_wrong(address, settings.tls, "kafka.tls")
-        if wrong is None and settings.tls.enabled and speaks_kafka_plainly(address):
-            # A broker hangs up on what it does not understand, which may have any other reason.
-            wrong = "it does not speak TLS there; see kafka.tls.enabled"
-        if wrong is not None:
-            raise AccessError(f"Kafka at {address}: {wrong}")
+        problem = find_tls_problem(address, settings.tls, "kafka.tls")
+        if problem is None and settings.tls.enabled and speaks_plaintext_kafka(address):
+            # A broker without TLS closes the connection, which alone may have any other reason.
+            problem = "it does not speak TLS there; see kafka.tls.enabled"
+        if problem is not None:
+            raise AccessError(f"Kafka at {address}: {problem}")
 
 
-def look_who_is_there(settings: KafkaSettings) -> None:
-    """Tell a port that is open, but does not answer as Kafka does, from one that is not there.
+def raise_if_not_kafka(settings: KafkaSettings) -> None:
+    """Raise an error if a bootstrap server accepts connections but does not answer as Kafka.
 
     Raises:
-        RetriableError: something answers that is no Kafka.
+        RetriableError: another server answers there, or one that requires a login.
     """
     for address in settings.bootstrap_servers:
-        if is_open(address):
+        if accepts_connections(address):
             login = "" if settings.sasl.mechanism else ", or does it want a login (kafka.sasl)"
             raise RetriableError(
                 f"Kafka at {address}: something takes connections there, but does not answer as Kafka does; is it "

@@ -1,4 +1,4 @@
-"""librdkafka's properties from the settings. Pure, but for reading secrets; no import of the client."""
+"""Makes librdkafka's properties from the settings. Reads secrets, but imports no client."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from bridge.errors import AccessError
 
 _log = logging.getLogger(__name__)
 
-CLIENTS_LIMIT_BYTES: Final = 1_000_000
-"""librdkafka's own `message.max.bytes`, and its largest batch."""
-_FEWEST_BYTES: Final = 1_000
-"""The least that librdkafka takes for either."""
-_MOST_BYTES: Final = 1_000_000_000
-"""The most that it takes for `message.max.bytes`."""
+CLIENT_LIMIT_BYTES: Final = 1_000_000
+"""librdkafka's default for `message.max.bytes`, and its largest batch."""
+_MIN_BYTES: Final = 1_000
+"""The smallest value that librdkafka accepts for either."""
+_MAX_BYTES: Final = 1_000_000_000
+"""The largest value that librdkafka accepts for `message.max.bytes`."""
 QUEUE_KIB: Final = 16 * 1024
-"""What is queued is not sent yet, but has to be before the transaction times out: little, for slow brokers."""
+"""The producer's queue: small, because slow brokers must take all of it before the transaction times out."""
 
 OPAQUE_TOKEN_LIFE_S: Final = 300.0
-"""After how long a token that does not tell its end is read again."""
+"""After this many seconds a token without an expiry time is read again."""
 
 
 def client_properties(settings: KafkaSettings) -> dict[str, Any]:
-    """What every client has, secrets and all: never to be logged.
+    """The properties of every client; they contain secrets and must not be logged.
 
     Raises:
-        StartupError: a secret or a file of TLS can't be read or used.
+        StartupError: a secret or a TLS file can't be read or used.
     """
     protocol = ("SASL_" if settings.sasl.mechanism else "") + ("SSL" if settings.tls.enabled else "PLAINTEXT")
     return {
@@ -51,38 +51,47 @@ def client_properties(settings: KafkaSettings) -> dict[str, Any]:
     }
 
 
-def most_record_bytes(settings: KafkaSettings, topics_limit: int | None) -> int:
-    """The largest record that is tried, before compression: as the settings say, else as much as the topics take.
+def max_record_bytes(settings: KafkaSettings, topics_limit: int | None) -> int:
+    """The largest record that the producer accepts, in bytes before compression.
 
     Args:
-        settings: may set `message.max.bytes`, trusting in compression.
-        topics_limit: the smallest `max.message.bytes` of the topics; None where it is not known.
+        settings: may set `message.max.bytes`, also above the topics' limit, because compression makes records smaller.
+        topics_limit: the smallest `max.message.bytes` of the topics; None if it is not known.
     """
     own = settings.properties.get("message.max.bytes")
-    return int(own) if own is not None else min(_MOST_BYTES, max(_FEWEST_BYTES, topics_limit or CLIENTS_LIMIT_BYTES))
+    return int(own) if own is not None else min(_MAX_BYTES, max(_MIN_BYTES, topics_limit or CLIENT_LIMIT_BYTES))
 
 
 def producer_properties(
     settings: KafkaSettings, transactional_id: str, topics_limit: int | None = None
 ) -> dict[str, Any]:
-    """What the producer of a transactional id has; `topics_limit` as above, errors as `client_properties`."""
-    largest_bytes = most_record_bytes(settings, topics_limit)
+    """The properties of the producer of a transactional id; they contain secrets and must not be logged.
+
+    Args:
+        settings: how to reach Kafka.
+        transactional_id: the id.
+        topics_limit: the smallest `max.message.bytes`, in bytes, of the topics; None if it is not known.
+
+    Raises:
+        StartupError: a secret or a TLS file can't be read or used.
+    """
+    largest_bytes = max_record_bytes(settings, topics_limit)
     queue_kib = int(settings.properties.get("queue.buffering.max.kbytes", QUEUE_KIB))
     return {
-        # A topic holds its limit against whole batches, and librdkafka does not split one that was refused.
-        "batch.size": max(_FEWEST_BYTES, min(CLIENTS_LIMIT_BYTES, topics_limit or CLIENTS_LIMIT_BYTES)),
+        # A topic's limit applies to whole batches, and librdkafka does not split a refused batch.
+        "batch.size": max(_MIN_BYTES, min(CLIENT_LIMIT_BYTES, topics_limit or CLIENT_LIMIT_BYTES)),
         "queue.buffering.max.messages": 200_000,
         **client_properties(settings),
         "message.max.bytes": largest_bytes,
-        # A record that is larger than the queue is told from a full queue by nothing, and would be tried for ever.
+        # librdkafka reports a record larger than the queue as a full queue; the producer would retry it for ever.
         "queue.buffering.max.kbytes": max(queue_kib, -(-largest_bytes // 1024)),
-        # Of delivered records nothing is to be told: a callback for each would cost more than its delivery.
+        # Only failures are reported: a callback for each delivered record would cost more than its delivery.
         "delivery.report.only.error": True,
         "transactional.id": transactional_id,
         "transaction.timeout.ms": settings.transaction_timeout_ms,
         "enable.idempotence": True,
         "acks": "all",
-        # Java clients partition like this; another hash would tear co-partitioned topics apart.
+        # The hash of the Java clients; with another hash, co-partitioned topics would not match.
         "partitioner": "murmur2_random",
         "compression.type": settings.compression,
         "linger.ms": settings.linger_ms,
@@ -92,7 +101,7 @@ def producer_properties(
 def _tls(tls: TlsSettings) -> dict[str, Any]:
     if not tls.enabled:
         return {}
-    # librdkafka's words for a bad file name neither the setting nor the file.
+    # Check the files here: librdkafka's error for a bad file names neither the setting nor the file.
     client_context(tls, "kafka.tls")
     found: dict[str, Any] = {
         "enable.ssl.certificate.verification": True,
@@ -136,31 +145,39 @@ def _sasl(sasl: SaslSettings) -> dict[str, Any]:
 
 
 def _token_source(token: Secret, extensions: dict[str, str]) -> Callable[[str], tuple[str, float, str, dict[str, str]]]:
-    read_token(token)  # what is wrong with it is better said here than by a thread of the client's
+    # If the token can't be used, fail here: an error in the client's thread is harder to understand.
+    read_token(token)
 
-    def give(_config: str) -> tuple[str, float, str, dict[str, str]]:
+    def provide(_config: str) -> tuple[str, float, str, dict[str, str]]:
         try:
             text, end_s = read_token(token)
         except AccessError as error:
-            # The client only says that its callback raised.
-            _log.error("%s", error)  # its message says all there is
+            # Log it here: the client only reports that its callback raised an error.
+            _log.error("%s", error)  # the message is complete; a traceback adds nothing
             raise
         return text, end_s, "", extensions
 
-    return give
+    return provide
 
 
 def read_token(token: Secret, clock: Callable[[], float] = time.time) -> tuple[str, float]:
-    """A token and when it ends, in s since the epoch: as its claim `exp` (RFC 7519) says, else in five minutes.
+    """Read a bearer token.
+
+    Args:
+        token: where the token is.
+        clock: seconds since the epoch.
+
+    Returns:
+        The token, and its expiry in s since the epoch: its claim `exp` (RFC 7519), or five minutes from now without it.
 
     Raises:
-        AccessError: it is empty, can't be sent, or has ended.
-        StartupError: it can't be read.
+        AccessError: the token is empty, contains other characters than visible ASCII, or has expired.
+        StartupError: the token can't be read.
     """
     text = token.reveal("kafka.sasl.token").strip()
     if not text or not all("!" <= character <= "~" for character in text):
         raise AccessError("kafka.sasl.token: a token is one or more visible ASCII characters")
-    end_s = _end_of(text)
+    end_s = _expiry_s(text)
     now_s = clock()
     if end_s is None:
         return text, now_s + OPAQUE_TOKEN_LIFE_S
@@ -171,8 +188,8 @@ def read_token(token: Secret, clock: Callable[[], float] = time.time) -> tuple[s
     return text, end_s
 
 
-def _end_of(token: str) -> float | None:
-    """The claim `exp` of a JSON Web Token, or None. Whether the token is genuine is Kafka's business."""
+def _expiry_s(token: str) -> float | None:
+    """The claim `exp` of a JSON Web Token; None for another token. Kafka verifies the token's signature."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

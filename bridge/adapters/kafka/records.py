@@ -1,4 +1,4 @@
-"""Records as they are consumed: values, which whoever looks at them can make too; no import of the client."""
+"""Consumed records as values. Imports no client, so that tests and tools can make them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ class Record:
     """One consumed record.
 
     Attributes:
-        timestamp_ms: the broker's or producer's timestamp, ms since the epoch.
+        kafka_offset: its offset in the partition.
+        key: None for a record without a key.
+        value: None for a tombstone.
+        timestamp_ms: the broker's or producer's timestamp, in ms since the epoch.
     """
 
     topic: str

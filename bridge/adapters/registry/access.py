@@ -1,6 +1,6 @@
-"""How a registry is let to know who we are, and how we know it: credentials, bearer tokens and TLS.
+"""Credentials, bearer tokens and TLS for the schema registry.
 
-Values only; ``bridge.adapters.registry.client`` sends them. No ``repr`` holds a secret.
+These are values only; ``bridge.adapters.registry.client`` uses them. No ``repr`` contains a secret.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class BearerToken:
 Identity: TypeAlias = Credentials | BearerToken
 
 Auth: TypeAlias = Identity | Callable[[], Identity]
-"""Who we are, or where to ask for it: asked again after the registry refused it."""
+"""An identity, or a function that returns it; it is called again after the registry refused the identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What to look at when the registry is refused or refuses us, in the words of whoever gave it; "" for nothing.
+    """The settings that error messages name; "" for none.
 
     Attributes:
-        credentials: where user and password, or the token, come from.
-        authorities: where it is said whom we trust.
-        certificate: where our certificate comes from.
-        address: where the url comes from.
+        credentials: the settings of user and password, or of the token.
+        authorities: the setting of the trusted authorities.
+        certificate: the setting of our certificate.
+        address: the setting of the url.
     """
 
     credentials: str = ""
@@ -63,14 +63,14 @@ class Hints:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Whom we trust, and the certificate that we show; host names are always verified.
+    """The trusted authorities, and the certificate that we show; host names are always verified.
 
     Attributes:
-        ca_file: PEM file with the authorities that may have signed the registry's certificate; None is the usual
-            public ones (or those in the file or folder that ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names).
-        certificate_file: PEM file with our certificate and its chain; None shows none.
-        key_file: PEM file with our private key; None when it is in `certificate_file`.
-        key_password: gives what the key is encrypted with; asked at each connecting.
+        ca_file: PEM file with the authorities that may have signed the registry's certificate; None for the public
+            authorities (or those in the file or folder that ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names).
+        certificate_file: PEM file with our certificate and its chain; None for no certificate.
+        key_file: PEM file with our private key; None if the key is in `certificate_file`.
+        key_password: returns the password of the key; called for each new client.
     """
 
     ca_file: Path | None = None
@@ -79,7 +79,7 @@ class Tls:
     key_password: Callable[[], str] | None = field(default=None, repr=False)
 
     def properties(self) -> dict[str, object]:
-        """The Confluent client's properties, once everything is proved to be usable.
+        """Check the files, and return the properties for Confluent's client.
 
         Raises:
             RegistryAccessError: a file can't be read, is no PEM file, or key and certificate do not belong together.
@@ -115,17 +115,21 @@ def _unusable(what: str, error: Exception) -> RegistryAccessError:
 
 
 def identity_properties(identity: Identity, address: str) -> dict[str, object]:
-    """Return the Confluent client's properties for an identity.
+    """Return the properties for Confluent's client.
+
+    Args:
+        identity: the credentials or the token.
+        address: the registry's; for error messages.
 
     Raises:
-        RegistryError: it can't be put into an HTTP header as it is.
+        RegistryError: the identity can't be put into an HTTP header.
     """
     if isinstance(identity, Credentials):
         if ":" in identity.username:
             raise RegistryError(f"schema registry {address}: a user name may hold no colon", retriable=False)
         return {"basic.auth.user.info": f"{identity.username}:{identity.password}"}
     if not identity.token or not all("!" <= character <= "~" for character in identity.token):
-        # HTTP clients quote a header that they can't send.
+        # Check it here: the error of an HTTP client would quote the header.
         message = f"schema registry {address}: a bearer token is one or more visible ASCII characters"
         raise RegistryError(message, retriable=False)
     properties: dict[str, object] = {
@@ -139,9 +143,13 @@ def identity_properties(identity: Identity, address: str) -> dict[str, object]:
 
 
 def split_credentials(url: str) -> tuple[str, Credentials | None]:
-    """Return the addresses without user and password, and the first ones found.
+    """Take user and password out of a registry's url: HTTP clients log the urls of their requests.
 
-    They go to the client apart from the url, since HTTP clients log the urls they ask.
+    Args:
+        url: one address, or several separated by commas.
+
+    Returns:
+        The addresses without user and password, and the first user and password found; None if there are none.
     """
     bare, found = [], None
     for one in url.split(","):

@@ -1,7 +1,8 @@
-"""Schema ids that the processes of one executor share, so that an outage of the registry stops nothing known.
+"""A cache of schema ids that the processes of one executor share, so that known schemas survive a registry's outage.
 
-Python workers come and go, and a lane's task runs in any of them: what one remembered alone would be asked again.
-One small file for each (registry, subject, schema); a file is whole or not there. Nothing secret is in it.
+Python workers start and end, and a lane's task runs in any of them: an id in one worker's memory would be requested
+again. There is one small file for each (registry, subject, schema), which is either complete or missing. The files
+contain no secrets.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from pathlib import Path
 _log = logging.getLogger(__name__)
 
 
-class SharedIds:
-    """A `client.SchemaIds` in a folder. Failing to keep an id costs a question to the registry, no more."""
+class SchemaIdCache:
+    """A `bridge.adapters.registry.client.SchemaIdStore` in a folder. A lost id costs one request to the registry."""
 
     def __init__(self, folder: Path, registry: str) -> None:
-        """Take the folder, which need not exist yet.
+        """Use a folder; it is created with the first id.
 
         Args:
             folder: private to the application.
-            registry: the registry's address; ids mean nothing in another one.
+            registry: the registry's address; ids are valid in one registry only.
         """
         self._folder = folder
         self._registry = registry
 
     def get(self, subject: str, schema_text: str) -> int | None:
-        """The id of a schema in a subject, if a process of this folder has learned it."""
+        """The id of a schema in a subject; None if no process has stored it."""
         path = self._path(subject, schema_text)
         try:
             return int(path.read_text(encoding="ascii"))
@@ -40,7 +41,7 @@ class SharedIds:
             return None
 
     def put(self, subject: str, schema_text: str, schema_id: int) -> None:
-        """Keep an id for every process of this folder."""
+        """Store an id for all processes that use the folder."""
         path = self._path(subject, schema_text)
         fresh = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         try:

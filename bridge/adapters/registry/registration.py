@@ -1,4 +1,4 @@
-"""Which schemas a job needs in the registry, under which subjects, and by whom they get there."""
+"""The schemas that a job needs in the registry, their subjects, and their registration."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from schemas.wire.subjects import Part, Subject
 
 @dataclass(frozen=True, slots=True)
 class NeededSchema:
-    """A schema that a table's changes are written with.
+    """A schema that encodes a table's changes.
 
     Attributes:
         table: `keyspace.table`.
-        part: of the keys or of the values.
-        subject: where it belongs.
+        part: whether it encodes the keys or the values.
+        subject: its subject in the registry.
         schema_text: canonical text of the Avro schema.
     """
 
@@ -31,11 +31,17 @@ class NeededSchema:
     schema_text: str
 
     def as_text(self) -> str:
-        """For people: where it belongs, and the schema as it is registered."""
+        """The table, the subject, and the schema as it is registered; for people."""
         return f"# {self.table}, {self.part}s; subject {self.subject}\n{self.schema_text}"
 
     def as_json(self, schema_id: int | None = None) -> str:
-        """For programs: one line; `schemaType` and `schema` are what `POST /subjects/<subject>/versions` takes."""
+        """One line of JSON for programs.
+
+        `schemaType` and `schema` are the fields of `POST /subjects/<subject>/versions`.
+
+        Args:
+            schema_id: the schema's id, added as `id`; None to leave it out.
+        """
         document = {
             "table": self.table,
             "part": self.part,
@@ -61,10 +67,10 @@ def needed_by(config: BridgeConfig, table: TableSchema) -> Sequence[NeededSchema
 
 
 def check(registry: Registry, settings: RegistrySettings, needed: NeededSchema) -> None:
-    """Find out whether the job will get the schema's id; writes nothing.
+    """Check that the job can get the schema's id; writes nothing.
 
     Raises:
-        schemas.errors.RegistryError: it won't, or the registry could not answer.
+        schemas.errors.RegistryError: it can't, or the registry could not answer.
     """
     if settings.auto_register:
         registry.check(needed.subject, needed.schema_text)
@@ -73,10 +79,17 @@ def check(registry: Registry, settings: RegistrySettings, needed: NeededSchema) 
 
 
 def schema_id(registry: Registry, settings: RegistrySettings, topic: str, part: Part, text: str) -> int:
-    """The id of the schema of a topic's keys or values, registered now if that is the job's to do.
+    """The id of the schema of a topic's keys or values; registers a new schema if `registry.auto_register` is on.
+
+    Args:
+        registry: the registry.
+        settings: names the subject, and tells whether to register.
+        topic: the topic.
+        part: keys or values.
+        text: canonical text of the Avro schema.
 
     Raises:
-        schemas.errors.RegistryError: the registry could not answer, refuses the schema, or does not hold it and
+        schemas.errors.RegistryError: the registry could not answer, refuses the schema, or does not have it and
             `registry.auto_register` is off.
     """
     subject = settings.subject_of(topic, part, text)

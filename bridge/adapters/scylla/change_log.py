@@ -1,7 +1,4 @@
-"""The CDC tables of a ScyllaDB cluster as the bridge reads them: schemas, options and log pages.
-
-Knows the server's table names (spec sections 1 and 7); knows no client library.
-"""
+"""Reads the schemas, options and logs of the CDC tables of a ScyllaDB cluster."""
 
 from __future__ import annotations
 
@@ -39,9 +36,9 @@ _NOW: Final = "SELECT toTimestamp(now()) FROM system.local WHERE key = 'local'"
 _KEYSPACES: Final = "SELECT keyspace_name FROM system_schema.keyspaces"
 _TABLES: Final = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"
 _SCYLLA_ONLY: Final = ("system_schema", "scylla_tables")
-"""A table that every ScyllaDB lists among its own."""
-_OF_OTHER_TABLES: Final = frozenset({"compound", "dense"})
-"""Flags of which every table has one that is no static compact table."""
+"""A system table that every ScyllaDB has, and no other server."""
+_NOT_STATIC_COMPACT: Final = frozenset({"compound", "dense"})
+"""Every table that is not a static compact table has one of these flags."""
 
 
 class CdcOffError(StartupError):
@@ -49,9 +46,12 @@ class CdcOffError(StartupError):
 
 
 class ChangeLog:
-    """Reads what one cluster says about its CDC tables. Thread-safe, as its session is.
+    """Reads the descriptions of one cluster's CDC tables. Thread-safe, as its session is.
 
-    Every method raises RetriableError when the cluster does not answer and BridgeError when it refuses.
+    Every method raises RetriableError if the cluster does not answer, and BridgeError if it refuses the request.
+
+    Args:
+        session: connected to the cluster.
     """
 
     def __init__(self, session: CqlSession) -> None:
@@ -60,13 +60,17 @@ class ChangeLog:
     def table_schema(self, keyspace: str, table: str) -> TableSchema:
         """The base table as `system_schema` describes it now.
 
+        Args:
+            keyspace: the table's.
+            table: name of the base table.
+
         Raises:
             StartupError: there is no such keyspace or table.
-            TypeTextError: a column's type is not known, or was altered just now.
+            TypeTextError: a column's type is not known, or has just been altered.
         """
         rows = self.session.rows(_COLUMNS, (keyspace, table))
         if not rows:
-            raise StartupError(f"table {shown_table(keyspace, table)}: {self._missing(keyspace, table)}")
+            raise StartupError(f"table {shown_table(keyspace, table)}: {self._describe_missing(keyspace, table)}")
         types = [parse(row["type"]) for row in rows]
         if any(True for one in types for _ in user_types(one)):
             definitions = self._user_types(keyspace)
@@ -80,39 +84,47 @@ class ChangeLog:
             ]
         return TableSchema(keyspace, table, tuple(columns))
 
-    def _missing(self, keyspace: str, table: str) -> str:
-        """What is not there, and what may have been meant: names differ in their case."""
+    def _describe_missing(self, keyspace: str, table: str) -> str:
+        """The message for a missing keyspace or table, with existing names that differ only in case."""
         keyspaces = [row["keyspace_name"] for row in self.session.rows(_KEYSPACES)]
         if keyspace not in keyspaces:
-            meant = [f"{quoted(name)}" for name in keyspaces if name.lower() == keyspace.lower()]
+            similar = [f"{quoted(name)}" for name in keyspaces if name.lower() == keyspace.lower()]
             what = f"there is no keyspace {keyspace!r} at {self._address}"
         else:
             names = [row["table_name"] for row in self.session.rows(_TABLES, (keyspace,))]
-            meant = [shown_table(keyspace, name) for name in names if name.lower() == table.lower()]
+            similar = [shown_table(keyspace, name) for name in names if name.lower() == table.lower()]
             what = f"there is no such table at {self._address}"
-        return f"{what}; did you mean {' or '.join(meant)}?" if meant else what
+        return f"{what}; did you mean {' or '.join(similar)}?" if similar else what
 
     def _is_static_compact(self, keyspace: str, table: str, columns: Sequence[Column]) -> bool:
         """Whether a table without clustering columns has COMPACT STORAGE.
 
-        `system_schema` has its columns as static ones then, beside a clustering and a regular column that neither CQL
-        nor the log know.
+        `system_schema` lists the columns of such a table as static ones. It adds a clustering and a regular column
+        that neither CQL nor the log have.
         """
         kinds = Counter(one.kind for one in columns)
         if not kinds[ColumnKind.STATIC] or (kinds[ColumnKind.CLUSTERING], kinds[ColumnKind.REGULAR]) != (1, 1):
             return False
         rows = self.session.rows(_FLAGS, (keyspace, table))
-        return bool(rows) and not _OF_OTHER_TABLES & set(rows[0]["flags"] or ())
+        return bool(rows) and not _NOT_STATIC_COMPACT & set(rows[0]["flags"] or ())
 
     def _user_types(self, keyspace: str) -> dict[str, list[tuple[str, CqlType]]]:
-        """Fields of the keyspace's user-defined types, by name."""
+        """The fields of the keyspace's user-defined types, by the types' names."""
         return {
             row["type_name"]: list(zip(row["field_names"], map(parse, row["field_types"]), strict=True))
             for row in self.session.rows(_TYPES, (keyspace,))
         }
 
-    def described(self, keyspace: str, table: str) -> TableSchema | None:
-        """The base table as `system_schema` describes it now; None when it or its log does not exist."""
+    def describe_table(self, keyspace: str, table: str) -> TableSchema | None:
+        """The base table as `system_schema` describes it now; None if it or its log does not exist.
+
+        Args:
+            keyspace: the table's.
+            table: name of the base table.
+
+        Raises:
+            TypeTextError: a column's type is not known, or has just been altered.
+        """
         if not self.session.rows(_TABLE, (keyspace, table + LOG_TABLE_SUFFIX)):
             return None
         try:
@@ -121,7 +133,15 @@ class ChangeLog:
             return None
 
     def table_state(self, keyspace: str, table: str) -> TableState:
-        """What may change about a captured table while it is read; costs two or three small queries."""
+        """The properties of a captured table that may change while it is read; costs two or three small queries.
+
+        Args:
+            keyspace: the table's.
+            table: name of the base table.
+
+        Returns:
+            The state; all of it None if the table or its log does not exist.
+        """
         rows = self.session.rows(_TABLE, (keyspace, table))
         log = self.session.rows(_TABLE, (keyspace, table + LOG_TABLE_SUFFIX))
         if not rows or not log:
@@ -131,46 +151,46 @@ class ChangeLog:
             schema = self.table_schema(keyspace, table)
         except StartupError:  # dropped between the queries
             return TableState(None, None, None)
-        except SchemaError as error:  # altered between the queries, so that they do not fit each other
+        except SchemaError as error:  # altered between the queries, so the answers do not match
             raise RetriableError(f"table {keyspace}.{table}: {error}") from error
         return TableState(log[0]["id"], schema, None if blob is None else parse_options(blob))
 
     def cdc_options(self, keyspace: str, table: str) -> CdcOptions | None:
-        """The table's `cdc` option; None when it was never set, or there is no such table."""
+        """The table's `cdc` option; None if it was never set, or if there is no such table."""
         rows = self.session.rows(_TABLE, (keyspace, table))
         extensions: dict[str, Any] = dict(rows[0]["extensions"] or {}) if rows else {}
         blob = extensions.get("cdc")
         return None if blob is None else parse_options(blob)
 
     def check_captured(self, keyspace: str, table: str, *, even_if_off: bool = False) -> TableSchema:
-        """The schema of a table whose changes can be read.
+        """Check that a table's changes can be read, and return its schema.
 
         Args:
             keyspace: the table's.
             table: name of the base table.
-            even_if_off: whether a log that is left from when CDC was enabled will do.
+            even_if_off: True accepts a table whose CDC is disabled, if its log still exists.
 
         Raises:
             CdcOffError: CDC is not enabled on the table.
-            StartupError: there is no such table, or its log table is missing; the message says what to do.
+            StartupError: there is no such table, or its log table is missing; the message tells what to do.
         """
         schema = self.table_schema(keyspace, table)
         options = self.cdc_options(keyspace, table)
         if (options is None or not options.enabled) and not even_if_off:
-            never = self._why_never(schema)
-            if never is not None:
-                raise StartupError(f"table {shown_table(keyspace, table)}: {never}")
+            reason = self._why_not_capturable(schema)
+            if reason is not None:
+                raise StartupError(f"table {shown_table(keyspace, table)}: {reason}")
             raise CdcOffError(
                 f"table {shown_table(keyspace, table)}: CDC is not enabled; enable it with "
                 f"ALTER TABLE {quoted(keyspace)}.{quoted(table)} WITH cdc = {{'enabled': true}}"
             )
         log_table = table + LOG_TABLE_SUFFIX
         if not self.session.rows(_TABLE, (keyspace, log_table)):
-            advice = "it may still be in the making: try again, or disable and enable CDC"
+            advice = "ScyllaDB may still be creating it: try again, or disable and enable CDC"
             if not self.session.rows(_TABLE, _SCYLLA_ONLY):
                 advice = (
-                    f"the server is no ScyllaDB ({'.'.join(_SCYLLA_ONLY)} is missing), so it makes and writes none. On "
-                    "the local stack, write by `scylla-cdc-bridge local cql`: it makes the log and writes it"
+                    f"the server is no ScyllaDB ({'.'.join(_SCYLLA_ONLY)} is missing), so it writes no log. On the "
+                    "local stack, write by `scylla-cdc-bridge local cql`: it creates the log and writes it"
                 )
             raise StartupError(
                 f"table {shown_table(keyspace, table)}: CDC is enabled but the log table "
@@ -178,8 +198,8 @@ class ChangeLog:
             )
         return schema
 
-    def _why_never(self, schema: TableSchema) -> str | None:
-        """Why a table can't have CDC at all; None when it can, as far as we know."""
+    def _why_not_capturable(self, schema: TableSchema) -> str | None:
+        """Why a table can never have CDC; None if no reason is known."""
         keyspace, table = schema.keyspace, schema.name
         if (base := table.removesuffix(LOG_TABLE_SUFFIX)) != table and self.session.rows(_TABLE, (keyspace, base)):
             return f"is a log itself; name the table that it belongs to, {shown_table(keyspace, base)}"
@@ -192,7 +212,7 @@ class ChangeLog:
         return None
 
     def check_readable(self, keyspace: str, table: str) -> None:
-        """Read a little of everything that the table's changes are read from.
+        """Check that the user has the rights to read the table's changes, by one small query of each kind.
 
         Raises:
             StartupError: a right is missing; the message names it.
@@ -200,24 +220,24 @@ class ChangeLog:
         """
         metadata = self.stream_metadata(keyspace, table)
         for newest in metadata.generations()[-1:]:
-            with suppress(RetriableError):  # its streams may be on their way
+            with suppress(RetriableError):  # its streams may not be published yet
                 metadata.streams(newest.start_ms, TokenRange(Token(MAX_TOKEN - 1), MAX_TOKEN))
         log_table = f"{quoted(keyspace)}.{quoted(table + LOG_TABLE_SUFFIX)}"
-        # Identifiers can't be bound; these are quoted. No stream has this id.
+        # Identifiers can't be bound, so they are quoted. No stream has this id.
         self.session.rows(f'SELECT "cdc$time" FROM {log_table} WHERE "cdc$stream_id" = ? LIMIT 1', (bytes(16),))  # noqa: S608
 
     def node_time_us(self) -> UnixMicros:
-        """What one node's clock says, in whole ms; another node each time, as far as there are several."""
+        """The time of one node's clock in us, rounded to whole ms; each call asks another node, if possible."""
         ((cell,),) = self.session.cells(_NOW, consistency="ONE")
         assert cell is not None
         return millis_to_micros(UnixMillis(int.from_bytes(cell, "big", signed=True)))
 
     def stream_metadata(self, keyspace: str, table: str) -> StreamMetadata:
-        """What says which streams a table's log has."""
+        """The stream metadata of a table's log."""
         return stream_metadata(self.session, keyspace, table)
 
     def log_reader(self, keyspace: str, table: str) -> LogReader:
-        """A reader of one table's log, its statements prepared now."""
+        """A reader of one table's log; it prepares its statements in this call."""
         return LogReader(self.session, keyspace, table)
 
     @property
@@ -226,19 +246,25 @@ class ChangeLog:
 
 
 class LogReader:
-    """Asks for pages of one log table, a stream and a window at a time."""
+    """Requests pages of one log table, for a stream and a window at a time.
+
+    Args:
+        session: connected to the cluster.
+        keyspace: the table's.
+        table: name of the base table.
+    """
 
     def __init__(self, session: CqlSession, keyspace: str, table: str) -> None:
         self._session = session
         log_table = f"{quoted(keyspace)}.{quoted(table + LOG_TABLE_SUFFIX)}"
         session.learn_replication(keyspace)
-        # Identifiers can't be bound; these are quoted.
+        # Identifiers can't be bound, so they are quoted.
         start = f'SELECT * FROM {log_table} WHERE "cdc$stream_id" = ? AND "cdc$time" >= ?'  # noqa: S608
-        # Anew, so that `columns` are those of this moment.
-        self._bounded: Prepared = session.prepare(f'{start} AND "cdc$time" < ? BYPASS CACHE', anew=True)
-        self._unbounded: Prepared = session.prepare(f"{start} BYPASS CACHE", anew=True)
+        # Prepare again, so that `columns` are the present ones.
+        self._bounded: Prepared = session.prepare(f'{start} AND "cdc$time" < ? BYPASS CACHE', again=True)
+        self._unbounded: Prepared = session.prepare(f"{start} BYPASS CACHE", again=True)
         self._columns, self._types = self._bounded.columns, self._bounded.types
-        # No PER PARTITION LIMIT: ScyllaDB takes one in a paged query for a filter, and says "more" after a second row.
+        # No PER PARTITION LIMIT: ScyllaDB filters by it in a paged query, and reports a next page after two rows.
         self._streams_of_rows = (
             f'SELECT "cdc$stream_id" FROM {log_table} WHERE "cdc$stream_id" IN ? '  # noqa: S608
             'AND "cdc$time" >= ? AND "cdc$time" < ? BYPASS CACHE'
@@ -246,25 +272,34 @@ class LogReader:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The log's columns in the order of a row's cells, as they were when this reader was made."""
+        """The log's columns in the order of a row's cells, at the time when this reader was made."""
         return self._columns
 
     @property
     def types(self) -> tuple[CqlType, ...]:
-        """Types of `columns`, as `Page.types`."""
+        """Types of `columns`; nothing is frozen in them."""
         return self._types
 
     def page(
         self, stream: StreamId, window: Window, *, page_rows: int, paging_state: bytes | None = None
     ) -> Future[Page]:
-        """One page of a stream's rows in a window, in the server's order."""
+        """Request one page of a stream's rows in a window, in the server's order.
+
+        The stream's owner gets the request. The future fails with RetriableError or BridgeError.
+
+        Args:
+            stream: whose rows to read.
+            window: the range of `cdc$time`.
+            page_rows: the most rows in the page.
+            paging_state: the preceding page's; None for the first page.
+        """
         parameters: list[object] = [stream.raw, timeuuid_parameter(window.lower_timeuuid)]
         upper = window.upper_timeuuid
         prepared = self._unbounded
         if upper is not None:
             parameters.append(timeuuid_parameter(upper))
             prepared = self._bounded
-        # The log's partitioner is not the cluster's, of which alone the driver knows (spec section 6).
+        # The driver knows only the cluster's partitioner; the log has its own. So the key is made from the token.
         return self._session.page(
             prepared,
             parameters,
@@ -274,18 +309,18 @@ class LogReader:
         )
 
     def streams_of_rows(self, streams: Sequence[StreamId], window: Window, *, page_rows: int) -> Future[Page]:
-        """The first page of some streams' rows in a window, of which it has no more than the streams' ids.
+        """Request the first page of several streams' rows in a window; its only column is the stream's id.
 
-        The owner of the first stream is asked.
+        The owner of the first stream gets the request. The future fails with RetriableError or BridgeError.
 
         Args:
-            streams: as many as the server takes in one `IN`.
-            window: one that has an end.
-            page_rows: most rows in the page.
+            streams: at most as many as the server allows in one `IN`.
+            window: a window that has an end.
+            page_rows: the most rows in the page.
         """
         lower, upper = window.lower_timeuuid, window.upper_timeuuid
         assert upper is not None
-        # Prepared only when it is needed: a table that is written to steadily never asks so.
+        # Prepared on first use: a table that is written steadily never needs this statement.
         return self._session.page(
             self._session.prepare(self._streams_of_rows),
             [[stream.raw for stream in streams], timeuuid_parameter(lower), timeuuid_parameter(upper)],
@@ -295,10 +330,14 @@ class LogReader:
 
 
 def parse_options(blob: bytes) -> CdcOptions:
-    """The options in `extensions['cdc']`: uint32 LE count, then each key and value with a uint32 LE length.
+    """Parse the `cdc` option of a table.
+
+    Args:
+        blob: `extensions['cdc']`: a count (uint32, little-endian), then each key and value with its length (uint32,
+            little-endian).
 
     Raises:
-        BridgeError: the bytes are of another form.
+        BridgeError: the bytes have another form.
     """
     try:
         (count,) = struct.unpack_from("<I", blob, 0)
@@ -322,6 +361,6 @@ def parse_options(blob: bytes) -> CdcOptions:
 
 
 def _column(row: Mapping[str, Any], cql_type: CqlType) -> Column:
-    # ScyllaDB spells the order in capitals, Cassandra does not.
+    # ScyllaDB writes the order in upper case, Cassandra in lower case.
     descending = row["clustering_order"].lower() == "desc"
     return Column(row["column_name"], cql_type, ColumnKind(row["kind"]), row["position"], descending)

@@ -1,13 +1,13 @@
-"""Which streams a table's log has, since when: ScyllaDB's metadata tables behind one small interface (spec section 5).
+"""The streams of a table's log, and since when it has them: ScyllaDB's metadata tables behind one small interface.
 
-| who | where | of |
+| class | tables | scope |
 |---|---|---|
-| `VnodeStreams` | `system_distributed.cdc_generation_timestamps`, `.cdc_streams_descriptions_v2` | the cluster |
-| | or, before the cluster's own upgrade, `system_distributed.cdc_streams_descriptions` | |
+| `VnodeStreams` | `system_distributed.cdc_generation_timestamps`, `.cdc_streams_descriptions_v2`; | the cluster |
+| | before the cluster's own upgrade `system_distributed.cdc_streams_descriptions` | |
 | `TabletStreams` | `system.cdc_timestamps`, `system.cdc_streams` | one table |
 
-Every method raises RetriableError when the cluster does not answer, or not yet all of it, and BridgeError when it
-refuses.
+Every method raises RetriableError if the cluster does not answer, or not with all of its metadata yet, and BridgeError
+if it refuses the request.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TABLET_HISTORY: Final = (
     "WHERE keyspace_name = ? AND table_name = ? AND timestamp <= ?"
 )
 _COUNT_BYTES: Final = 4
-"""A set's cell begins with the number of its elements."""
+"""The cell of a CQL set begins with the number of its elements, in this many bytes."""
 _CURRENT: Final = 0
 _OPENED: Final = 2
 
@@ -56,43 +56,63 @@ ONE_REPLICA: Final = frozenset({"ONE", "LOCAL_ONE"})
 _NO_TABLE: Final = ("unconfigured table", "does not exist")
 
 Streams = Mapping[StreamId, UnixMillis]
-"""Streams, each with the generation that opened it."""
+"""Streams, each with the start of the generation that opened it."""
 
 
 class StreamMetadata(Protocol):
-    """What a table's streams are. Thread-safe as far as its session is; each process has its own.
+    """The streams of a table. As thread-safe as its session; each process has its own.
 
     Attributes:
-        may_lag: whether one node may not know yet what another has told already.
-        shared: whether all tables like this one have the same streams.
+        may_lag: whether one node may not know yet what another node has answered already.
+        shared: whether all tables of this kind have the same streams.
     """
 
     may_lag: bool
     shared: bool
 
     def generations(self) -> list[GenerationStart]:
-        """The published generations, ascending; empty while there is none. More may be published, even late."""
+        """The published generations, ascending; empty if there is none yet.
+
+        More may be published later, even with an earlier start.
+        """
         ...
 
     def streams(self, generation_ms: UnixMillis, within: TokenRange) -> Streams:
-        """The streams of a generation that `generations` gave whose token lies in a slice of the ring.
+        """The streams of a generation whose token lies in a slice of the ring.
 
-        By the stream's token alone, so that a stream is in the same slice whichever table says so.
+        Only the stream's own token counts, so a stream is in the same slice for every table.
+
+        Args:
+            generation_ms: the start of a generation that `generations` returned.
+            within: the slice.
         """
         ...
 
     def key_ranges(self, generation_ms: UnixMillis, within: TokenRange) -> Mapping[StreamId, KeyRange]:
-        """Whose keys the streams hold that `streams` gave; without an entry where the cluster does not say."""
+        """The ranges of the keys whose changes go to a stream, for the streams that `streams` returns.
+
+        A stream is left out if the cluster does not publish its range.
+
+        Args:
+            generation_ms: the start of a generation that `generations` returned.
+            within: the slice of the ring.
+        """
         ...
 
     def count(self, generation_ms: UnixMillis) -> int:
-        """How many streams a generation has; 0 when the node that is asked does not know yet."""
+        """How many streams a generation has; 0 if the contacted node does not know the generation yet."""
         ...
 
 
 def stream_metadata(session: CqlSession, keyspace: str, table: str) -> StreamMetadata:
-    """The metadata of a base table's log: each keyspace has either vnodes or tablets (spec section 5.4)."""
-    rows = _rows_if_there(session, _TABLETS, (keyspace,))
+    """The stream metadata of a base table's log; a keyspace uses either vnodes or tablets.
+
+    Args:
+        session: connected to the cluster.
+        keyspace: the table's.
+        table: name of the base table.
+    """
+    rows = _rows_or_none(session, _TABLETS, (keyspace,))
     if rows and rows[0]["initial_tablets"] is not None:
         return TabletStreams(session, keyspace, table)
     return VnodeStreams(session)
@@ -102,9 +122,9 @@ def select(selection: Selection, here: Streams, before: Streams) -> Streams:
     """The streams that a selection names.
 
     Args:
-        selection: what is wanted.
-        here: the streams of its generation.
-        before: those of the generation that it is compared with; not looked at for `Role.ALL`.
+        selection: the role of the wanted streams.
+        here: the streams of the selection's generation.
+        before: the streams of the generation that it is compared with; unused for `Role.ALL`.
     """
     match selection.role:
         case Role.ALL:
@@ -118,12 +138,15 @@ def select(selection: Selection, here: Streams, before: Streams) -> Streams:
 
 
 class VnodeStreams:
-    """The generations of a cluster's vnode keyspaces: all tables share them, and each replaces all streams.
+    """The generations of a cluster's vnode keyspaces: all tables share them, and each generation replaces all streams.
 
-    A cluster older than 4.4 has only the older table. One that was upgraded copies it to the newer ones, which are
-    complete when `system.cdc_local` says `rewritten`; from then on, for good, only they count (spec section 5.7). Until
-    then newer generations may be in the newer table alone. They are late ones, of which nothing is lost or put out of
-    order, and are said.
+    Clusters older than 4.4 have only the older table. An upgraded cluster copies the older table to the newer tables.
+    When the copy is complete, `system.cdc_local` contains `rewritten`, and from then on only the newer tables are used.
+    Until then, later generations may be in the newer tables alone. Their changes are published when the copy is
+    complete: nothing is lost or out of order, and a warning is logged.
+
+    Args:
+        session: connected to the cluster.
     """
 
     may_lag = False
@@ -132,19 +155,19 @@ class VnodeStreams:
     def __init__(self, session: CqlSession) -> None:
         self._session = session
         self._newer = False
-        self._said: UnixMillis | None = None
+        self._warned_of: UnixMillis | None = None
 
     def generations(self) -> list[GenerationStart]:
-        """See `StreamMetadata`."""
+        """The published generations, ascending; empty if there is none yet."""
         newer = self._uses_newer()
         found = sorted(_millis(row["time"]) for row in self._rows(_TIMES if newer else _OLD_TIMES, ()))
         if not newer:
-            self._look_beyond(found)
+            self._warn_of_uncopied(found)
         return [GenerationStart(start_ms) for start_ms in found]
 
     def streams(self, generation_ms: UnixMillis, within: TokenRange) -> Streams:
-        """See `StreamMetadata`."""
-        # The driver takes an integer for a timestamp as the milliseconds that it is.
+        """The streams of a generation whose token lies in a slice of the ring."""
+        # The driver accepts an integer for a timestamp, as milliseconds.
         newer = self._uses_newer()
         rows = self._slice(generation_ms, within) if newer else self._rows(_OLD_STREAMS, (generation_ms,))
         if not rows:
@@ -155,7 +178,10 @@ class VnodeStreams:
         return dict.fromkeys(sorted((one for one in found if one.token in within), key=_raw), generation_ms)
 
     def key_ranges(self, generation_ms: UnixMillis, within: TokenRange) -> Mapping[StreamId, KeyRange]:
-        """See `StreamMetadata`; the older table does not say which streams are of one vnode, nor where that ends."""
+        """The ranges of the keys of a slice's streams.
+
+        Empty with the older table: it contains neither which streams belong to one vnode, nor where the vnode ends.
+        """
         if not self._uses_newer():
             return {}
         rows = self._slice(generation_ms, within)
@@ -166,7 +192,7 @@ class VnodeStreams:
         )
 
     def count(self, generation_ms: UnixMillis) -> int:
-        """See `StreamMetadata`; decodes none of them, of which there may be hundreds of thousands."""
+        """How many streams a generation has; counts them without decoding: there may be hundreds of thousands."""
         cql = _STREAMS if self._uses_newer() else _OLD_STREAMS
         cells = self._session.cells(cql, (generation_ms,), consistency=metadata_consistency(self._session))
         return sum(int.from_bytes(streams[:_COUNT_BYTES], "big") for *_, streams in cells if streams)
@@ -180,38 +206,43 @@ class VnodeStreams:
         rows = self._rows(f"{cql} AND range_end <= ?", (*parameters, within.until))
         if within.after is None and within.until == MAX_TOKEN:
             return rows
-        # The range that goes on beyond the slice may begin in it; behind the last range comes the first.
+        # The next range beyond the slice may begin inside it. The first range follows the last one.
         beyond = self._rows(f"{_STREAMS} AND range_end > ? LIMIT 1", (generation_ms, within.until))
         return rows + (beyond or self._rows(f"{_STREAMS} LIMIT 1", (generation_ms,)))
 
     def _rows(self, cql: str, parameters: Sequence[object]) -> list[dict[str, Any]]:
         return self._session.rows(cql, parameters, consistency=metadata_consistency(self._session))
 
-    def _look_beyond(self, known: Sequence[UnixMillis]) -> None:
-        """Say when the cluster has generations that count only once it has copied the older table."""
-        newer = [_millis(row["time"]) for row in _rows_if_there(self._session, _TIMES, ()) or ()]
+    def _warn_of_uncopied(self, known: Sequence[UnixMillis]) -> None:
+        """Log generations that are not used until the cluster has copied the older table."""
+        newer = [_millis(row["time"]) for row in _rows_or_none(self._session, _TIMES, ()) or ()]
         newest = max(newer, default=None)
-        if newest is None or newest <= max(known, default=newest - 1) or newest == self._said:
+        if newest is None or newest <= max(known, default=newest - 1) or newest == self._warned_of:
             return
-        self._said = newest
+        self._warned_of = newest
         _log.warning(
             "ScyllaDB at %s: the generation of %s is in system_distributed.cdc_generation_timestamps alone, and "
-            "system.cdc_local does not say `rewritten` yet: changes from then on are published when it does. If it "
-            "never does, ScyllaDB runs with cdc_dont_rewrite_streams: take that away and restart a node",
+            "system.cdc_local does not contain `rewritten` yet: changes from then on are published when it does. If "
+            "it never does, ScyllaDB runs with cdc_dont_rewrite_streams: remove that setting and restart a node",
             *(self._session.address, iso_of_millis(newest)),
         )
 
     def _uses_newer(self) -> bool:
         if not self._newer:
-            older = _rows_if_there(self._session, f"{_OLD_TIMES} LIMIT 1", ())
-            self._newer = older is None or bool(_rows_if_there(self._session, _REWRITTEN, ()))
+            older = _rows_or_none(self._session, f"{_OLD_TIMES} LIMIT 1", ())
+            self._newer = older is None or bool(_rows_or_none(self._session, _REWRITTEN, ()))
         return self._newer
 
 
 class TabletStreams:
-    """The stream sets of one table in a tablets keyspace, as the node that is asked knows them.
+    """The stream sets of one table in a tablets keyspace, as the contacted node knows them.
 
-    Nodes learn of changes one after the other: an answer that is older than an earlier one is not taken.
+    The nodes learn of a change at different times: an answer that is older than a previous one is ignored.
+
+    Args:
+        session: connected to the cluster.
+        keyspace: the table's.
+        table: name of the base table.
     """
 
     may_lag = True
@@ -223,23 +254,23 @@ class TabletStreams:
         self._newest: list[GenerationStart] = []
 
     def generations(self) -> list[GenerationStart]:
-        """See `StreamMetadata`. Old ones vanish when ScyllaDB collects them."""
+        """The published generations, ascending; ScyllaDB deletes old ones after a while."""
         known = {one.start_ms: one for one in self._newest}
         found: list[GenerationStart] = []
         rows = self._session.rows(_TABLET_TIMES, self._table)
         for start_ms in sorted(_millis(row["timestamp"]) for row in rows):
             start = known.get(start_ms) or self._start(start_ms)
             if start is None:
-                break  # another node answered, which has not heard of it yet
+                break  # another node answered, which does not know this one yet
             found.append(start)
         if found and (not self._newest or found[-1].start_ms >= self._newest[-1].start_ms):
             self._newest = found
         return self._newest
 
     def streams(self, generation_ms: UnixMillis, within: TokenRange) -> Streams:
-        """See `StreamMetadata`.
+        """The streams of a generation whose token lies in a slice of the ring.
 
-        A stream's opening is forgotten when ScyllaDB collects old timestamps; the oldest kept one then stands for it.
+        ScyllaDB deletes old timestamps, and with them when a stream was opened; the oldest kept one then replaces it.
         """
         rows = self._session.rows(_TABLET_HISTORY, (*self._table, generation_ms))
         opened = {bytes(row["stream_id"]): _millis(row["timestamp"]) for row in rows if row["stream_state"] == _OPENED}
@@ -251,7 +282,7 @@ class TabletStreams:
         if not current:
             raise RetriableError(
                 f"{'.'.join(self._table)}: the streams of {generation_ms} are not known at {self._session.address}: "
-                "the node lags behind, or they were collected because the log's TTL has passed"
+                "the node lags behind, or ScyllaDB has deleted them because the log's TTL has passed"
             )
         return {
             stream: opened.get(stream.raw, generation_ms)
@@ -260,12 +291,12 @@ class TabletStreams:
         }
 
     def key_ranges(self, generation_ms: UnixMillis, within: TokenRange) -> Mapping[StreamId, KeyRange]:
-        """See `StreamMetadata`. A stream that goes on from set to set has the same range in each."""
+        """The ranges of the keys of a generation's streams; a stream has the same range in each of its stream sets."""
         rows = self._session.rows(_TABLET_STREAMS, (*self._table, generation_ms))
         return ranges_of_tablets(StreamId(bytes(row["stream_id"])) for row in rows if row["stream_state"] == _CURRENT)
 
     def count(self, generation_ms: UnixMillis) -> int:
-        """See `StreamMetadata`."""
+        """How many streams a generation has; 0 if the contacted node does not know the generation yet."""
         rows = self._session.rows(_TABLET_STREAMS, (*self._table, generation_ms))
         return sum(row["stream_state"] == _CURRENT for row in rows)
 
@@ -277,10 +308,10 @@ class TabletStreams:
 
 
 def metadata_consistency(session: CqlSession) -> str:
-    """With which consistency the distributed tables are read.
+    """The name of the consistency level for reading the distributed metadata tables.
 
-    ScyllaDB itself writes them with QUORUM, or ONE on a single node (spec section 5.3). Of several nodes one alone is
-    never asked, whatever is configured: it might lag behind, and a generation, or some of its streams, be left out.
+    ScyllaDB writes them with QUORUM, or with ONE on a single node. In a cluster of several nodes one replica alone is
+    never read, whatever is configured: it might lag behind, and a generation or some of its streams would be missed.
     """
     configured = session.settings.metadata_consistency
     several = session.node_count > 1
@@ -289,8 +320,8 @@ def metadata_consistency(session: CqlSession) -> str:
     return configured
 
 
-def _rows_if_there(session: CqlSession, cql: str, parameters: Sequence[object]) -> list[dict[str, Any]] | None:
-    """The rows, or None when the server has no such table: which there are depends on its release."""
+def _rows_or_none(session: CqlSession, cql: str, parameters: Sequence[object]) -> list[dict[str, Any]] | None:
+    """The rows of a query; None if the server has no such table, which depends on its release."""
     try:
         return session.rows(cql, parameters, consistency="ONE")
     except RetriableError:

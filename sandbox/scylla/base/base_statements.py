@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from bridge.adapters.scylla.session import UNSET, CqlSession, Prepared
+from bridge.adapters.scylla.session import Prepared
 from bridge.model.cql_names import quoted
 from bridge.model.times import UnixMicros
+from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.mutations import (
     Bound,
     CollectionWrite,
@@ -103,7 +104,7 @@ class BaseStatements:
 
     def __init__(
         self,
-        session: CqlSession,
+        session: WritingSession,
         table_schema: TableSchema,
         *,
         user_types: UserTypes = (),

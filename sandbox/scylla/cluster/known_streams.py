@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.streams import StreamId, Token
 from bridge.model.times import UnixMillis
+from sandbox.cql.writing_session import WritingSession
 
 VNODES: Final = "vnodes"
 """The owner of the cluster's generations; a table's stream sets have its full name."""
@@ -33,7 +33,7 @@ Known = dict[Token, tuple[StreamId, ...]]
 class KnownStreams:
     """Generations or stream sets of one owner. Every method raises as `CqlSession.rows` or `CqlSession.write_raw`."""
 
-    def __init__(self, session: CqlSession, owner: str) -> None:
+    def __init__(self, session: WritingSession, owner: str) -> None:
         """Take the owner: `VNODES`, or `keyspace.table`."""
         self._session = session
         self._owner = owner

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.streams import Generation
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster, publish_streams
 
 _LONG: Final = Struct(">q")
@@ -16,7 +16,7 @@ _INSERT: Final = "INSERT INTO system_distributed.cdc_streams_descriptions (time,
 _REWRITTEN: Final = b"rewritten"
 
 
-def forget_upgrade(session: CqlSession) -> None:
+def forget_upgrade(session: WritingSession) -> None:
     """Let the node be one that has not rewritten its generations.
 
     Raises:
@@ -25,7 +25,7 @@ def forget_upgrade(session: CqlSession) -> None:
     session.write_raw(session.prepare("DELETE FROM system.cdc_local WHERE key = ?"), (_REWRITTEN,)).result()
 
 
-def is_old(session: CqlSession) -> bool:
+def is_old(session: WritingSession) -> bool:
     """Whether the cluster has not rewritten its generations, so that readers look at the old table alone.
 
     Raises:
@@ -34,7 +34,7 @@ def is_old(session: CqlSession) -> bool:
     return not session.rows("SELECT key FROM system.cdc_local WHERE key = 'rewritten'")
 
 
-def show_generation(session: CqlSession, cluster: SimulatedCluster, generation: Generation) -> None:
+def show_generation(session: WritingSession, cluster: SimulatedCluster, generation: Generation) -> None:
     """Write a generation to the table that readers look at.
 
     Raises:
@@ -46,7 +46,7 @@ def show_generation(session: CqlSession, cluster: SimulatedCluster, generation: 
         cluster.publish(generation)
 
 
-def publish_old(session: CqlSession, generation: Generation) -> None:
+def publish_old(session: WritingSession, generation: Generation) -> None:
     """Write a generation to the old table: one row with all of its streams.
 
     Raises:
@@ -57,7 +57,7 @@ def publish_old(session: CqlSession, generation: Generation) -> None:
     session.write_raw(session.prepare(_INSERT), (_LONG.pack(generation.start_ms), blob)).result()
 
 
-def upgrade(session: CqlSession, generations: Iterable[Generation]) -> None:
+def upgrade(session: WritingSession, generations: Iterable[Generation]) -> None:
     """Rewrite generations to today's tables, then say so.
 
     Raises:

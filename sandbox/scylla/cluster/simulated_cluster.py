@@ -7,11 +7,11 @@ from random import Random
 from struct import Struct
 from typing import Final, NamedTuple
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import VnodeStreams
 from bridge.model.log_rows import Cells
 from bridge.model.streams import Generation, StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.acceptance import LEEWAY_US, accepting_generation
 from sandbox.scylla.cluster.known_streams import VNODES, Known, KnownStreams
 from sandbox.scylla.cluster.topology import Ring, StreamMap
@@ -47,7 +47,7 @@ class SimulatedCluster:
     """
 
     def __init__(
-        self, session: CqlSession, *, seed: int, vnodes: int = 16, shards: int = 2, ignore_msb: int = 12
+        self, session: WritingSession, *, seed: int, vnodes: int = 16, shards: int = 2, ignore_msb: int = 12
     ) -> None:
         """Make a cluster that has no generation yet; nothing is written.
 
@@ -188,7 +188,7 @@ class SimulatedCluster:
         return Placement(stream_map.stream_for(token), stream_map.start_ms)
 
 
-def clear_generations(session: CqlSession) -> None:
+def clear_generations(session: WritingSession) -> None:
     """Empty the generation tables, and let the nodes forget what they know.
 
     Raises:
@@ -199,7 +199,7 @@ def clear_generations(session: CqlSession) -> None:
     KnownStreams(session, VNODES).forget()
 
 
-def publish_streams(session: CqlSession, start_ms: UnixMillis, streams: Known) -> None:
+def publish_streams(session: WritingSession, start_ms: UnixMillis, streams: Known) -> None:
     """Write one generation's streams, then its timestamp, in the form of ScyllaDB's own tables.
 
     Raises:

@@ -13,11 +13,11 @@ from random import Random
 from struct import Struct
 from typing import Final
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import TabletStreams
 from bridge.model.log_rows import Cells
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.acceptance import LEEWAY_US, SimulatorRefusal
 from sandbox.scylla.cluster.known_streams import KnownStreams
 from sandbox.scylla.cluster.simulated_cluster import Placement
@@ -110,7 +110,7 @@ class SimulatedTablets:
     the table's name alone.
     """
 
-    def __init__(self, session: CqlSession, keyspace: str, table: str, *, seed: int) -> None:
+    def __init__(self, session: WritingSession, keyspace: str, table: str, *, seed: int) -> None:
         """Take the table; it has no stream set yet, and nothing is written.
 
         Args:
@@ -284,7 +284,7 @@ class SimulatedTablets:
         self._session.write_raw(self._session.prepare(cql), (*self._table, *cells)).result()
 
 
-def mark_tablets(session: CqlSession, keyspace: str, initial: int | None = 0) -> None:
+def mark_tablets(session: WritingSession, keyspace: str, initial: int | None = 0) -> None:
     """Say in `system_schema.scylla_keyspaces` that a keyspace uses tablets.
 
     Args:

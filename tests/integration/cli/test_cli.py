@@ -17,9 +17,9 @@ import yaml
 from confluent_kafka.admin import AdminClient
 
 from bridge.adapters import connect
-from bridge.adapters.kafka.clients import KafkaAdmin, TransactionalProducer
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.adapters.registry.client import Registry
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import KafkaSettings, ScyllaSettings, validate
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.errors import StartupError
@@ -27,6 +27,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
 from schemas.table_codec import TableCodec
 from schemas.wire.framing import frame
@@ -53,7 +54,7 @@ def _run(*words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]
 def keyspace(local_stack: LocalStack) -> Iterator[str]:
     """A keyspace with `plain` (no CDC), `captured` and `logless` (CDC enabled, its log table gone)."""
     name = f"cli_{uuid.uuid4().hex[:8]}"
-    session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql))
+    session = WritingSession.connect(ScyllaSettings(contact_points=local_stack.cql))
     log = (
         '("cdc$stream_id" blob, "cdc$time" timeuuid, "cdc$batch_seq_no" int, PRIMARY KEY ("cdc$stream_id", "cdc$time"))'
     )

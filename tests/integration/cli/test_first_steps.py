@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import VnodeStreams, stream_metadata
 from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
 from sandbox.cql.catalog import TableName
 from sandbox.cql.client import LocalCql
 from sandbox.cql.parser.source import statements_of
+from sandbox.cql.writing_session import WritingSession
 from sandbox.local.stream_changes import Ahead, StreamChanges
 from sandbox.scylla.cluster.simulated_cluster import clear_generations
 from sandbox.scylla.pacing import system_clock_us
@@ -112,7 +112,7 @@ def test_first_steps(local_stack: LocalStack, tmp_path: Path) -> None:
     assert added["columns"]["extra"] == 9
 
 
-def test_streams_change_when_the_user_says_so(session: CqlSession) -> None:
+def test_streams_change_when_the_user_says_so(session: WritingSession) -> None:
     """Programs that take turns write to the streams of the time, published or not; readers see them when they are."""
     now_us = system_clock_us()
     said: list[str] = []

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.adapters.scylla.session import CqlSession
+from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
@@ -32,7 +32,7 @@ SCHEMA = TableSchema(
 
 
 @pytest.fixture
-def written(session: CqlSession) -> int:
+def written(session: WritingSession) -> int:
     """How many changes the log holds: of the last minute, over two generations."""
     return len(history(session, SCHEMA, seed=1, changes=CHANGES, keys=200, generations_s_ago=LAST_MINUTE))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
+from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
 from tests.chaos.run import Leg, Run
 from tests.integration.support.histories import history, table
@@ -52,7 +52,7 @@ def test_three_short_runs(local_stack: LocalStack, tmp_path: Path) -> None:
     os.environ.get("SCYLLA_CDC_BRIDGE_CHAOS") != "backlog", reason="takes minutes: `make chaos-backlog` runs it"
 )
 @pytest.mark.timeout(3000)
-def test_two_kills_while_a_backlog_is_drained(session: CqlSession, local_stack: LocalStack, tmp_path: Path) -> None:
+def test_two_kills_while_a_backlog_is_drained(session: WritingSession, local_stack: LocalStack, tmp_path: Path) -> None:
     """500,000 changes with over 10,000 rows of a stream in each window, two times SIGKILL: none missing or doubled.
 
     ScyllaDB's connector for Kafka Connect doubled 112,401 and left out 76,900 under this.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
+from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
 from tests.chaos import fault_points
 from tests.chaos.fault_points import POINTS, Point
@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.mark.timeout(1200)
-def test_dying_at_named_points(session: CqlSession, local_stack: LocalStack, tmp_path: Path) -> None:
+def test_dying_at_named_points(session: WritingSession, local_stack: LocalStack, tmp_path: Path) -> None:
     """After SIGKILL at one point after the other, and an exception at each, every change is there once, in order."""
     schema = table("crash_matrix", "t")
     written = history(session, schema, seed=6, changes=CHANGES, keys=500)

@@ -15,8 +15,8 @@ from uuid import UUID
 import psutil
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import timeuuid_of
+from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
 from tests.integration.support.histories import history, table
 from tests.integration.support.poison import contradiction
@@ -70,7 +70,7 @@ def kill_while_it_publishes(job: BridgeJob, killer: Callable[[BridgeJob], None],
 
 
 @pytest.mark.timeout(1200)
-def test_kills_and_new_lanes_change_nothing(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:
+def test_kills_and_new_lanes_change_nothing(session: WritingSession, bridge: MakeJob, tmp_path: Path) -> None:
     """10,000 keys over three generations arrive once, each in its order, whatever happens to the job on the way.
 
     `kill -9` of the JVM, of workers and of everything at random moments, and each dead letter comes once, too; a killed
@@ -130,7 +130,7 @@ def lose_most(plan: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_damaged_checkpoint_is_no_obstacle(session: CqlSession, bridge: MakeJob, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_no_obstacle(session: WritingSession, bridge: MakeJob, tmp_path: Path) -> None:
     """What Spark can't go on with is only a plan: Kafka knows what was published."""
     schema = table("pipe_plan", "t")
     written = history(session, schema, seed=5, changes=6_000, keys=500, generations_s_ago=(300, 100))

@@ -19,11 +19,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings
 from deploy.chart.dashboard import dashboard_text
 from deploy.image import rootfs
 from deploy.image.rootfs import ENTRYPOINT, RootFileSystem
+from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
@@ -128,7 +128,7 @@ def pod(local_stack: LocalStack, image: RootFileSystem, chart: Chart, tmp_path: 
 
 def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack, pod: Pod) -> None:
     """SIGTERM in the midst of the work ends the first pod within its grace; the second loses and doubles nothing."""
-    session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
+    session = WritingSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
     try:
         written = history(session, SCHEMA, seed=8, changes=6_000, keys=500)
     finally:
@@ -155,7 +155,7 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
 
 def test_stop_is_heard_while_a_start_waits_for_kafka(local_stack: LocalStack, pod: Pod) -> None:
     """Brokers that stand still in the midst of a start: the pod stays alive, is not ready, and ends when it is to."""
-    session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
+    session = WritingSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
     try:
         history(session, SCHEMA, seed=9, changes=100, keys=10)
     finally:

@@ -8,9 +8,9 @@ from itertools import takewhile
 from random import Random
 from typing import Final, Literal, Protocol
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, iso_of_micros
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import Placement
 from sandbox.scylla.oracle import ExpectedChange
 from sandbox.scylla.pacing import paced, spread
@@ -181,7 +181,7 @@ class Coordinators:
 class Written:
     """One table with its streams and its writer."""
 
-    def __init__(self, session: CqlSession, name: str, streams: Streams, seed: int) -> None:
+    def __init__(self, session: WritingSession, name: str, streams: Streams, seed: int) -> None:
         columns = (
             Column("pk", parse("int"), ColumnKind.PARTITION_KEY, 0),
             Column("ck", parse("int"), ColumnKind.CLUSTERING, 0),

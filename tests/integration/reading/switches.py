@@ -32,11 +32,11 @@ from typing import Final
 import psutil
 
 from bridge.adapters.kafka.records import Record
-from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.streams import Generation
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.demo.arrivals import Arrivals
 from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
@@ -76,7 +76,7 @@ _START_S: Final = 240
 class Scenario:
     """See the module. One use."""
 
-    def __init__(self, session: CqlSession, stack: LocalStack, folder: Path, *, switches: int, seed: int) -> None:
+    def __init__(self, session: WritingSession, stack: LocalStack, folder: Path, *, switches: int, seed: int) -> None:
         """Make both tables, with a first generation each and a backlog.
 
         Args:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from bridge.adapters.planner_signals import ActivityFile
+from bridge.adapters.planner_signals import SignalFolder
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import SourceConfig
 from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
 from bridge.monitoring.counters import tally
-from bridge.reading.stream_probe import TOGETHER
+from bridge.reading.stream_probe import STREAMS_PER_PROBE
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.pacing import system_clock_us
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
@@ -44,13 +44,13 @@ SCHEMA = TableSchema(
 
 
 @pytest.fixture
-def written(session: CqlSession) -> int:
+def written(session: WritingSession) -> int:
     """How many changes the log holds, in two generations."""
     return len(history(session, SCHEMA, seed=1, changes=CHANGES, keys=100, generations_s_ago=LAST_MINUTE))
 
 
 def source(
-    session: CqlSession, integrity: str = "always", *, activity: str | None = None, **scylla: Any
+    session: WritingSession, integrity: str = "always", *, activity: str | None = None, **scylla: Any
 ) -> ScyllaCdcStreamReader:
     settings = {"contact_points": session.address, "consistency": "ONE"} | scylla
     reading = {"confidence_ms": 0, "leeway_ms": 0, "integrity": integrity, "idle_interval_ms": 0}
@@ -67,7 +67,7 @@ def work(reader: ScyllaCdcStreamReader, start: dict[str, Any]) -> tuple[dict[str
     return end, [row for one in partitions for batch in reader.read(one) for row in batch.to_pylist()]
 
 
-def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, written: int) -> None:
+def test_an_idle_log_is_asked_no_more_often_than_allowed(session: WritingSession, written: int) -> None:
     """Every key is checked against the metadata tables on the way; then the server counts reads of the idle log.
 
     Each of these looks is another planner's, as if the query had failed just then.
@@ -87,7 +87,7 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
     assert sum(one.keys_checked for one in counted) == written
     assert sum(one.keys_misplaced for one in counted) == 0
 
-    file = ActivityFile()
+    file = SignalFolder()
     looking: dict[str, Any] = {"activity": file.path, "requests_per_second": REQUESTS_PER_S}
     reader = source(session, **looking)
     at, looks = work(reader, at)[0], 0
@@ -109,7 +109,7 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: CqlSession, wr
 
 
 @pytest.mark.parametrize("allowed", [4, 16])
-def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, written: int, allowed: int) -> None:
+def test_no_more_requests_are_under_way_than_allowed(session: WritingSession, written: int, allowed: int) -> None:
     """As a proxy counts them; and that many there are, so that it would have seen more."""
     with CqlProxy(session.address, wait_for=allowed) as proxy:
         # Whose keys the streams hold is asked besides.
@@ -127,7 +127,7 @@ def test_no_more_requests_are_under_way_than_allowed(session: CqlSession, writte
     assert proxy.most == allowed
 
 
-def test_streams_that_have_rows_are_those_with_pages(session: CqlSession, written: int) -> None:
+def test_streams_that_have_rows_are_those_with_pages(session: WritingSession, written: int) -> None:
     """As a real server answers for several at once, for any window; ScyllaDB's own paging this can't tell."""
     log = ChangeLog(session)
     reader = log.log_reader("load", "t")
@@ -136,14 +136,14 @@ def test_streams_that_have_rows_are_those_with_pages(session: CqlSession, writte
         {one for known in metadata.generations() for one in metadata.streams(known.start_ms, WHOLE)},
         key=lambda one: one.token,
     )
-    assert len(streams) > 2 * TOGETHER
+    assert len(streams) > 2 * STREAMS_PER_PROBE
     now_us = system_clock_us()
     spans = [(now_us - 10**9, now_us), *((now_us - at_us, now_us - at_us + 10**6) for at_us in range(0, 10**8, 10**7))]
     shares: set[int] = set()
     for start_us, end_us in spans:
         window = Window(UnixMicros(start_us), UnixMicros(end_us))
-        for at in range(0, len(streams), TOGETHER):
-            group = streams[at : at + TOGETHER]
+        for at in range(0, len(streams), STREAMS_PER_PROBE):
+            group = streams[at : at + STREAMS_PER_PROBE]
             pages = [reader.page(one, window, page_rows=10) for one in group]
             expected = [one for one, page in zip(group, pages, strict=True) if page.result(timeout=10).rows]
             answer = reader.streams_of_rows(group, window, page_rows=1000).result(timeout=10)
@@ -156,7 +156,7 @@ def test_streams_that_have_rows_are_those_with_pages(session: CqlSession, writte
     assert len(shares) > 2
 
 
-def reads_of_the_log(session: CqlSession) -> int:
+def reads_of_the_log(session: WritingSession) -> int:
     """How many the server has counted."""
     counts = session.prepare(
         "SELECT count FROM system_views.coordinator_read_latency WHERE keyspace_name = 'load' "

@@ -15,7 +15,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.errors import PoisonError, RetriableError, TooLargeError
 from sandbox.stack.stack import LocalStack
@@ -63,7 +65,7 @@ def values(settings: KafkaSettings, topic: str) -> list[bytes | None]:
 
 def test_record_over_the_topics_limit_is_refused_and_the_rest_goes_on(settings: KafkaSettings, topic: str) -> None:
     """Batches keep to the topic's limit, which is far below the client's own; one record does not and is named."""
-    limit = KafkaAdmin(settings).most_record_bytes([topic, "no-such-topic"])
+    limit = KafkaAdmin(settings).record_limit([topic, "no-such-topic"])
     assert limit == LIMIT
     small = [os.urandom(200) for _ in range(1_000)]
     with opened(settings, topic, limit) as producer:
@@ -96,7 +98,7 @@ def test_limit_that_nobody_told_us_stops_with_what_to_do(
     for done in client.incremental_alter_configs([raised]).values():
         done.result(10)
     large = os.urandom(3_000_000)
-    with opened(settings, topic, KafkaAdmin(settings).most_record_bytes([topic])) as producer:
+    with opened(settings, topic, KafkaAdmin(settings).record_limit([topic])) as producer:
         # Above librdkafka's own limit, but not above the topic's: nothing has to be set for it.
         producer.produce(topic, b"k", large)
         producer.commit()
@@ -122,7 +124,7 @@ def test_quota_makes_the_job_wait_and_is_told(
     assert values(settings, name) == [*sent, b"last"]
     assert max(waits) > 0
     assert max(waits) <= time.monotonic() - began_s
-    assert any("has it wait" in message and "for a quota" in message for message in caplog.messages)
+    assert any("throttles it for" in message and "because of a quota" in message for message in caplog.messages)
 
 
 @contextmanager

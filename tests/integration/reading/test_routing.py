@@ -15,13 +15,14 @@ from random import Random
 import pytest
 
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.adapters.scylla.session import CqlSession, token_of
+from bridge.adapters.scylla.routing import token_of
 from bridge.config.document import ScyllaSettings
 from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
-from bridge.reading.stream_probe import TOGETHER
+from bridge.reading.stream_probe import STREAMS_PER_PROBE
 from bridge.runtime.java import find_java
+from sandbox.cql.writing_session import WritingSession
 from sandbox.stack import processes, server
 from sandbox.stack.cql_server import CqlServer
 from sandbox.stack.cql_wire import CqlConnection
@@ -60,9 +61,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, shared_jars: Path) -> Iter
 
 
 @pytest.fixture(scope="module")
-def session(cluster: int) -> Iterator[CqlSession]:
+def session(cluster: int) -> Iterator[WritingSession]:
     """A session that knows one node by its address and finds the other, and a log table."""
-    found = CqlSession.connect(ScyllaSettings(contact_points=(f"{HOSTS[0]}:{cluster}",), consistency="ONE"))
+    found = WritingSession.connect(ScyllaSettings(contact_points=(f"{HOSTS[0]}:{cluster}",), consistency="ONE"))
     # Each row on one node, so that there is one owner to be asked.
     found.execute("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
     # The node that has only just joined hears of it a little later, and may be asked for the table.
@@ -89,7 +90,7 @@ def owner_of(token: int, ring: list[tuple[int, str]]) -> str:
 
 
 @pytest.fixture(scope="module")
-def ring(session: CqlSession) -> list[tuple[int, str]]:
+def ring(session: WritingSession) -> list[tuple[int, str]]:
     """Each token with its node, as each node itself says."""
     found: dict[str, list[str]] = {}
 
@@ -134,7 +135,7 @@ def asked(port: int, ask: Callable[[], None]) -> dict[str, int]:
     return {host: count - before[host] for host, count in counts().items()}
 
 
-def test_each_stream_is_asked_of_its_owner(cluster: int, session: CqlSession, ring: list[tuple[int, str]]) -> None:
+def test_each_stream_is_asked_of_its_owner(cluster: int, session: WritingSession, ring: list[tuple[int, str]]) -> None:
     """All requests of a stream go to the node that owns its token, of both nodes, by the nodes' own count."""
     log = ChangeLog(session).log_reader("ks", "t")
     random = Random(1)
@@ -156,16 +157,16 @@ def test_each_stream_is_asked_of_its_owner(cluster: int, session: CqlSession, ri
 
 
 def test_streams_are_asked_together_of_the_firsts_owner(
-    cluster: int, session: CqlSession, ring: list[tuple[int, str]]
+    cluster: int, session: WritingSession, ring: list[tuple[int, str]]
 ) -> None:
     """One request for neighbours on the ring, which mostly have the same owner; both nodes are asked so."""
     log = ChangeLog(session).log_reader("ks", "t")
     random = Random(3)
     streams = sorted(
-        (StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 0) for _ in range(60 * TOGETHER)),
+        (StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 0) for _ in range(60 * STREAMS_PER_PROBE)),
         key=lambda one: one.token,
     )
-    groups = [streams[at : at + TOGETHER] for at in range(0, len(streams), TOGETHER)]
+    groups = [streams[at : at + STREAMS_PER_PROBE] for at in range(0, len(streams), STREAMS_PER_PROBE)]
     # Its statement is prepared by then.
     assert list(log.streams_of_rows(groups[0], WINDOW, page_rows=10).result(timeout=10).rows) == []
     expected = Counter(owner_of(group[0].token, ring) for group in groups)
@@ -181,7 +182,7 @@ def test_streams_are_asked_together_of_the_firsts_owner(
 
 
 def test_the_drivers_own_choice_would_be_another(
-    cluster: int, session: CqlSession, ring: list[tuple[int, str]]
+    cluster: int, session: WritingSession, ring: list[tuple[int, str]]
 ) -> None:
     """By the hash of the stream id itself, many requests would go to the wrong node: the test above can tell."""
     random = Random(2)

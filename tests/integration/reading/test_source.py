@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.pacing import spread, system_clock_us
 from sandbox.scylla.tables import SimulatedTable
@@ -95,7 +95,7 @@ def run(stack: LocalStack, folder: Path, trigger: str) -> list[dict[str, str]]:
 
 def test_source_alone_gives_every_change_once_over_restarts(local_stack: LocalStack, tmp_path: Path) -> None:
     """AvailableNow reads what is there; a second run goes on from there, with a processing-time trigger too."""
-    session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
+    session = WritingSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
     cluster = SimulatedCluster(session, seed=11)
     cluster.reset()
     now_us = system_clock_us()

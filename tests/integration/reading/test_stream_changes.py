@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import TabletStreams, VnodeStreams, stream_metadata
 from bridge.model.streams import lane_range
 from bridge.model.times import UnixMillis
 from bridge.planning.micro_batches import GenerationStart
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, mark_tablets, merge, split
@@ -27,7 +27,7 @@ MINUTE = 60.0
 SEED = int(os.environ.get("SCYLLA_CDC_BRIDGE_SEED", "7"))
 
 
-def test_lanes_share_out_a_generation(session: CqlSession) -> None:
+def test_lanes_share_out_a_generation(session: WritingSession) -> None:
     """Whatever the number of lanes, each stream is in one of them."""
     cluster = SimulatedCluster(session, seed=5)
     cluster.reset()
@@ -40,7 +40,7 @@ def test_lanes_share_out_a_generation(session: CqlSession) -> None:
         assert sorted(together) == sorted(made.streams())
 
 
-def test_upgrade_from_the_older_tables(session: CqlSession) -> None:
+def test_upgrade_from_the_older_tables(session: WritingSession) -> None:
     """The old table counts until the node says that it is rewritten."""
     cluster = SimulatedCluster(session, seed=6)
     cluster.reset()
@@ -63,7 +63,7 @@ def test_upgrade_from_the_older_tables(session: CqlSession) -> None:
         session.execute("TRUNCATE system_distributed.cdc_streams_descriptions")
 
 
-def test_tablets_split_merge_and_are_collected(session: CqlSession) -> None:
+def test_tablets_split_merge_and_are_collected(session: WritingSession) -> None:
     """Partial changes are told from whole ones, late ones appear late, collected ones vanish."""
     mark_tablets(session, "tablets_only")
     assert isinstance(stream_metadata(session, "tablets_only", "t"), TabletStreams)
@@ -90,7 +90,7 @@ def test_tablets_split_merge_and_are_collected(session: CqlSession) -> None:
 
 @pytest.mark.timeout(600 + 20 * SWITCHES)
 def test_switches_under_load_with_kills(
-    session: CqlSession, local_stack: LocalStack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    session: WritingSession, local_stack: LocalStack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Generation changes, splits and merges while the job is killed: all once, in order.
 

@@ -15,8 +15,8 @@ import pytest
 
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
 from sandbox.scylla.pacing import spread, system_clock_us
@@ -62,7 +62,7 @@ TABLES = {
 FULL = ("images", "lone")
 
 
-def written(session: CqlSession) -> tuple[list[Simulator], UnixMicros]:
+def written(session: WritingSession) -> tuple[list[Simulator], UnixMicros]:
     """A minute of requests to every table, each by a writer of its own, over a change of the generation."""
     cluster = SimulatedCluster(session, seed=21)
     cluster.reset()
@@ -84,7 +84,7 @@ def written(session: CqlSession) -> tuple[list[Simulator], UnixMicros]:
     return writers, now_us
 
 
-def test_a_log_of_everything(local_stack: LocalStack, session: CqlSession, tmp_path: Path) -> None:
+def test_a_log_of_everything(local_stack: LocalStack, session: WritingSession, tmp_path: Path) -> None:
     """Checked change by change against the oracle, and table by table by a consumer's copy."""
     writers, now_us = written(session)
     changes = [change for writer in writers for change in writer.oracle]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from sandbox.cql.interpret import Request
 from sandbox.cql.parser.grammar import statement_of
 from sandbox.cql.server import StatementServer
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.pacing import system_clock_us
@@ -59,7 +59,7 @@ class Read:
 
 
 @pytest.fixture(scope="module")
-def written(session: CqlSession) -> dict[str, list[int]]:
+def written(session: WritingSession) -> dict[str, list[int]]:
     """The tables with what happened to them, and the write timestamps in us.
 
     Every statement of `delta` comes twice, with poison in between; two others end with an operation that nobody knows.
@@ -111,7 +111,7 @@ POISON_LOW = bytes(7) + b"\x09"
 KEY = {"customer": _int(7), "line": _int(9)}
 
 
-def write_oddities(session: CqlSession, stamps: dict[str, list[int]]) -> None:
+def write_oddities(session: WritingSession, stamps: dict[str, list[int]]) -> None:
     """What ScyllaDB never writes into table `delta`, and what today's does not into `debezium` and `flat`."""
     (stream_id,) = {one["cdc$stream_id"] for one in raw_rows(session, KEYSPACE, "delta_scylla_cdc_log")}
     assert stream_id is not None

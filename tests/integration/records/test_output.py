@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from bridge.adapters.registry.client import Registry
-from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.partitioner import placement
 from bridge.model.times import UnixMicros, micros_of, timeuuid_of
+from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
 from schemas.wire.framing import unframe
 from tests.integration.records.output_table import (
@@ -218,7 +218,7 @@ def test_unknown_operation(local_stack: LocalStack) -> None:
 
 
 def test_retried_writes_are_in_the_log_twice_and_delivered_once(
-    local_stack: LocalStack, session: CqlSession, job: BridgeJob
+    local_stack: LocalStack, session: WritingSession, job: BridgeJob
 ) -> None:
     """With `reading.deduplicate`; what becomes of them without it, `test_whole_log` shows."""
     assert job.config.reading.deduplicate
@@ -254,7 +254,7 @@ def records_in(found: list[Batch]) -> int:
 
 
 @pytest.mark.usefixtures("job")
-def test_dead_letter(local_stack: LocalStack, session: CqlSession, written: dict[str, list[int]]) -> None:
+def test_dead_letter(local_stack: LocalStack, session: WritingSession, written: dict[str, list[int]]) -> None:
     """What can't be carried lies in the dead-letter topic with its reason and its cells; the rest flowed on."""
     (letter,) = consume(local_stack, DEAD_LETTERS, decoded=False)
     found = json.loads(letter.value)

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from bridge.adapters.registry.client import Registry
-from bridge.adapters.scylla.session import CqlSession
 from bridge.cli import main
 from bridge.model.times import UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.pacing import paced, system_clock_us
@@ -51,7 +51,7 @@ def table(keyspace: str, name: str) -> TableSchema:
 
 
 @pytest.fixture
-def captured(session: CqlSession) -> TableSchema:
+def captured(session: WritingSession) -> TableSchema:
     """A captured table that nothing was written to."""
     schema = table(f"reg_{uuid.uuid4().hex[:8]}", "t")
     SimulatedTable(schema).create(session)
@@ -131,7 +131,7 @@ def arrived(job: BridgeJob, schema: TableSchema) -> int:
 class Writer:
     """Writes to two tables of one cluster, and knows what must arrive."""
 
-    def __init__(self, session: CqlSession, schemas: list[TableSchema]) -> None:
+    def __init__(self, session: WritingSession, schemas: list[TableSchema]) -> None:
         cluster = SimulatedCluster(session, seed=7)
         cluster.reset()
         cluster.add_generation(UnixMillis(system_clock_us() // 1000 - 5_000))
@@ -151,7 +151,7 @@ class Writer:
         return sum(1 for change in self.simulator.oracle if change.table == schema.name)
 
 
-def test_outage(session: CqlSession, local_stack: LocalStack, tmp_path: Path) -> None:
+def test_outage(session: WritingSession, local_stack: LocalStack, tmp_path: Path) -> None:
     """Schemas that others register are waited for; without the registry what is known flows on, and the rest waits."""
     keyspace = f"reg_{uuid.uuid4().hex[:8]}"
     known, fresh = table(keyspace, "known"), table(keyspace, "fresh")

@@ -15,9 +15,9 @@ import pytest
 
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
-from bridge.adapters.scylla.session import CqlSession
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.times import UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Insert, Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
@@ -58,7 +58,7 @@ def table(name: str, *, pk: str = "pk", ck: str = "ck", types: Types = SPOT, **v
 
 
 @pytest.fixture(scope="module")
-def cluster(session: CqlSession) -> SimulatedCluster:
+def cluster(session: WritingSession) -> SimulatedCluster:
     made = SimulatedCluster(session, seed=11)
     made.reset()
     made.add_generation(UnixMillis(system_clock_us() // 1000 - 10_000))
@@ -69,7 +69,7 @@ def cluster(session: CqlSession) -> SimulatedCluster:
 class Written:
     """A table as it changes, with all that was written under each of its schemas."""
 
-    session: CqlSession
+    session: WritingSession
     cluster: SimulatedCluster
     schemas: list[TableSchema]
     changes: list[list[ExpectedChange]] = field(default_factory=list)
@@ -198,7 +198,7 @@ PHASE_SCHEMAS = [0, 0, 1, 2, 3, 4, 5, 5, 5, 5, 5]
 
 
 def test_a_table_changes_while_the_job_runs(
-    local_stack: LocalStack, session: CqlSession, cluster: SimulatedCluster, tmp_path: Path
+    local_stack: LocalStack, session: WritingSession, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
     """ADD, DROP, ADD again, ALTER TYPE, RENAME, keys only and back, CDC off and on, a new table: one run of the job.
 
@@ -231,7 +231,7 @@ def test_a_table_changes_while_the_job_runs(
         _recreate_between_two_runs(session, job, written)
 
 
-def _change_columns(session: CqlSession, job: BridgeJob, written: Written) -> None:
+def _change_columns(session: WritingSession, job: BridgeJob, written: Written) -> None:
     # ADD, while a writer that does not know of it goes on.
     simulator = written.simulator()
     writer = threading.Thread(target=lambda: written.write_with(*simulator, rows=600, note=b"meanwhile"))
@@ -301,7 +301,7 @@ def _change_cdc_options(job: BridgeJob, written: Written) -> None:
     wait("what was written with CDC on again", lambda: arrived(job, written))
 
 
-def _recreate(session: CqlSession, job: BridgeJob, written: Written) -> None:
+def _recreate(session: WritingSession, job: BridgeJob, written: Written) -> None:
     SimulatedTable(written.schema).drop(session)
     wait("the warning that the table is gone", lambda: says(job, f"{KEYSPACE}.t", "does not exist"))
     written.create()
@@ -311,7 +311,7 @@ def _recreate(session: CqlSession, job: BridgeJob, written: Written) -> None:
     wait("the warning that the table was made anew", lambda: says(job, f"{KEYSPACE}.t", "made anew"))
 
 
-def _recreate_between_two_runs(session: CqlSession, job: BridgeJob, written: Written) -> None:
+def _recreate_between_two_runs(session: WritingSession, job: BridgeJob, written: Written) -> None:
     # While nobody looks: the next run knows from the checkpoint that the log is another one.
     log_before = job.log.stat().st_size
     SimulatedTable(written.schema).drop(session)
@@ -323,7 +323,7 @@ def _recreate_between_two_runs(session: CqlSession, job: BridgeJob, written: Wri
 
 
 def test_what_expired_under_a_ttl_that_was_raised_again_is_told(
-    local_stack: LocalStack, session: CqlSession, cluster: SimulatedCluster, tmp_path: Path
+    local_stack: LocalStack, session: WritingSession, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
     """The job has seen the short TTL, and stands still while changes expire; the next one finds a long TTL again."""
     create_keyspace(session, KEYSPACE)

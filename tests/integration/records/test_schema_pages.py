@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.log_rows import Page
 from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros
 from bridge.reading.table_capture import CapturedTable, UnsettledSchemaError, capture
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
 from sandbox.scylla.tables import SimulatedTable, create_keyspace
 from schemas.cql.table import LOG_TABLE_SUFFIX
@@ -20,7 +20,7 @@ from tests.integration.records.test_schema_changes import KEYSPACE, table
 pytestmark = pytest.mark.integration
 
 
-def _create_typed(session: CqlSession, name: str) -> None:
+def _create_typed(session: WritingSession, name: str) -> None:
     """A table with a column of each kind of type, and its log."""
     SimulatedTable(table(name, v="int")).drop(session)
     create_keyspace(session, KEYSPACE)
@@ -49,7 +49,7 @@ def _create_typed(session: CqlSession, name: str) -> None:
     session.execute(log_ddl_of(KEYSPACE, name, sorted(columns.items()), CdcOptions()))
 
 
-def test_pages_follow_alter_type_and_their_own_columns(session: CqlSession) -> None:
+def test_pages_follow_alter_type_and_their_own_columns(session: WritingSession) -> None:
     """A reader that was prepared before an ALTER gets pages that name their columns, and a new one fits the table."""
     name = "typed"
     _create_typed(session, name)

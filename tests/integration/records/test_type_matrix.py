@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.config.document import ScyllaSettings
 from bridge.model.cql_names import quoted
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
 from sandbox.scylla.pacing import system_clock_us
@@ -61,7 +61,7 @@ Topics = dict[str, list[ReadRecord]]
 class LogWriter:
     """Writes rows into one log table, each a group of its own, one µs after the other."""
 
-    session: CqlSession
+    session: WritingSession
     cluster: SimulatedCluster
     table: str
     at_us: int
@@ -107,7 +107,7 @@ def readers(
     local_stack: LocalStack, java_reader: JavaReader, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Topics]:
     """Reader -> topic -> its records; the tables are written, and carried over by one run of the job."""
-    session = CqlSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
+    session = WritingSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
     cluster = SimulatedCluster(session, seed=9)
     cluster.reset()
     now_us = system_clock_us() - 60_000_000
@@ -157,7 +157,7 @@ def write_keys(writer: LogWriter) -> None:
     writer.check()
 
 
-def create(session: CqlSession, table: str, definition: str, log_columns: list[tuple[str, str]]) -> None:
+def create(session: WritingSession, table: str, definition: str, log_columns: list[tuple[str, str]]) -> None:
     """Make a base table and its log."""
     options = CdcOptions()
     session.execute(f"CREATE TABLE {KEYSPACE}.{table} ({definition}) WITH cdc = {options}")

@@ -25,12 +25,14 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
-from bridge.adapters.scylla.session import CqlSession
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.cli import main
 from bridge.config.document import KafkaSettings, ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.runtime.java import find_java
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, mark_tablets
 from sandbox.scylla.oracle import ExpectedChange
@@ -99,14 +101,14 @@ class World:
     door: Door
     issuer: TokenIssuer
     passwords: dict[str, str]
-    superuser: CqlSession = field(init=False)
+    superuser: WritingSession = field(init=False)
     granted: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         address = f"{LOOPBACK}:{self.cql.port}"
         password = {"file": self.secret("superuser", SUPERUSER.password)}
         settings = {"contact_points": address, "username": SUPERUSER.user, "password": password, "consistency": "ONE"}
-        self.superuser = CqlSession.connect(ScyllaSettings.model_validate(settings))
+        self.superuser = WritingSession.connect(ScyllaSettings.model_validate(settings))
         self.execute(f"CREATE ROLE {USER} WITH LOGIN = true AND PASSWORD = '{self.passwords['scylla']}'")
         self.admin = AdminClient({"bootstrap.servers": self.broker})
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):

@@ -16,12 +16,14 @@ from typing import Any
 import psutil
 import pytest
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin, TransactionalProducer
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.adapters.registry.client import Registry
-from bridge.adapters.scylla.session import CqlSession
 from bridge.cli import main
 from bridge.config.document import KafkaSettings, ScyllaSettings
 from bridge.errors import AccessError, BridgeError, StartupError
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.oracle import ExpectedChange
 from sandbox.stack.ports import LOOPBACK, free_ports
 from sandbox.verify.checker import Checker
@@ -234,7 +236,7 @@ def test_scylla_password_and_certificate_are_renewed(world: World, tmp_path: Pat
         "client_key_file": str(shown["key"]),
     }
     scylla = world.mapping("x", "sec")["scylla"] | {"contact_points": front.address, "tls": tls}
-    session = CqlSession.connect(ScyllaSettings.model_validate(scylla))
+    session = WritingSession.connect(ScyllaSettings.model_validate(scylla))
     try:
         world.passwords["scylla"] = f"renewed-{secrets.token_hex(12)}"
         world.execute(f"ALTER ROLE {USER} WITH PASSWORD = '{world.passwords['scylla']}'")

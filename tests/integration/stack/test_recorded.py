@@ -13,8 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.recordings.expected import expected_changes, knows_its_row
 from sandbox.recordings.loader import lasting_rows, load, shifted
 from sandbox.recordings.recording import Recording, scenarios
@@ -62,7 +62,7 @@ class Loaded:
 
 
 @pytest.fixture(scope="module")
-def loaded(session: CqlSession) -> Loaded:
+def loaded(session: WritingSession) -> Loaded:
     recordings = {scenario: Recording.load(scenario) for scenario in scenarios()}
     with_replays = {scenario: (each, Replay.of(each)) for scenario, each in recordings.items()}
     last_us = max(step.now_us for recording in recordings.values() for step in recording.steps)
@@ -82,7 +82,7 @@ def by_name(row: Mapping[str, bytes | None]) -> str:
 
 
 @pytest.mark.parametrize("scenario", scenarios())
-def test_a_recording_comes_back_with_its_very_bytes(session: CqlSession, loaded: Loaded, scenario: str) -> None:
+def test_a_recording_comes_back_with_its_very_bytes(session: WritingSession, loaded: Loaded, scenario: str) -> None:
     """Every cell of every log row is what ScyllaDB sent, but for the shift of its time."""
     recording, replay = loaded.recordings[scenario]
     for table in recording.tables:
@@ -96,7 +96,7 @@ def test_a_recording_comes_back_with_its_very_bytes(session: CqlSession, loaded:
         assert sorted(map(by_name, found)) == sorted(map(by_name, wanted))
 
 
-def test_generations_are_published_as_recorded(session: CqlSession, loaded: Loaded) -> None:
+def test_generations_are_published_as_recorded(session: WritingSession, loaded: Loaded) -> None:
     """All generations stand in the tables that readers see, shifted."""
     timestamps = raw_rows(session, "system_distributed", "cdc_generation_timestamps")
     assert {row["time"] for row in timestamps} == {pack(">q", start_ms) for start_ms in loaded.starts_ms}

@@ -6,9 +6,9 @@ from itertools import count, islice
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Insert, Mutation, PartitionDelete, RowDelete, Update
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
@@ -56,12 +56,12 @@ def simple(clustering: bool = True) -> TableSchema:
     return TableSchema(next(KEYSPACES), "orders", tuple(columns))
 
 
-def assert_log_is_the_oracles(session: CqlSession, simulator: Simulator, schema: TableSchema) -> None:
+def assert_log_is_the_oracles(session: WritingSession, simulator: Simulator, schema: TableSchema) -> None:
     found = [changes_of(row, schema) for row in raw_rows(session, schema.keyspace, schema.log_table)]
     assert sorted(map(repr, found)) == sorted(repr(in_log_terms(change)) for change in simulator.oracle)
 
 
-def test_a_workload_over_a_generation_change_is_read_back(session: CqlSession) -> None:
+def test_a_workload_over_a_generation_change_is_read_back(session: WritingSession) -> None:
     """Every type, all operations, two generations of which one is published late: the log holds the oracle's rows."""
     schema = everything()
     shop = SimulatedTable(schema)
@@ -92,7 +92,7 @@ def test_a_workload_over_a_generation_change_is_read_back(session: CqlSession) -
     assert all(StreamId(change.stream_id) in streams[change.generation_ms] for change in simulator.oracle)
 
 
-def test_the_base_table_ends_as_the_writes_say(session: CqlSession) -> None:
+def test_the_base_table_ends_as_the_writes_say(session: WritingSession) -> None:
     """Inserts, an update to null and both deletes have their effect; log cells have the write's own microsecond."""
     schema = simple()
     shop = SimulatedTable(schema, CdcOptions(ttl_s=5000))
@@ -123,7 +123,7 @@ def test_the_base_table_ends_as_the_writes_say(session: CqlSession) -> None:
     assert_log_is_the_oracles(session, simulator, schema)
 
 
-def test_a_log_row_disappears_with_its_cells(session: CqlSession) -> None:
+def test_a_log_row_disappears_with_its_cells(session: WritingSession) -> None:
     """There is no row marker: deleting the cells leaves no row behind."""
     schema = simple(clustering=False)
     shop = SimulatedTable(schema)
@@ -147,7 +147,7 @@ def _uuid(raw: bytes) -> str:
 
 
 @pytest.mark.parametrize("type_name", KEY_TYPES)
-def test_every_scalar_type_serves_as_a_key(session: CqlSession, type_name: str) -> None:
+def test_every_scalar_type_serves_as_a_key(session: WritingSession, type_name: str) -> None:
     """As partition key and as clustering key, extremes included; deletes find the rows."""
     schema = TableSchema(
         next(KEYSPACES),
@@ -170,7 +170,7 @@ def test_every_scalar_type_serves_as_a_key(session: CqlSession, type_name: str) 
     assert_log_is_the_oracles(session, simulator, schema)
 
 
-def test_a_bulk_load_is_read_back(session: CqlSession) -> None:
+def test_a_bulk_load_is_read_back(session: WritingSession) -> None:
     """Thousands of rows in batches, none lost, base rows left out."""
     schema = simple()
     shop = SimulatedTable(schema)
@@ -188,7 +188,7 @@ def test_a_bulk_load_is_read_back(session: CqlSession) -> None:
     assert raw_rows(session, schema.keyspace, schema.name) == []
 
 
-def test_the_schema_tables_tell_of_cdc(session: CqlSession) -> None:
+def test_the_schema_tables_tell_of_cdc(session: WritingSession) -> None:
     """A log is marked as one, and its base table says its cdc option, as ScyllaDB's schema tables do."""
     schema = simple()
     shop = SimulatedTable(schema)

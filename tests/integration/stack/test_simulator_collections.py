@@ -8,8 +8,8 @@ from itertools import count, groupby, islice
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import CollectionWrite, Insert, Mutation, Update
 from sandbox.scylla.base.state import BaseRow
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
@@ -57,7 +57,7 @@ def anything(*values: str, clustering: bool = True) -> TableSchema:
     return TableSchema(next(KEYSPACES), "anything", tuple(columns))
 
 
-def simulated(session: CqlSession, table: SimulatedTable) -> tuple[Simulator, UnixMicros]:
+def simulated(session: WritingSession, table: SimulatedTable) -> tuple[Simulator, UnixMicros]:
     table.create(session)
     cluster = SimulatedCluster(session, seed=1)
     now_us = system_clock_us()
@@ -65,7 +65,7 @@ def simulated(session: CqlSession, table: SimulatedTable) -> tuple[Simulator, Un
     return Simulator(session, cluster, [table], seed=1, keep_base=True), now_us
 
 
-def changes(session: CqlSession, schema: TableSchema) -> list[tuple[object, ...]]:
+def changes(session: WritingSession, schema: TableSchema) -> list[tuple[object, ...]]:
     """The log in the oracle's terms, without the generation."""
     rows = raw_rows(session, schema.keyspace, schema.log_table)
     found = []
@@ -163,7 +163,7 @@ def base_rows(simulator: Simulator, table: SimulatedTable, keys: list[tuple[byte
 
 
 @pytest.mark.parametrize("clustering", [True, False])
-def test_a_workload_of_everything_is_read_back(session: CqlSession, clustering: bool) -> None:
+def test_a_workload_of_everything_is_read_back(session: WritingSession, clustering: bool) -> None:
     """The log holds the oracle's changes, images included, and Cassandra's base table what the one in memory holds."""
     schema = anything(*VALUES, clustering=clustering)
     table = SimulatedTable(schema, CdcOptions(preimage="full", postimage=True), (PLACE,))
@@ -185,7 +185,7 @@ def test_a_workload_of_everything_is_read_back(session: CqlSession, clustering: 
     assert found
 
 
-def test_lists_keep_their_keys_in_the_log(session: CqlSession) -> None:
+def test_lists_keep_their_keys_in_the_log(session: WritingSession) -> None:
     """Though Cassandra's own base table has others."""
     table = SimulatedTable(anything("list<int>"))
     simulator, now_us = simulated(session, table)
@@ -195,7 +195,7 @@ def test_lists_keep_their_keys_in_the_log(session: CqlSession) -> None:
     assert by_place(changes(session, table.table_schema)) == by_place([expected(each) for each in simulator.oracle])
 
 
-def test_a_table_is_altered_with_its_log(session: CqlSession) -> None:
+def test_a_table_is_altered_with_its_log(session: WritingSession) -> None:
     """Each change is followed by a write, whose log row is the oracle's in the columns of that time."""
     table = SimulatedTable(anything("text", "place", clustering=True), user_types=(PLACE,))
     simulator, now_us = simulated(session, table)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import ExpectedChange
 from sandbox.scylla.pacing import spread, system_clock_us
@@ -35,7 +35,7 @@ def table(keyspace: str, name: str) -> TableSchema:
 
 
 def history(
-    session: CqlSession,
+    session: WritingSession,
     schema: TableSchema,
     *,
     seed: int,

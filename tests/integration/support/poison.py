@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridge.adapters.scylla.session import CqlSession
+from sandbox.cql.writing_session import WritingSession
 
 
 def contradiction(
-    session: CqlSession, table: str, stream_id: bytes, time: bytes, key: Mapping[str, bytes], column: str
+    session: WritingSession, table: str, stream_id: bytes, time: bytes, key: Mapping[str, bytes], column: str
 ) -> None:
     """Write a group of one row: an update with a value for a column that it says was deleted.
 
@@ -33,7 +33,7 @@ def contradiction(
     log_row(session, table, cells)
 
 
-def log_row(session: CqlSession, table: str, cells: Mapping[str, bytes]) -> None:
+def log_row(session: WritingSession, table: str, cells: Mapping[str, bytes]) -> None:
     """Write one row of a table's log as it is."""
     names, marks = ", ".join(f'"{name}"' for name in cells), ", ".join("?" * len(cells))
     insert = session.prepare(f"INSERT INTO {table}_scylla_cdc_log ({names}) VALUES ({marks})")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bridge.adapters.scylla.session import CqlSession
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.oracle import ExpectedChange
 from schemas.cql.table import TableSchema
 
 Row = dict[str, bytes | None]
 
 
-def raw_rows(session: CqlSession, keyspace: str, table: str) -> list[Row]:
+def raw_rows(session: WritingSession, keyspace: str, table: str) -> list[Row]:
     """Every row, cells as on the wire; partitions in the server's order, rows in clustering order."""
     select = session.prepare(f'SELECT * FROM "{keyspace}"."{table}"')
     found: list[Row] = []

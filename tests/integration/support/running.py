@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import yaml
 
-from bridge.adapters.kafka.clients import CommittedReader, KafkaAdmin
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
 from bridge.config.document import BridgeConfig, TableSettings, validate

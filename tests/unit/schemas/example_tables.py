@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import is_multi_cell, parse, resolve
+from schemas.log.columns import META_COLUMNS, deleted_elements, deleted_flag
 
 NATIVE = [
     *("ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration", "float", "inet"),
@@ -15,8 +16,6 @@ NATIVE = [
 STREAM = bytes.fromhex("c0a8000000000000000000000000c0a1")
 TIME = bytes.fromhex("b223c55e6d0711ea765424e4fb3f20b9")
 TIME_US = 1584969040910883
-
-META = ["cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "cdc$ttl", "cdc$end_of_batch"]
 
 
 def table(
@@ -30,7 +29,7 @@ def table(
     types: Mapping[str, dict[str, str]] | None = None,
     descending: Collection[str] = (),
 ) -> TableSchema:
-    """Make a table from column name -> type text; `types` are the user-defined ones, field -> type text."""
+    """Make a table from column name -> type text; `types` are the user-defined types, as field -> type text."""
     known = {udt: [(field, parse(text)) for field, text in fields.items()] for udt, fields in (types or {}).items()}
     columns = [
         Column(
@@ -55,15 +54,15 @@ KEYS = {ColumnKind.PARTITION_KEY, ColumnKind.CLUSTERING}
 
 
 def log_columns(of: TableSchema) -> list[str]:
-    """The columns of the table's log, in the server's order for everything after the keys."""
+    """The columns of the table's log, in the server's order."""
     regular = [column.name for column in of.columns if not column.is_hidden]
-    regular += [f"cdc$deleted_{column.name}" for column in of.values]
-    regular += [f"cdc$deleted_elements_{column.name}" for column in of.values if is_multi_cell(column.type)]
-    return META[:3] + sorted(regular + META[3:], key=str.encode)
+    regular += [deleted_flag(column.name) for column in of.values]
+    regular += [deleted_elements(column.name) for column in of.values if is_multi_cell(column.type)]
+    return list(META_COLUMNS[:3]) + sorted(regular + list(META_COLUMNS[3:]), key=str.encode)
 
 
 def row(of: TableSchema, cells: dict[str, bytes | None], ttl: bytes | None = None) -> tuple[bytes | None, ...]:
-    """One log row: cells by column name, the log's own columns filled in."""
+    """One log row from cells by column name, with default cells for the log's own columns."""
     meta = {"cdc$stream_id": STREAM, "cdc$time": TIME, "cdc$batch_seq_no": bytes(4), "cdc$ttl": ttl}
     known = {**meta, **cells}
     return tuple(known.get(column) for column in log_columns(of))
@@ -82,12 +81,12 @@ def wide_table() -> TableSchema:
 
 
 def counted(*parts: bytes, of: int = 1) -> bytes:
-    """A collection's cell: its elements, or the keys and values of its entries (then `of` is 2)."""
+    """A collection's cell from its elements, or from the keys and values of its entries if `of` is 2."""
     return (len(parts) // of).to_bytes(4, "big") + sized(*parts)
 
 
 def sized(*parts: bytes | None) -> bytes:
-    """A tuple's cell: each part behind its length, null ones without."""
+    """A tuple's cell: each part behind its length; None is a null part."""
     return b"".join(b"\xff" * 4 if part is None else len(part).to_bytes(4, "big") + part for part in parts)
 
 
@@ -95,7 +94,7 @@ ADDRESS = {"street": "text", "zip": "int", "tags": "frozen<set<text>>"}
 
 
 def rich_table() -> TableSchema:
-    """A table with every kind of column, awkward names among them."""
+    """A table with every kind of column and with awkward names."""
     return table(
         {"pk": "int"},
         {"ck": "int", "when": "frozen<tuple<int, text>>"},

@@ -1,4 +1,4 @@
-"""Cells as a ScyllaDB 5.2.18 node sent them (recorded, native protocol v4), and what they mean."""
+"""Cells that a ScyllaDB 5.2.18 node sent (recorded, native protocol v4), and their values."""
 
 from __future__ import annotations
 

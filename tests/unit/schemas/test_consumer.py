@@ -1,4 +1,4 @@
-"""What a plain consumer sees: Confluent's own deserializer, fed by its own in-memory registry."""
+"""What a plain consumer reads: Confluent's deserializer with its in-memory registry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def client() -> SchemaRegistryClient:
 
 
 def read(client: SchemaRegistryClient, schema: str, field: MessageField, body: bytes) -> dict[str, Any]:
-    """Read a body as a consumer does, with and without telling the topic; both must agree."""
+    """Read a body as a consumer does, with and without the topic; both must agree."""
     schema_id = client.register_schema(f"t-{field}", Schema(schema, "AVRO"))
     deserializer = AvroDeserializer(client)
     value = deserializer(frame(schema_id, body), SerializationContext("t", field))
@@ -38,7 +38,7 @@ def read(client: SchemaRegistryClient, schema: str, field: MessageField, body: b
 
 @pytest.mark.parametrize(("cql_type", "raw", "expected"), RECORDED)
 def test_avro_deserializer(client: SchemaRegistryClient, cql_type: str, raw: str, expected: object) -> None:
-    """AvroDeserializer reads the key and the value of every type, limits included."""
+    """AvroDeserializer reads keys and values of every type, also at its limits."""
     example = table({"pk": cql_type}, {"ck": cql_type}, {"v": cql_type})
     codec = TableCodec(example, log_columns(example))
     cell = bytes.fromhex(raw)
@@ -55,7 +55,7 @@ def test_avro_deserializer(client: SchemaRegistryClient, cql_type: str, raw: str
 
 
 def test_rich_table(client: SchemaRegistryClient) -> None:
-    """AvroDeserializer reads collections, tuples, vectors and user-defined types, nested ones too."""
+    """AvroDeserializer reads collections, tuples, vectors and user-defined types, also nested ones."""
     example = rich_table()
     codec = TableCodec(example, log_columns(example))
     one, uuid16 = b"\x00\x00\x00\x01", bytes(15) + b"\x01"

@@ -1,4 +1,4 @@
-"""The forms of decimals, timestamps and times that can be chosen."""
+"""The forms of decimals, timestamps and times in `OutputOptions`."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_decimal_text(unscaled: int, scale: int, text: str) -> None:
 
 
 def test_long_decimal_text() -> None:
-    """More digits than Python turns an int into are no obstacle."""
+    """A decimal may have more digits than Python converts an int to by default."""
     assert decoder(parse("decimal"), STRING)(decimal_cell(10**5000, 5000)) == "1." + "0" * 5000
 
 
 @given(st.integers(-(10**25), 10**25), st.integers(-400, 400))
 def test_double(unscaled: int, scale: int) -> None:
-    """A double is the nearest one, or refused."""
+    """A decimal becomes the nearest double, or is refused."""
     decode = decoder(parse("decimal"), DOUBLE)
     try:
         nearest = float(f"{unscaled}e{-scale}")
@@ -60,7 +60,7 @@ def test_double(unscaled: int, scale: int) -> None:
 
 @pytest.mark.parametrize("output", [STRING, DOUBLE])
 def test_too_long(output: OutputOptions) -> None:
-    """A number of a million digits is not converted, which would take minutes."""
+    """A number of a million digits is refused, because its conversion would take minutes."""
     with pytest.raises(CellError, match="more than 8192 bytes"):
         decoder(parse("varint"), output)(b"\x01" + bytes(500_000))
     with pytest.raises(CellError, match="5 or more"):
@@ -76,7 +76,7 @@ def test_too_long(output: OutputOptions) -> None:
     ],
 )
 def test_timestamps(output: OutputOptions, avro: str, seen: int) -> None:
-    """A timestamp is a plain long, or of the logical type; wherever it stands."""
+    """A timestamp is a plain long or has the logical type, in every place."""
     of = table({"pk": "timestamp"}, {"ck": "timestamp"}, {"v": "timestamp", "s": "set<timestamp>"})
     codec = TableCodec(of, log_columns(of), output)
     cell = seen.to_bytes(8, "big")
@@ -94,7 +94,7 @@ def test_timestamps(output: OutputOptions, avro: str, seen: int) -> None:
 
 
 def test_micros_overflow() -> None:
-    """A timestamp that has no microseconds in 64 bits is refused."""
+    """A timestamp whose microseconds do not fit in 64 bits is refused."""
     decode = decoder(parse("timestamp"), OutputOptions(timestamps="timestamp-micros"))
     assert decode((-1).to_bytes(8, "big", signed=True)) == -1000
     with pytest.raises(CellError, match="does not fit in 64 bits"):
@@ -102,7 +102,7 @@ def test_micros_overflow() -> None:
 
 
 def test_times() -> None:
-    """Microseconds are cut off the nanoseconds."""
+    """A time is rounded down to microseconds."""
     of = table({"pk": "int"}, {}, {"v": "time"})
     codec = TableCodec(of, log_columns(of), OutputOptions(times="time-micros"))
     cells = row(of, {"pk": bytes(4), "v": (86_399_999_999_999).to_bytes(8, "big")})

@@ -32,13 +32,13 @@ ONE = b"\x00\x00\x00\x01"
     ],
 )
 def test_golden(file: str, schema: dict[str, object]) -> None:
-    """The schemas of a few tables are the reviewed ones, to the letter of their canonical text."""
+    """The canonical texts of a few tables' schemas are the reviewed ones."""
     golden = json.loads((GOLDEN / file).read_text(encoding="utf-8"))
     assert schema_text(schema) == schema_text(golden)
 
 
 def test_text_is_canonical() -> None:
-    """Schemas that differ in the order of their attributes only have the same text."""
+    """Schemas that differ only in the order of their attributes have the same text."""
     shuffled = {"fields": [{"default": None, "type": ["null", "int"], "name": "a"}], "type": "record", "name": "R"}
     assert schema_text(shuffled) == (
         '{"name":"R","type":"record","fields":[{"name":"a","type":["null","int"],"default":null}]}'
@@ -46,7 +46,7 @@ def test_text_is_canonical() -> None:
 
 
 def test_text_is_ascii() -> None:
-    """A column's own name is kept when it is no Avro name, and the text stays ASCII."""
+    """`cqlName` has the name of a column that is not an Avro name, and the text is ASCII."""
     text = schema_text(value_schema(wide_table()))
     assert text.isascii()
     assert '"cqlName":"Gr\\u00f6\\u00dfe"' in text
@@ -78,7 +78,7 @@ def codec_of(example: TableSchema) -> TableCodec:
 
 
 def test_added_column() -> None:
-    """After a column is added, old records read with the new schema, the column untouched."""
+    """After a column is added, the new schema reads old records, with the column untouched."""
     old = table({"pk": "int"}, {"ck": "decimal"}, {"m": "decimal", "z": "text"})
     new = table({"pk": "int"}, {"ck": "decimal"}, {"a": "varint", "m": "decimal", "n": "text", "z": "text"})
     body = codec_of(old).encode(
@@ -98,7 +98,7 @@ def test_added_column() -> None:
 
 
 def test_altered_type() -> None:
-    """After ALTER TYPE ADD, old records read with the new schema: in keys, values and deltas, the field null."""
+    """After ALTER TYPE ADD, the new schema reads old records: in keys, values and deltas the field is null."""
     columns = {"v": "u", "f": "frozen<u>", "l": "list<frozen<u>>"}
     old, new = (
         table({"pk": "frozen<u>"}, {"ck": "frozen<u>"}, columns, types={"u": fields})
@@ -117,7 +117,7 @@ def test_altered_type() -> None:
 
 
 def test_dropped_column() -> None:
-    """After a column is dropped, old records read with the new schema, without the column."""
+    """After a column is dropped, the new schema reads old records without the column."""
     old = table({"pk": "int"}, regular={"a": "int", "z": "text"})
     new = table({"pk": "int"}, regular={"z": "text"})
     cells = row(old, {"pk": ONE, "a": ONE, "z": b"x"})
@@ -126,7 +126,7 @@ def test_dropped_column() -> None:
 
 
 def test_extended_envelope() -> None:
-    """A later envelope with one more nullable field and one more operation reads today's records."""
+    """An envelope with one more nullable field and one more operation reads the records of this one."""
     example = table({"pk": "int"}, regular={"v": "int"})
     later = json.loads(schema_text(value_schema(example)))
     later["fields"].append({"name": "preimage", "type": ["null", "Columns"], "default": None})
@@ -138,7 +138,7 @@ def test_extended_envelope() -> None:
 
 
 def test_unknown_operation_symbol() -> None:
-    """A reader of today's schema reads a symbol of a later one as "unknown"."""
+    """A reader whose schema lacks a symbol reads it as "unknown"."""
     example = table({"pk": "int"})
     older = json.loads(schema_text(value_schema(example)))
     older["fields"][0]["type"]["symbols"].remove("insert")
@@ -148,7 +148,7 @@ def test_unknown_operation_symbol() -> None:
 
 @pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])
 @pytest.mark.parametrize("of", [wide_table(), rich_table()], ids=lambda of: of.name)
-def test_named_types_are_defined_where_they_are_used_first(of: TableSchema, shape: ShapeName) -> None:
-    """In every shape, also where a key column is of a type that other columns have."""
+def test_named_types_are_defined_at_their_first_use(of: TableSchema, shape: ShapeName) -> None:
+    """This holds in every shape, also if a key column and other columns have the same type."""
     schema = value_schema(of, OutputOptions(shape=shape))
     assert parse_schema(json.loads(schema_text(schema)))["type"] == "record"

@@ -64,7 +64,7 @@ def test_whole_envelope() -> None:
     ],
 )
 def test_three_states(cells: dict[str, bytes | None], columns: dict[str, object]) -> None:
-    """A column is untouched, set to null or set to a value, and the three never mix."""
+    """A column is untouched, set to null or set to a value."""
     assert encode(cells)["columns"] == columns
 
 
@@ -82,7 +82,7 @@ def test_three_states(cells: dict[str, bytes | None], columns: dict[str, object]
     ],
 )
 def test_operations(operation: int, symbol: str, has_columns: bool) -> None:
-    """Each cdc$operation has its symbol, unknown ones too, and deletes carry no columns."""
+    """Each cdc$operation has its symbol, also unknown ones, and deletes have no columns."""
     cells: dict[str, bytes | None] = {"ck": None} if symbol.startswith("partition") else {}
     value = encode({**cells, "v": ONE} if has_columns else cells, operation)
     assert value["op"] == symbol
@@ -92,14 +92,14 @@ def test_operations(operation: int, symbol: str, has_columns: bool) -> None:
 
 
 @pytest.mark.parametrize("cells", [{}, {"cdc$deleted_v": b"\x00"}, STATIC])
-def test_row_that_names_no_column_does_not_say_what_it_did(cells: dict[str, bytes | None]) -> None:
-    """Its log held keys only then, or the column was dropped since, or it is an insert of the key alone."""
+def test_columns_are_null_if_the_row_touches_none(cells: dict[str, bytes | None]) -> None:
+    """Such a row does not tell whether the log held keys only, the column was dropped, or only the key was inserted."""
     assert encode(cells)["columns"] is None
     assert encode(cells | {"ck": TWO}, INSERT)["columns"] is None
 
 
-def test_update_in_a_table_of_keys_touches_nothing() -> None:
-    """With COMPACT STORAGE the insert of a row of nothing but keys is logged as an update."""
+def test_update_in_a_table_of_keys() -> None:
+    """With COMPACT STORAGE the insert of a row that has only a key is logged as an update."""
     keys = table({"pk": "int"}, {"ck": "int"}, {})
     codec = TableCodec(keys, log_columns(keys))
     body = codec.encode(row(keys, {"pk": ONE, "ck": TWO}), operation=1, generation_ms=0, last_in_group=True)[1]
@@ -107,8 +107,8 @@ def test_update_in_a_table_of_keys_touches_nothing() -> None:
 
 
 @pytest.mark.parametrize("operation", [0, 9])
-def test_images_are_no_changes(operation: int) -> None:
-    """A pre- or post-image row is refused: it is no change."""
+def test_images_are_not_changes(operation: int) -> None:
+    """A pre- or post-image is refused as a change."""
     with pytest.raises(OperationError, match=str(operation)):
         encode({}, operation)
 
@@ -120,7 +120,7 @@ def test_key_without_clustering() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(NATIVE) - {"counter"}))
 def test_empty_values(name: str) -> None:
-    """CQL's zero-length value is a value for text and blob, else null and listed by name."""
+    """CQL's zero-length value is a value for text and blob; for other types it is null and listed by name."""
     example = table({"pk": "int"}, {"the ck": name}, {"the v": name})
     codec = TableCodec(example, log_columns(example))
     body = codec.encode(
@@ -143,7 +143,7 @@ def test_empty_partition_key() -> None:
 
 
 def test_null_partition_key() -> None:
-    """A null partition key column (history of a renamed one) is a CellError in key and value."""
+    """A null partition key column (in rows from before a rename) is a CellError in key and value."""
     with pytest.raises(CellError, match="'pk' of type int: is null"):
         CODEC.encode_key(row(SMALL, {}))
     with pytest.raises(CellError, match="'pk' of type int: is null"):
@@ -176,11 +176,11 @@ def test_malformed_cells(cells: dict[str, bytes | None], column: str) -> None:
 def test_arguments() -> None:
     """A null or non-boolean last_in_group is refused, never written as false."""
     with pytest.raises(EncodeError, match=r"source\.last_in_group"):
-        CODEC.encode(row(SMALL, {"pk": ONE, "ck": TWO}), operation=1, generation_ms=0, last_in_group=None)[1]  # type: ignore[arg-type]
+        CODEC.encode(row(SMALL, {"pk": ONE, "ck": TWO}), operation=1, generation_ms=0, last_in_group=None)  # type: ignore[arg-type]
 
 
 def test_not_a_body() -> None:
-    """Bytes of something else are a DecodeError."""
+    """Bytes that are not a record of the schema are a DecodeError."""
     with pytest.raises(DecodeError):
         CODEC.decode_value(b"\x00")
     with pytest.raises(DecodeError):
@@ -209,7 +209,7 @@ def test_timestamp(timeuuid: str, timestamp_us: int) -> None:
 
 @pytest.mark.parametrize(("cql_type", "raw", "expected"), RECORDED)
 def test_every_type_everywhere(cql_type: str, raw: str, expected: object) -> None:
-    """A recorded cell survives as partition key, clustering column and value."""
+    """A recorded cell keeps its value as partition key, clustering column and value column."""
     cell = bytes.fromhex(raw)
     example = table({"pk": cql_type}, {"ck": cql_type}, {"v": cql_type})
     codec = TableCodec(example, log_columns(example))
@@ -281,14 +281,14 @@ def test_log_that_does_not_fit(names: list[str], reason: str) -> None:
 
 @pytest.mark.parametrize("names", [{"cdc$time": "int"}, {"v": "int", "cdc$deleted_v": "int"}])
 def test_ambiguous_names(names: dict[str, str]) -> None:
-    """A base column that is named like one of the log's own is refused."""
+    """A base column with the name of one of the log's own columns is refused."""
     example = table({"pk": "int"}, regular=names)
     with pytest.raises(TableSchemaError, match="named like the log's own"):
         TableCodec(example, sorted(set(log_columns(example))))
 
 
 def test_one_name_for_two_columns_of_the_log() -> None:
-    """What a cell there says can't be told; beside a column of one cell the same name is harmless."""
+    """One log column for two purposes is refused; beside a column of one cell there is only one purpose."""
     example = table({"pk": "int"}, regular={"x": "set<text>", "elements_x": "int"})
     with pytest.raises(TableSchemaError, match=r"one column for the flag .* of another: cdc\$deleted_elements_x"):
         TableCodec(example, sorted(set(log_columns(example))))
@@ -297,7 +297,7 @@ def test_one_name_for_two_columns_of_the_log() -> None:
 
 
 def test_harmless_prefix() -> None:
-    """A base column that merely begins with cdc$ is an ordinary column."""
+    """A base column whose name only begins with cdc$ is an ordinary column."""
     example = table({"pk": "int"}, regular={"cdc$x": "int"})
     codec = TableCodec(example, log_columns(example))
     cells = row(example, {"pk": ONE, "cdc$x": ONE})

@@ -1,4 +1,4 @@
-{{/* What is wrong with the values, a line for each thing: values that are good by themselves and not together, and secrets. */}}
+{{/* Problems of the values, one per line: values that are valid alone but not together, and secrets. */}}
 
 {{- define "bridge.problems.ports" -}}
 {{- if include "bridge.distributed" . }}
@@ -18,7 +18,7 @@
 {{- range $at, $table := .Values.config.tables }}
 {{- $name := $table }}
 {{- if kindIs "map" $table }}{{ $name = $table.name }}{{ end }}
-{{- /* As CQL reads it; names in quotes are left to the job. */ -}}
+{{- /* The name as CQL reads it. The job checks quoted names. */ -}}
 {{- if not (contains "\"" $name) }}{{ $name = lower $name }}{{ end }}
 {{- if hasKey $tables $name }}
 config.tables[{{ $at }}] is {{ $name }}, which config.tables[{{ get $tables $name }}] is already: name each table once
@@ -35,12 +35,12 @@ serviceAccounts.driver.create is false, so serviceAccounts.driver.name has to sa
 {{- end }}
 {{- end -}}
 
-{{/* Something, if a name is that of a secret. Takes forms (those of files/secrets.json) and name. */}}
+{{/* Not empty if a name is that of a secret. Takes forms (from files/secrets.json) and name. */}}
 {{- define "bridge.namesSecret" -}}
 {{- if and (regexMatch .forms.name .name) (not (regexMatch .forms.place .name)) }}yes{{ end -}}
 {{- end -}}
 
-{{/* Something, if a secret stands in a text. Takes forms and text. */}}
+{{/* Not empty if a text contains a secret. Takes forms and text. */}}
 {{- define "bridge.holdsSecret" -}}
 {{- $forms := .forms -}}
 {{- if or (regexMatch $forms.login .text) (regexMatch $forms.signed .text) }}yes{{ end -}}
@@ -60,7 +60,7 @@ serviceAccounts.driver.create is false, so serviceAccounts.driver.name has to sa
 {{- if and $text (include "bridge.namesSecret" (dict "forms" $forms "name" $name)) (not (regexMatch `^\$\([A-Za-z0-9_.-]+\)$` $text)) }}
 {{ $place }} is a secret by its name: instead of `value` give `valueFrom: {secretKeyRef: {name: NAME, key: KEY}}`, or call it otherwise
 {{- else if has $name (list "JAVA_TOOL_OPTIONS" "JDK_JAVA_OPTIONS" "_JAVA_OPTIONS" "SPARK_SUBMIT_OPTS") }}
-{{- /* A reference is no better there: the JVM says on standard error what it has picked up. */ -}}
+{{- /* A reference does not help here: the JVM prints these options on standard error. */ -}}
 {{- if include "bridge.holdsSecret" (dict "forms" $forms "text" (replace "$" "" $text)) }}
 {{ $place }} has a secret in its value, which would come into the pod's log or its command lines: {{ $options }}
 {{- end }}
@@ -86,12 +86,12 @@ checkpoint.path has a login in it, which would stand in a ConfigMap: give it to 
 {{- mulf (float64 (regexFind "^[0-9]+" .)) (get (dict "m" 1048576 "g" 1073741824 "t" 1099511627776) (regexFind "[a-z]$" .)) -}}
 {{- end -}}
 
-{{/* Bytes that a JVM takes beside a heap, as Spark reckons; Python's processes come on top. */}}
+{{/* Bytes that a JVM needs beside a heap, by Spark's rule, without Python's processes. */}}
 {{- define "bridge.besideHeapBytes" -}}
 {{- maxf (mulf (include "bridge.heapBytes" . | float64) 0.1) 402653184 -}}
 {{- end -}}
 
-{{/* Bytes of a quantity of Kubernetes; nothing, if it is none. */}}
+{{/* Bytes of a Kubernetes quantity; empty if it is not one. */}}
 {{- define "bridge.quantityBytes" -}}
 {{- $text := toString . -}}
 {{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
@@ -126,8 +126,8 @@ executors.memoryOverhead is {{ .memoryOverhead }}, but an executor's JVM takes {
 {{- end -}}
 
 {{/*
-What of extraVolumes and extraVolumeMounts the pod has already. Takes owner (`driver` or `executors`), values, and the chart's own
-volumes and mounts.
+Clashes of extraVolumes and extraVolumeMounts with the chart's. Takes owner (`driver` or `executors`), values, and the
+chart's volumes and mounts.
 */}}
 {{- define "bridge.problems.volumesOf" -}}
 {{- $owner := .owner }}

@@ -1,4 +1,4 @@
-{{/* The configuration file: the values' `config`, with what the chart decides, and with paths for named objects. */}}
+{{/* The configuration file: `config`, the chart's own settings, and paths in place of named objects. */}}
 
 {{- define "bridge.etc" -}}/etc/scylla-cdc-bridge{{- end -}}
 {{- define "bridge.checkpointFolder" -}}/var/lib/scylla-cdc-bridge{{- end -}}
@@ -28,8 +28,8 @@ Names of Secrets (kind "existingSecret") or ConfigMaps ("existingConfigMap") in 
 {{- end -}}
 
 {{/*
-A value with paths instead of named objects, as JSON {"value": ...}. Takes key, value. What is to be a path by itself
-(`ca_file`, `ssl.crl.location`) is one; other settings are secrets, and say {file: PATH}.
+A value with paths in place of named objects, as JSON {"value": ...}. Takes key, value. A setting that expects a path
+(`ca_file`, `ssl.crl.location`) gets the path. Any other setting is a secret and gets {file: PATH}.
 */}}
 {{- define "bridge.resolved" -}}
 {{- $value := .value -}}
@@ -82,16 +82,15 @@ spark.kubernetes.container.image.pullPolicy: {{ .Values.image.pullPolicy }}
 spark.kubernetes.executor.podNamePrefix: {{ $name }}
 spark.kubernetes.executor.podTemplateFile: {{ include "bridge.etc" . }}/config/executor.yaml
 spark.kubernetes.executor.podTemplateContainerName: executor
-# What executors need to know comes in their environment, and no volumes are claimed for them: so that the driver needs
-# rights for pods alone.
+# Executors get their configuration by their environment and have no claims, so the driver needs rights for pods only.
 spark.kubernetes.executor.disableConfigMap: true
 spark.kubernetes.driver.service.deleteOnTermination: false
 spark.kubernetes.driver.ownPersistentVolumeClaim: false
 spark.kubernetes.driver.reusePersistentVolumeClaim: false
 spark.authenticate: true
 spark.network.crypto.enabled: true
-# AES/GCM with a derived key, and nothing else: Spark's default for old shuffle services is AES/CTR, which a third party
-# can alter, or SASL.
+# Only AES/GCM with a derived key. Spark's default for old shuffle services is AES/CTR, which a third party can alter, or
+# SASL.
 spark.network.crypto.authEngineVersion: 2
 spark.network.crypto.cipher: AES/GCM/NoPadding
 spark.network.crypto.saslFallback: false
@@ -110,12 +109,12 @@ spark:
     {{- include "bridge.sparkProperties" . | nindent 4 }}
 monitoring:
   enabled: true
-  # The pod is not ready then; ended, it would be started again and again, without its figures and its page.
+  # If the job ended, the pod would restart again and again, without its metrics and its page. It stays, not ready.
   outlive_tables: true
   listen: 0.0.0.0:{{ .Values.monitoring.port | int }}
 {{- end -}}
 
-{{/* As JSON, which is YAML: Helm would write large whole numbers as 6.7e+07. */}}
+{{/* JSON, because Helm writes large integers as 6.7e+07 in YAML. */}}
 {{- define "bridge.configFile" -}}
 {{- $given := get (include "bridge.resolved" (dict "key" "" "value" .Values.config) | fromJson) "value" -}}
 {{- mergeOverwrite (include "bridge.ownConfig" . | fromYaml) $given | toPrettyJson -}}

@@ -1,10 +1,10 @@
-{{/* Names, labels, image: what every object has. */}}
+{{/* Names, labels and image of every object. */}}
 
 {{- define "bridge.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 30 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 40 characters: Spark adds to it for executors, StatefulSets for their pods' labels. */}}
+{{/* At most 40 characters: Spark and StatefulSets append to it. */}}
 {{- define "bridge.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
@@ -20,7 +20,7 @@ app.kubernetes.io/name: {{ include "bridge.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* All labels of an object or a pod; the chart's own are stronger than given ones. Takes root, component, and labels. */}}
+{{/* All labels of an object or a pod. The chart's labels override given ones. Takes root, component, and labels. */}}
 {{- define "bridge.labels" -}}
 {{- $chart := .root.Chart -}}
 {{- $own := include "bridge.selector" .root | fromYaml -}}
@@ -31,7 +31,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- merge $own (default (dict) .labels) (default (dict) .root.Values.commonLabels) | toYaml -}}
 {{- end -}}
 
-{{/* Metadata of an object. Takes root, suffix, component, and labels and annotations of its own. */}}
+{{/* Metadata of an object. Takes root, suffix, component, and own labels and annotations. */}}
 {{- define "bridge.metadata" -}}
 name: {{ include "bridge.fullname" .root }}{{ with .suffix }}-{{ . }}{{ end }}
 namespace: {{ .root.Release.Namespace }}

@@ -7,7 +7,7 @@ podSelector:
     app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Ports of all addresses in a value: what its keys call `url`, `…_url`, or as below. A line each. Takes a mapping. */}}
+{{/* Ports of all addresses in a value, one per line: those under `url`, `…_url` and the keys below. Takes a mapping. */}}
 {{- define "bridge.configuredPorts" -}}
 {{- range $key, $value := . -}}
 {{- if kindIs "map" $value }}
@@ -25,8 +25,8 @@ podSelector:
 {{- end -}}
 
 {{/*
-Ports of the checkpoint's store, a line each: those that its path names, or its kind has, and those of endpoints among
-Spark's properties.
+Ports of the checkpoint's store, one per line: the port in its path or the usual ports of its kind, and the ports of
+endpoints in Spark's properties.
 */}}
 {{- define "bridge.checkpointPorts" -}}
 {{- with .Values.checkpoint.path }}

@@ -1,4 +1,4 @@
-{{/* What pods have in common. */}}
+{{/* Parts that all pods share. */}}
 
 {{/* Scheduling. Takes root and values (`driver` or `executors`). */}}
 {{- define "bridge.scheduling" -}}
@@ -41,7 +41,7 @@ securityContext:
 {{- end }}
 {{- end -}}
 
-{{/* What of the security contexts is not as the restricted Pod Security Standard wants it, as a JSON list of values' names. */}}
+{{/* Names of the security values that violate the restricted Pod Security Standard, as a JSON list. */}}
 {{- define "bridge.unrestricted" -}}
 {{- $pod := .Values.security.pod -}}
 {{- $container := .Values.security.container -}}
@@ -56,7 +56,7 @@ securityContext:
 {{- $lax | toJson -}}
 {{- end -}}
 
-{{/* Volumes of every pod. Takes root, values, and tmp, the name of the one for /tmp. */}}
+{{/* Volumes of every pod. Takes root, values, and tmp, the name of the volume for /tmp. */}}
 {{- define "bridge.volumes" -}}
 - name: {{ default "tmp" .tmp }}
   emptyDir:
@@ -98,7 +98,7 @@ securityContext:
 {{- end }}
 {{- end -}}
 
-{{/* The configuration file: a folder, so that named objects can be mounted beside it. */}}
+{{/* The configuration file. The volume is a folder, so named objects can be mounted beside it. */}}
 {{- define "bridge.configVolume" -}}
 - name: config
   configMap:
@@ -111,7 +111,7 @@ securityContext:
   readOnly: true
 {{- end -}}
 
-{{/* The checkpoint's volume, of the driver alone; none where the checkpoint lies elsewhere. */}}
+{{/* The driver's volume for the checkpoint; none if `checkpoint.path` is set. */}}
 {{- define "bridge.checkpointVolume" -}}
 {{- if not .Values.checkpoint.path -}}
 - name: checkpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.adapters import connect
-from bridge.adapters.connect import asking_registry, make_registry
+from bridge.adapters.connect import call_registry, make_registry
 from bridge.config.document import BridgeConfig, RegistrySettings, validate
 from bridge.errors import BridgeError, RetriableError, StartupError
 from schemas.errors import RegistryError
@@ -32,7 +32,7 @@ class TestRegistry:
             raise RegistryError("no", retriable=retriable)
 
         with pytest.raises(kind, match=r"^no$"):
-            asking_registry(fail)
+            call_registry(fail)
 
     def test_credentials_do_not_show(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The registry's password is read where it is used, and shows nowhere."""
@@ -47,7 +47,7 @@ class TestRegistry:
         asked: list[float] = []
         monkeypatch.setattr(
             connect,
-            "with_patience",
+            "retry_until_reachable",
             lambda _what, _address, _attempt, *, patience_s, report, setting: asked.append(patience_s),
         )
         settings = _settings()

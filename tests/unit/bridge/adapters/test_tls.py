@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.adapters.tls import explained
+from bridge.adapters.tls import explain_tls_error
 from bridge.config.tls import TlsFiles
 
 SHOWING = TlsFiles.model_validate({"client_certificate_file": "c.pem"})
@@ -35,7 +35,7 @@ SHOWING = TlsFiles.model_validate({"client_certificate_file": "c.pem"})
 )
 def test_explained(reason: str, words: str) -> None:
     """Each known reason says what to look at, and ends with the library's own words."""
-    found = explained(reason, SHOWING, "x.tls")
+    found = explain_tls_error(reason, SHOWING, "x.tls")
     assert found is not None
     assert words in found
     assert "_ssl.c" not in found
@@ -44,12 +44,12 @@ def test_explained(reason: str, words: str) -> None:
 
 def test_connection_that_breaks_off_is_no_refusal() -> None:
     """What may pass is not explained away."""
-    assert explained("EOF occurred in violation of protocol", SHOWING, "x.tls") is None
-    assert explained("Connection reset by peer", SHOWING, "x.tls") is None
+    assert explain_tls_error("EOF occurred in violation of protocol", SHOWING, "x.tls") is None
+    assert explain_tls_error("Connection reset by peer", SHOWING, "x.tls") is None
 
 
 def test_missing_certificate_is_told_from_a_bad_one() -> None:
     """Who shows no certificate is told to set one."""
-    found = explained("alert bad certificate", TlsFiles(), "x.tls")
+    found = explain_tls_error("alert bad certificate", TlsFiles(), "x.tls")
     assert found is not None
     assert "a client without a certificate; set x.tls.client_certificate_file" in found

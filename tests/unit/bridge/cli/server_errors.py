@@ -392,14 +392,15 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "a token that is about to expire",
-            "... Kafka at a:9092 refused a login again, as it does within a second of the one before, where a token is "
-            "about to expire; it passes with the next connection (...)",
+            "... Kafka at a:9092 refused a second login within a second of the first, which it does if a token is "
+            "about to expire; the next connection succeeds (...)",
             "goes on",
             "test_a_login_that_is_refused_again_passes",
         ),
         _one(
             "a quota of Kafka's",
-            "orders.shop.orders.0: Kafka's broker 1 has it wait 3.4 s, for a quota; nothing is lost, it takes longer",
+            "orders.shop.orders.0: Kafka's broker 1 throttles it for 3.4 s because of a quota; nothing is lost, it "
+            "takes longer",
             "goes on",
             "test_quota_makes_the_job_wait_and_is_told",
         ),
@@ -473,7 +474,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "a record of somebody else's in the progress topic",
-            "a progress record is no JSON: ...; or is not of version 2; or contradicts itself: ...",
+            "a progress record is not JSON: ...; or is not of version 2; or contradicts itself: ...",
             "stops the table: 1",
             "test_foreign_progress_is_told",
         ),

@@ -161,7 +161,7 @@ def test_strange_servers_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """Each line is what is seen, and each that this test is named for is tried."""
     monkeypatch.setattr(connect, "PING_TIMEOUT_S", 0.6)
     monkeypatch.setattr(tls_probe, "_CONNECT_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(log_setup, "quiet", lambda _name: nullcontext())
+    monkeypatch.setattr(log_setup, "silence_library", lambda _name: nullcontext())
     monkeypatch.setattr(socket, "getaddrinfo", _resolving)
     mine = {
         (title, one.tried): one

@@ -102,7 +102,7 @@ def test_delete_of_a_row_without_clustering_columns_has_its_image() -> None:
     assert group.changes == (Change(4, rows[1], True, before=rows[0]),)
 
 
-PREIMAGES = "a pre-image of a row that its group has no change of"
+PREIMAGES = "a pre-image of a row that its group does not change"
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ PREIMAGES = "a pre-image of a row that its group has no change of"
         ([(4, None)], 0, PREIMAGES),
         ([(5, None), (7, None)], 0, PREIMAGES),
         ([(77, None)], 0, PREIMAGES),
-        ([(1, b"a"), (9, b"a"), (9, b"b")], 3, "a post-image of a row that its group has no change of"),
-        ([(1, b"a"), (9, None)], 2, "a post-image of a row that its group has no change of"),
+        ([(1, b"a"), (9, b"a"), (9, b"b")], 3, "a post-image of a row that its group does not change"),
+        ([(1, b"a"), (9, None)], 2, "a post-image of a row that its group does not change"),
     ],
 )
 def test_image_of_a_row_that_is_not_changed_is_refused(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.adapters.scylla.session import token_of
+from bridge.adapters.scylla.routing import token_of
 from bridge.encoding.grouping import groups
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
 from bridge.model.key_ranges import KeyRange, ranges_of_tablets, ranges_of_vnodes

@@ -548,7 +548,7 @@ def test_flat_is_the_same_row(images: str) -> None:
 
 def test_flat_refuses_its_own_names() -> None:
     """A column that is named like one of its fields is refused by name."""
-    with pytest.raises(OutputError, match=r"ks\.t: column '__op' is named like a field"):
+    with pytest.raises(OutputError, match=r"ks\.t: column '__op' has the name of a field"):
         Capture('CREATE TABLE ks.t (pk int PRIMARY KEY, "__op" int)', output=FLAT)
 
 

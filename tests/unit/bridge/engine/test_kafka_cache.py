@@ -76,11 +76,11 @@ class Process:
         return SimpleNamespace(last_record=last_record, close=close)
 
     def _admin(self, _settings: object) -> Any:
-        def most_record_bytes(_topics: object) -> int:
+        def record_limit(_topics: object) -> int:
             self.limits += 1
             return 10**6
 
-        return SimpleNamespace(most_record_bytes=most_record_bytes, partitions=lambda _topic: 3)
+        return SimpleNamespace(record_limit=record_limit, partitions=lambda _topic: 3)
 
     def _registry(self, _settings: object, known: object) -> Any:
         self.registries.append(known)

@@ -266,7 +266,7 @@ def test_streams_with_a_few_rows_are_read(process: Process) -> None:
     process.read(settings_of(), "now")
     ((captured,), log) = process.captures, process.captures[0].reader
     log._rows = {stream: rows[:10] for stream, rows in log._rows.items()}  # type: ignore[attr-defined]
-    captured.quiet.note("ks.t", 1, 1)
+    captured.probe.record_result("ks.t", 1, 1)
     found = []
     for asked in (93, 6 + 3, 6 + 3):
         process.counters.take()

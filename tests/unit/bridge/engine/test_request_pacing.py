@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.planner_signals import ActivityFile, Asked
+from bridge.adapters.planner_signals import LastPoll, SignalFolder
 from bridge.engine.planner import Planner
 from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMicros, UnixMillis
@@ -82,19 +82,19 @@ def test_closing_micro_batch_counts_the_streams_that_it_reads(cluster: Cluster, 
 def test_query_that_is_started_again_waits_its_turn(cluster: Cluster, clock: Clock) -> None:
     """The requests of the planner before count, and so does a micro-batch of the checkpoint, once."""
     cluster.streams = 400
-    file = ActivityFile()
+    file = SignalFolder()
     level = TableStart(LAYOUT, at(G1, 900))
     ended = planner_of(cluster, level, clock=clock, signals=file.path, max_window_ms=1000)
     end = planned(ended, ended.first_offset())
     clock.now_s += 1
-    assert Asked(file.path).counts_for_s(clock.now_s) == pytest.approx(3)
+    assert LastPoll(file.path).remaining_s(clock.now_s) == pytest.approx(3)
     again = planner_of(cluster, level, clock=clock, signals=file.path, max_window_ms=1000)
     assert again.next_offset(again.first_offset()) is None
     clock.now_s += 3.1
     # Spark runs a checkpoint's micro-batch without a call of `next_offset`.
     for _ in range(2):
         assert again.begin(end) == end.batch
-    assert Asked(file.path).counts_for_s(clock.now_s) == pytest.approx(4)
+    assert LastPoll(file.path).remaining_s(clock.now_s) == pytest.approx(4)
     clock.now_s += 2
     assert again.next_offset(end) is None
     clock.now_s += 2.1

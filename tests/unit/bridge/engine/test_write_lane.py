@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.kafka.clients import TransactionalProducer
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.encoding.dead_letter import refused_change, shortened
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange

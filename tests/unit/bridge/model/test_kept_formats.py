@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -89,8 +88,6 @@ def test_progress_says_that_its_micro_batch_is_the_first() -> None:
         text = progress.to_bytes().decode()
         assert '"edge":1700000000000000,' in text
         assert LaneProgress.from_bytes(progress.to_bytes()) == progress
-        before = LaneProgress.from_bytes(text.replace('"edge":1700000000000000', '"edge":true').encode())
-        assert before == replace(progress, edge_us=None)
 
 
 def test_progress_keeps_which_generation_was_left() -> None:
@@ -114,9 +111,9 @@ def test_other_progress_records_are_refused(raw: bytes) -> None:
 
 def test_a_contradictory_progress_record_is_rejected() -> None:
     """The cursor must fit the micro-batch, and a lane stands inside a micro-batch only if the record names it."""
-    with pytest.raises(ValueError, match="not where its micro-batch has got it"):
+    with pytest.raises(ValueError, match="not the cursor of its micro-batch"):
         LaneProgress(0, BATCH.layout, START, BATCH)
-    with pytest.raises(ValueError, match="not named"):
+    with pytest.raises(ValueError, match="does not name"):
         LaneProgress(0, BATCH.layout, START, None, LanePosition(0, GroupPosition(b"", b"", b"")))
 
 

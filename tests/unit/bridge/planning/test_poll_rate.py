@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.adapters.planner_signals import ActivityFile, Arrivals, Asked, note
 from bridge.planning.poll_rate import PaceLimits, Pacer
 
 
@@ -49,39 +48,3 @@ def test_a_change_after_silence_waits_half_as_long_at_most() -> None:
     pacer.planned(200, 1)
     assert pacer.due_in_s(204, idle=True) == pytest.approx(6)
     assert pacer.due_in_s(204, idle=False) == 0
-
-
-def test_word_of_changes_comes_once(caplog: pytest.LogCaptureFixture) -> None:
-    """From one process to another; without the file there is a warning and no error."""
-    file = ActivityFile()
-    arrivals = Arrivals(file.path)
-    assert not arrivals.came()
-    note(file.path)
-    assert arrivals.came()
-    assert not arrivals.came()
-    assert not caplog.messages
-    file.close()
-    file.close()
-    note(file.path)
-    arrivals.came()
-    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-
-
-def test_pacing_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
-    """The next one waits for what is left of the time; without the file there is a warning and no wait."""
-    file = ActivityFile()
-    asked = Asked(file.path)
-    assert asked.counts_for_s(100) == 0
-    former = Pacer(PaceLimits(1000, 10), 0)
-    asked.note(100, former.planned(100, 8000))
-    assert [asked.counts_for_s(at_s) for at_s in (100, 103, 108, 200)] == [8, 5, 0, 0]
-    assert asked.counts_for_s(5) == 8  # a machine that was started anew; never longer than it counts
-    following = Pacer(PaceLimits(1000, 10), 103, wait_s=asked.counts_for_s(103))
-    assert following.due_in_s(104, idle=False) == 4
-    assert following.due_in_s(108, idle=False) == 0
-    assert Pacer(PaceLimits(1000, 10), 103, wait_s=0).due_in_s(103, idle=False) == 0
-    assert not caplog.messages
-    file.close()
-    asked.note(100, 8)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert asked.counts_for_s(100) == 0

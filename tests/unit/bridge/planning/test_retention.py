@@ -1,96 +1,157 @@
-"""Gaps between a cursor and what the cluster still has."""
+"""Which spans are said to have expired unread."""
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bridge.errors import DataLossError, RetriableError
-from bridge.model.cursor import CatchUp, Cursor
+from bridge.model.cursor import Cursor
+from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.planning.micro_batches import GenerationStart
-from bridge.planning.retention import LogTtl, ahead_us, find_gap, margin_us, overtaken
+from bridge.planning.data_loss import Gap
+from bridge.planning.retention import Expiry, LogTtl
 
 SECOND = 1_000_000
-LOG = UUID(int=1)
-G1, G2, G3 = (UnixMillis(1_700_000_000_000 + minutes * 60_000) for minutes in (0, 1, 2))
-ALL = [GenerationStart(one) for one in (G1, G2, G3)]
-
-
-def at(generation: UnixMillis, seconds: float) -> Cursor:
-    return Cursor(generation, UnixMicros(generation * 1000 + int(seconds * SECOND)))
-
-
-@pytest.mark.parametrize(
-    ("cursor", "oldest_us"),
-    [(at(G1, 10), None), (at(G1, 10), at(G1, 10).time_us), (at(G3, 0), at(G2, 59).time_us)],
-)
-def test_no_gap(cursor: Cursor, oldest_us: UnixMicros | None) -> None:
-    """The generation is known and nothing has expired."""
-    assert find_gap(cursor, ALL, oldest_us) is None
-
-
-def test_expired_changes() -> None:
-    """The span ends at the TTL's edge; nothing is jumped over when the loss is accepted."""
-    gap = find_gap(at(G1, 10), ALL, at(G2, 30).time_us)
-    assert gap is not None
-    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 10).time_us, at(G2, 30).time_us, at(G1, 10))
-    assert str(gap) == (
-        "the log's TTL has passed: changes written between 2023-11-14T22:13:30.000000Z and 2023-11-14T22:14:50.000000Z "
-        "are affected"
-    )
-    assert gap.advice() == "To go on all the same, from 2023-11-14T22:13:30.000000Z, set reading.accept_data_loss"
-
-
-def test_lagging_streams_decide() -> None:
-    """While opened streams catch up, theirs is the time that may have expired."""
-    behind = Cursor(G2, at(G2, 50).time_us, CatchUp(G1, at(G2, 0).time_us))
-    gap = find_gap(behind, ALL, at(G2, 20).time_us)
-    assert gap is not None
-    assert (gap.since_us, gap.until_us) == (at(G2, 0).time_us, at(G2, 20).time_us)
-    assert margin_us(behind, at(G2, 20).time_us) == -20 * SECOND
-    assert margin_us(behind, None) is None
-
-
-def test_collected_generation() -> None:
-    """Streams that nobody knows can't be read: on with the oldest known set."""
-    gap = find_gap(at(G1, 10), ALL[1:], None)
-    assert gap is not None
-    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 10).time_us, at(G2, 0).time_us, at(G2, 0))
-    # Read beyond the next generation's start, because that was published late.
-    gap = find_gap(at(G1, 90), ALL[1:], None)
-    assert gap is not None
-    assert (gap.since_us, gap.until_us) == (at(G2, 0).time_us, at(G2, 0).time_us)
-
-
-def test_log_made_anew() -> None:
-    """With tablets it has other streams; the span ends when the new log was made, not when its first set began."""
-    made_us = at(G2, 5).time_us
-    gap = find_gap(at(G1, 59), ALL[1:], None, may_lag=True, log_made_us=made_us)
-    assert gap is not None
-    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G1, 59).time_us, made_us, at(G2, 0))
-    assert str(gap.error("ks.t")) == (
-        "ks.t: the log was made anew at 2023-11-14T22:14:25.000000Z, and its streams are others than those of "
-        "generation 2023-11-14T22:13:20.000Z, which was read: changes written between 2023-11-14T22:14:19.000000Z and "
-        "2023-11-14T22:14:25.000000Z are affected. To go on all the same, from 2023-11-14T22:14:20.000000Z, set "
-        "reading.accept_data_loss"
-    )
-    # The log of the first set itself is 5 s younger than that: here its sets were collected.
-    gap = find_gap(at(G1, 59), ALL[1:], None, log_made_us=at(G1, 5).time_us)
-    assert gap is not None
-    assert "are forgotten" in gap.reason
-
-
-def test_nothing_of_a_log_that_is_younger_than_its_ttl_has_expired() -> None:
-    """Whatever else was lost when it was made anew."""
-    oldest_us = at(G2, 30).time_us
-    assert find_gap(at(G2, 1), ALL, oldest_us, log_made_us=at(G2, 31).time_us) is None
-    assert find_gap(at(G2, 1), ALL, oldest_us, log_made_us=oldest_us) is not None
-    assert find_gap(at(G2, 1), ALL, oldest_us) is not None
-
-
 DAY, HOUR = 86_400, 3_600
+LOG = UUID(int=1)
+
+
+def at(seconds: float) -> Cursor:
+    return Cursor(UnixMillis(0), UnixMicros(int(seconds * SECOND)))
+
+
+def batch(since_s: float, until_s: float) -> PlannedBatch:
+    return PlannedBatch(at(since_s), at(until_s), Layout(1, at(0)))
+
+
+def edge(seconds: float) -> UnixMicros:
+    return at(seconds).time_us
+
+
+def span(words: str) -> tuple[float, ...]:
+    """The seconds that are named."""
+    return tuple(60 * int(minute) + float(second) for minute, second in re.findall(r"T00:(\d\d):([\d.]+)Z", words))
+
+
+def test_what_was_read_in_time_is_not_mentioned() -> None:
+    """However far the edge gets when nothing is worked, and where nothing expires."""
+    expiry = Expiry()
+    assert expiry.done(edge(100)) == ""
+    expiry.works(batch(100, 110))
+    assert expiry.done(edge(100)) == ""
+    assert expiry.done(edge(200)) == ""
+    expiry.works(batch(210, 220))
+    assert expiry.done(None) == ""
+    assert expiry.ahead() == ""
+
+
+def test_spans_are_said_once_and_not_all_the_time() -> None:
+    """What comes within half a minute is said together; nothing is left out, or said again."""
+    expiry = Expiry()
+    said = []
+    for second in range(0, 100, 10):
+        expiry.works(batch(second, second + 10))
+        said.append(span(expiry.done(edge(second + 4))))
+    assert [one for one in said if one] == [(0, 4), (10, 34), (40, 64), (70, 94)]
+    expiry.works(batch(90, 91))
+    assert expiry.done(edge(94)) == ""
+
+
+def test_rest_is_said_at_the_end() -> None:
+    """What was kept back, once."""
+    expiry = Expiry()
+    assert expiry.rest() == ""
+    expiry.works(batch(0, 10))
+    assert span(expiry.done(edge(4))) == (0, 4)
+    expiry.works(batch(10, 20))
+    assert expiry.done(edge(14)) == ""
+    assert span(expiry.rest()) == (10, 14)
+    assert expiry.rest() == ""
+
+
+def test_what_is_kept_back_does_not_wait_for_an_edge_that_has_gone_back() -> None:
+    """As that of a log that was made anew does: it takes long to where it was."""
+    expiry = Expiry()
+    expiry.works(batch(1000, 1010))
+    assert span(expiry.done(edge(1004))) == (1000, 1004)
+    expiry.works(batch(1010, 1020))
+    assert expiry.done(edge(1014)) == ""
+    assert span(expiry.done(edge(104))) == (1010, 1014)
+
+
+def test_what_was_said_with_the_whole_is_not_said_again() -> None:
+    """What was kept back when the reading gets ahead of the edge is in those words."""
+    expiry = Expiry(at_edge=True)
+    expiry.works(batch(0, 10))
+    assert span(expiry.done(edge(4))) == (0, 4)
+    expiry.works(batch(10, 20))
+    assert expiry.done(edge(14)) == ""
+    assert span(expiry.ahead()) == (0, 14)
+    assert expiry.rest() == ""
+    expiry.works(batch(60, 70))
+    assert span(expiry.done(edge(64))) == (60, 64)
+
+
+def test_first_micro_batch_at_the_edge_is_excused_in_silence() -> None:
+    """What lies behind it is not, nor where a job comes back to that place."""
+    silent, loud = Expiry(at_edge=True, in_silence=True), Expiry(at_edge=True)
+    for expiry, spans in ((silent, (10, 15)), (loud, (0, 15))):
+        expiry.works(batch(0, 10))
+        assert span(expiry.done(edge(15))) == spans
+        assert expiry.goes_on
+        assert span(expiry.ahead()) == spans
+        assert not expiry.goes_on
+        assert expiry.ahead() == ""
+
+
+def test_silence_at_the_edge_says_nothing_when_it_is_left() -> None:
+    """Where nothing was passed over but what is excused."""
+    expiry = Expiry(at_edge=True, in_silence=True)
+    expiry.works(batch(0, 10))
+    assert expiry.done(edge(5)) == ""
+    assert expiry.ahead() == ""
+
+
+def test_accepted_gap_counts_with_what_follows_it() -> None:
+    """It was said itself; what was said before it is another matter."""
+    expiry = Expiry()
+    expiry.works(batch(0, 10))
+    assert span(expiry.done(edge(5))) == (0, 5)
+    expiry.accepted(Gap("", edge(10), edge(100), at(10)))
+    expiry.works(batch(10, 110))
+    assert expiry.done(edge(105)) == ""
+    expiry.works(batch(110, 200))
+    assert span(expiry.done(edge(131))) == (100, 131)
+    words = expiry.ahead()
+    assert span(words) == (10, 131)
+    # [105, 110) was read before it expired.
+    assert "116.0 s" in words
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 90)), min_size=1, max_size=12), st.integers(0, 50))
+def test_every_expired_instant_is_reported_once(steps: list[tuple[int, int]], start_s: int) -> None:
+    """Whatever the micro-batches and the edge: reported spans ascend, do not overlap and cover what expired unread."""
+    expiry = Expiry()
+    expired: set[int] = set()
+    spans: list[tuple[float, ...]] = []
+    reached_s, edge_s = start_s, 0
+    for length_s, moved_s in steps:
+        expiry.works(batch(reached_s, reached_s + length_s))
+        edge_s += moved_s
+        expired |= set(range(reached_s, edge_s))
+        spans.append(span(expiry.done(edge(edge_s))))
+        reached_s += length_s
+    spans = [one for one in (*spans, span(expiry.rest())) if one]
+    assert all(since_s < until_s for since_s, until_s in spans)
+    assert all(first[1] <= second[0] for first, second in pairwise(spans))
+    reported = {second for since_s, until_s in spans for second in range(int(since_s), int(until_s))}
+    assert expired <= reported
+    assert not reported or (min(reported), max(reported)) == (min(expired), max(expired))
 
 
 @pytest.mark.parametrize(
@@ -146,55 +207,3 @@ def test_ttl_travels_as_text() -> None:
     assert LogTtl.from_text(LogTtl().to_text()) == LogTtl()
     for text in ("", "{", '{"log": 5}', "[]", known.to_text()[:-3]):
         assert LogTtl.from_text(text) == LogTtl()
-
-
-def test_collected_predecessor_of_streams_that_catch_up() -> None:
-    """Which streams were opened is no longer known: what they lag behind is lost."""
-    behind = Cursor(G2, at(G2, 50).time_us, CatchUp(G1, at(G2, 5).time_us))
-    gap = find_gap(behind, ALL[1:], None)
-    assert gap is not None
-    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G2, 5).time_us, at(G2, 50).time_us, at(G2, 50))
-
-
-@pytest.mark.parametrize("known", [[], ALL[:1]])
-def test_another_cluster(known: list[GenerationStart]) -> None:
-    """Where cursor and cluster have nothing in common there is nothing to go on with."""
-    gap = find_gap(at(G2, 10), known, None)
-    assert gap is not None
-    assert (gap.since_us, gap.until_us, gap.go_on_at) == (at(G2, 10).time_us, None, None)
-    assert "an unknown time" in str(gap)
-    assert gap.advice() == (
-        "To begin anew, as reading.start says, stop the job and delete the progress topic and the checkpoint, and the "
-        "change topic unless what it holds may come again"
-    )
-
-
-def test_lagging_node_is_asked_again() -> None:
-    """With tablets, a node that does not know the cursor's set yet is no gap; one that skipped it is."""
-    gap = find_gap(at(G3, 10), ALL[:2], None, may_lag=True)
-    assert gap is not None
-    assert isinstance(gap.error("ks.t"), RetriableError)
-    gap = find_gap(at(G2, 10), [ALL[0], ALL[2]], None, may_lag=True)
-    assert gap is not None
-    error = gap.error("ks.t")
-    assert isinstance(error, DataLossError)
-    assert str(error).startswith("ks.t: the cluster does not know generation 2023-11-14T22:14:20.000Z")
-
-
-def test_generation_that_comes_out_of_order() -> None:
-    """One that appears behind the one that is read would be skipped in silence; an older node's memory is none."""
-    assert overtaken(at(G3, 1), {G1, G3}, ALL) == G2
-    assert overtaken(at(G3, 1), {G1, G2, G3}, ALL) is None
-    assert overtaken(at(G2, 1), {G1, G2}, ALL) is None
-    assert overtaken(at(G3, 1), {G2, G3}, ALL) is None
-    assert overtaken(at(G3, 1), set(), ALL) is None
-    assert overtaken(at(G3, 1), set(), ALL, G1) == G2  # a planner that starts knows what Kafka has kept
-    assert overtaken(at(G3, 1), set(), ALL, G2) is None
-    assert overtaken(at(G2, 1), {G2}, ALL, G1) is None
-
-
-def test_cursor_is_ahead_of_the_servers_unless_it_is_a_generations_start() -> None:
-    """A generation that has not begun yet holds nothing earlier than its start."""
-    assert ahead_us(at(G2, 10), at(G2, 7).time_us) == 3 * SECOND
-    assert ahead_us(at(G2, 10), at(G2, 10).time_us) == 0
-    assert ahead_us(Cursor.at_start_of(G2), at(G1, 7).time_us) == 0

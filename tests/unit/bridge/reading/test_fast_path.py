@@ -20,7 +20,7 @@ from bridge.model.murmur3 import murmur3_token
 from bridge.model.record_form import RecordForm
 from bridge.model.streams import StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
-from bridge.reading.fast_path import PlainRows, encoded
+from bridge.reading.fast_path import FastPath, encode_chunks
 from bridge.reading.lane_merge import read_lane
 from sandbox.scylla.base.state import BaseState
 from sandbox.scylla.log.images import ImageOptions
@@ -106,9 +106,9 @@ def both_ways(
     log = RawLog(layout, rows, page_rows)
     chunks = read_lane(log, STREAMS, WINDOW, layout, page_rows=50, in_flight=2)
     slowly = list(general(codec, layout, (row for chunk in chunks for _, row in chunk)))
-    plain = PlainRows(codec.page_encoder, layout, OPENED, check)
-    chunks = read_lane(log, STREAMS, WINDOW, layout, page_rows=50, in_flight=2, take=plain.entries)
-    return slowly, list(encoded(chunks, lambda of: general(codec, layout, of)))
+    plain = FastPath(codec.page_encoder, layout, OPENED, check)
+    chunks = read_lane(log, STREAMS, WINDOW, layout, page_rows=50, in_flight=2, page_to_entries=plain.encode_page)
+    return slowly, list(encode_chunks(chunks, lambda of: general(codec, layout, of)))
 
 
 def one_by_one(found: Sequence[EncodedChange | EncodedRun]) -> list[EncodedChange]:

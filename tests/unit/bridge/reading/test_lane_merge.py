@@ -15,7 +15,7 @@ from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, sort_key, timeuuid_of
 from bridge.reading.lane_merge import ColumnsChangedError, read_lane
-from bridge.reading.request_limit import BoundedPages
+from bridge.reading.request_limit import RequestLimiter
 from schemas.cql.types import CqlType, NativeType
 
 COLUMNS = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation")
@@ -112,7 +112,7 @@ def test_requests_under_way_are_bounded() -> None:
     """No more requests are sent than allowed; the next goes out when one comes back."""
     rows = {stream(n): [log_row(stream(n), n)] for n in range(1, 10)}
     log = Log(rows, held=True)
-    gate = BoundedPages(log, 3)
+    gate = RequestLimiter(log, 3)
     asked = [gate.page(of, WINDOW, page_rows=50) for of in rows]
     assert len(log.asked) == 3
     for done in range(9):
@@ -139,7 +139,7 @@ def test_requests_that_fail_at_once_reach_whoever_waits(raised: bool) -> None:
             return future
 
     log = Gone({stream(n): [] for n in range(1, 2001)}, held=True)
-    gate = BoundedPages(log, 8)
+    gate = RequestLimiter(log, 8)
     asked = [gate.page(of, WINDOW, page_rows=50) for of in log.rows]
     for future, page in log.open[:8]:
         future.set_result(page)
@@ -204,7 +204,7 @@ def test_reading_that_ends_early_leaves_no_requests_behind() -> None:
     """What was not sent yet is not sent any more: the lane is read again, and the load would double."""
     rows = {stream(n): [log_row(stream(n), n)] for n in range(1, 10)}
     log = Log(rows, columns=(*COLUMNS[:3], "v"), held=True)
-    gate = BoundedPages(log, 2)
+    gate = RequestLimiter(log, 2)
     for of in rows:
         gate.page(of, WINDOW, page_rows=50)
     gate.close()

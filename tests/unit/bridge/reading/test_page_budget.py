@@ -16,7 +16,7 @@ from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, sort_key, timeuuid_of
 from bridge.reading import page_budget
 from bridge.reading.lane_merge import read_lane
-from bridge.reading.page_budget import LaneMemory, size_of
+from bridge.reading.page_budget import PageBudget, page_bytes
 from tests.unit.bridge.log_pages import raw
 
 COLUMNS = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", "v")
@@ -64,8 +64,8 @@ class Log:
         end = start + len(rows)
         page = Page(COLUMNS, raw(rows, len(COLUMNS)), end.to_bytes(4, "big") if end < self._rows else None)
         self.asked.append(page_rows)
-        self._left[stream.raw].append([len(rows), size_of(page)])
-        self.buffered += size_of(page)
+        self._left[stream.raw].append([len(rows), page_bytes(page)])
+        self.buffered += page_bytes(page)
         self.most = max(self.most, self.buffered)
         future: Future[Page] = Future()
         future.set_result(page)
@@ -91,8 +91,8 @@ def drained(log: Log, *, page_rows: int = 2000) -> list[Cells]:
 
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_budget, "_BYTES", ROOM_BYTES)
-    monkeypatch.setattr(page_budget, "_FEWEST_PAGE_BYTES", 2 << 10)
+    monkeypatch.setattr(page_budget, "_MAX_BYTES", ROOM_BYTES)
+    monkeypatch.setattr(page_budget, "_MIN_PAGE_BYTES", 2 << 10)
 
 
 @pytest.mark.usefixtures("_small")
@@ -149,8 +149,8 @@ def test_rows_come_in_order_whatever_room_there_is(widths: list[int], rows: int,
     """Every row once, in lane order, also where no page ever finds room."""
     random = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page_budget, "_BYTES", room)
-        patch.setattr(page_budget, "_FEWEST_PAGE_BYTES", random.choice((1, 100, 1000)))
+        patch.setattr(page_budget, "_MAX_BYTES", room)
+        patch.setattr(page_budget, "_MIN_PAGE_BYTES", random.choice((1, 100, 1000)))
         log = Log(len(widths), rows, lambda stream, _: widths[stream - 1], page_bytes=1000)
         found = drained(log, page_rows=random.choice((1, 3, 50)))
     assert found == sorted(found, key=lambda row: (sort_key(row[1] or b""), row[0], row[2]))
@@ -181,10 +181,10 @@ def test_what_is_under_way_is_reckoned_with() -> None:
             open_.append(Future())
             return open_[-1]
 
-    memory = LaneMemory(Held(), 4, 2000)
+    memory = PageBudget(Held(), 4, 2000)
     wide = Page(COLUMNS, raw([(b"", b"", b"", b"", bytes(1 << 20))], len(COLUMNS)), None)
     for _ in range(4):
-        memory.will_ask()
+        memory.reserve()
         memory.page(StreamId(bytes(16)), WINDOW, page_rows=2000)
     assert memory.has_room()
     open_[0].set_result(wide)
@@ -193,5 +193,5 @@ def test_what_is_under_way_is_reckoned_with() -> None:
     open_[2].set_exception(ValueError())
     assert memory.has_room()
     open_[3].set_result(wide)
-    memory.let_go(size_of(wide))
+    memory.release(page_bytes(wide))
     assert memory.has_room()

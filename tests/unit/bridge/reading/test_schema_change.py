@@ -17,7 +17,7 @@ from bridge.model.record_form import RecordForm
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
 from bridge.reading.lane_merge import ColumnsChangedError, read_lane
-from bridge.reading.schema_change import Changes, runs
+from bridge.reading.schema_change import Changes, runs_by_schema
 from bridge.reading.table_capture import CapturedTable, UnsettledSchemaError, capture
 from schemas.cql.table import TableSchema
 from schemas.cql.table_changes import log_type
@@ -101,7 +101,7 @@ class Cluster:
         self.on_page: Callable[[int], None] = lambda _: None
         self._groups, self._rows_each = groups, rows_each
 
-    def described(self, keyspace: str, name: str) -> TableSchema | None:
+    def describe_table(self, keyspace: str, name: str) -> TableSchema | None:
         return None if self.is_missing else self.described_as or self.schema
 
     def log_reader(self, keyspace: str, name: str) -> Reader:
@@ -160,7 +160,7 @@ def read(cluster: Cluster, clock: Clock, reading: Reading = changes) -> list[tup
 
     return [
         (captured.schema, change)
-        for captured, run in runs(again(), reading, again, clock=clock, sleep=clock.sleep)
+        for captured, run in runs_by_schema(again(), reading, again, clock=clock, sleep=clock.sleep)
         for some in run
         for change in (some.changes() if isinstance(some, EncodedRun) else [some])
     ]
@@ -230,7 +230,7 @@ def test_a_change_inside_a_group_goes_on_behind_what_was_handed_on() -> None:
         if len(part) < len(everything):
             raise ColumnsChangedError("columns changed")
 
-    found = [change for _, run in runs(table_of, some, lambda: table_of, clock=Clock()) for change in run]
+    found = [change for _, run in runs_by_schema(table_of, some, lambda: table_of, clock=Clock()) for change in run]
     assert found == everything
 
 
@@ -294,7 +294,7 @@ def test_pages_that_never_agree_end_in_an_error() -> None:
         return table_of
 
     with pytest.raises(ColumnsChangedError, match="from v int to v text"):
-        drain(runs(table_of, stubborn, again, within_s=5, clock=clock, sleep=clock.sleep))
+        drain(runs_by_schema(table_of, stubborn, again, within_s=5, clock=clock, sleep=clock.sleep))
     assert captures[-1] == pytest.approx(5, abs=0.5)
 
 
@@ -309,7 +309,7 @@ def test_read_that_is_refused_asks_for_the_table_anew() -> None:
         yield
 
     with pytest.raises(TableMissingError):
-        drain(runs(table_of, dropped, lambda: capture(cluster, "ks", "t")))
+        drain(runs_by_schema(table_of, dropped, lambda: capture(cluster, "ks", "t")))
 
 
 def test_types_that_a_result_says_fit_the_tables() -> None:

@@ -17,7 +17,7 @@ from bridge.model.log_rows import LogLayout, Page
 from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
-from bridge.reading.stream_probe import ROWS_TOGETHER, TOGETHER, CountedStreams, QuietStreams
+from bridge.reading.stream_probe import ROWS_PER_PROBE, STREAMS_PER_PROBE, EmptyStreamProbe, StreamCounter
 from tests.unit.bridge.log_pages import RawLog, raw
 
 WINDOW = Window(UnixMicros(0), UnixMicros(1_000_000))
@@ -51,16 +51,16 @@ class Log:
         return future
 
 
-def quiet(with_rows: int = 0) -> QuietStreams:
+def quiet(with_rows: int = 0) -> EmptyStreamProbe:
     """As it is when that many of a hundred streams had rows."""
-    known = QuietStreams()
-    known.note("ks.t", 100, with_rows)
+    known = EmptyStreamProbe()
+    known.record_result("ks.t", 100, with_rows)
     return known
 
 
 @given(
     tokens=st.sets(st.integers(MIN_TOKEN, MAX_TOKEN), max_size=80),
-    picks=st.dictionaries(st.integers(0, 79), st.sampled_from([1, 2, 40, ROWS_TOGETHER - 1, ROWS_TOGETHER, 500])),
+    picks=st.dictionaries(st.integers(0, 79), st.sampled_from([1, 2, 40, ROWS_PER_PROBE - 1, ROWS_PER_PROBE, 500])),
     stops=st.sets(st.integers(0, 79), max_size=3),
     in_flight=st.integers(1, 100),
     with_rows=st.integers(0, 25),
@@ -76,16 +76,16 @@ def test_no_stream_with_rows_is_left_out(
     busy = {one: picks[number] for number, one in enumerate(streams) if number in picks}
     log = Log(busy)
     log.stopped = {one for number, one in enumerate(streams) if number in stops}
-    found = quiet(with_rows).to_read(log, streams, WINDOW, in_flight)
+    found = quiet(with_rows).streams_to_read(log, streams, WINDOW, in_flight)
     if len(streams) < 4 or in_flight < 4:
         assert (found, log.asked) == (streams, [])
         return
     assert [one for group in log.asked for one in group] == sorted(streams, key=lambda one: one.token)
-    assert all(len(group) == min(TOGETHER, in_flight) for group in log.asked[:-1])
-    assert 1 <= len(log.asked[-1]) <= min(TOGETHER, in_flight)
+    assert all(len(group) == min(STREAMS_PER_PROBE, in_flight) for group in log.asked[:-1])
+    assert 1 <= len(log.asked[-1]) <= min(STREAMS_PER_PROBE, in_flight)
     expected: set[StreamId] = set()
     for group in log.asked:
-        whole = sum(busy.get(one, 0) for one in group) < ROWS_TOGETHER and not log.stopped & set(group)
+        whole = sum(busy.get(one, 0) for one in group) < ROWS_PER_PROBE and not log.stopped & set(group)
         expected |= {one for one in group if one in busy} if whole else set(group)
     assert busy.keys() <= expected
     assert set(found) == expected
@@ -97,30 +97,30 @@ def test_streams_are_asked_first_where_few_had_rows(with_rows: int, asks: bool) 
     """Also a second time: asking alone teaches nothing."""
     known, log = quiet(with_rows), Log({STREAMS[0]: 2})
     for _ in range(2):
-        assert known.to_read(log, STREAMS, WINDOW, 32) == (STREAMS[:1] if asks else STREAMS)
+        assert known.streams_to_read(log, STREAMS, WINDOW, 32) == (STREAMS[:1] if asks else STREAMS)
     assert bool(log.asked) == asks
 
 
 def test_nothing_is_known_at_first() -> None:
     """All are read then."""
     log = Log()
-    assert QuietStreams().to_read(log, STREAMS, WINDOW, 32) == STREAMS
+    assert EmptyStreamProbe().streams_to_read(log, STREAMS, WINDOW, 32) == STREAMS
     assert log.asked == []
 
 
 def test_a_lane_without_streams_says_nothing_of_the_others() -> None:
     """Where others have rows these are read, whatever lane came between."""
     known, log = quiet(100), Log()
-    assert known.to_read(log, [], WINDOW, 32) == []
-    known.note("ks.t", 0, 0)
-    assert known.to_read(log, STREAMS, WINDOW, 32) == STREAMS
+    assert known.streams_to_read(log, [], WINDOW, 32) == []
+    known.record_result("ks.t", 0, 0)
+    assert known.streams_to_read(log, STREAMS, WINDOW, 32) == STREAMS
     assert log.asked == []
 
 
 def test_closed_streams_are_read_to_their_end() -> None:
     """There is no end to ask about: it is one read of each."""
     log = Log()
-    assert quiet().to_read(log, STREAMS, Window(UnixMicros(0), None), 32) == STREAMS
+    assert quiet().streams_to_read(log, STREAMS, Window(UnixMicros(0), None), 32) == STREAMS
     assert log.asked == []
 
 
@@ -145,14 +145,14 @@ def test_streams_under_way_are_bounded(in_flight: int, under_way: int, monkeypat
         return taken(self, timeout)
 
     monkeypatch.setattr(Future, "result", result)
-    assert set(quiet().to_read(Watched(dict.fromkeys(STREAMS, 1)), STREAMS, WINDOW, in_flight)) == set(STREAMS)
+    assert set(quiet().streams_to_read(Watched(dict.fromkeys(STREAMS, 1)), STREAMS, WINDOW, in_flight)) == set(STREAMS)
     assert most == under_way
 
 
 def test_a_question_for_few_streams_is_not_asked() -> None:
     """Three at a time would be as many requests as before, and the rows besides."""
     log = Log()
-    assert quiet().to_read(log, STREAMS, WINDOW, 3) == STREAMS
+    assert quiet().streams_to_read(log, STREAMS, WINDOW, 3) == STREAMS
     assert log.asked == []
 
 
@@ -171,23 +171,23 @@ def test_streams_are_read_where_an_answer_fails(
     with caplog.at_level(logging.WARNING):
         for reading in range(330):
             before = len(log.asked)
-            assert known.to_read(log, STREAMS, WINDOW, 16) == STREAMS
+            assert known.streams_to_read(log, STREAMS, WINDOW, 16) == STREAMS
             if len(log.asked) > before:
                 asked_at.append(reading)
-            known.note("ks.t", 100, 0)
+            known.record_result("ks.t", 100, 0)
         assert asked_at == [0, 2, 5, 10, 19, 36, 69, 134, 235]
         (record,) = caplog.records
-        assert record.getMessage().startswith("ks.t: asking several streams at once")
+        assert record.getMessage().startswith("ks.t: the probe for streams with rows failed")
         assert record.getMessage().endswith(str(error))
         # Once it succeeds all is as at first.
         log.error = None
         while len(log.asked) == len(asked_at):
-            found = known.to_read(log, STREAMS, WINDOW, 16)
-            known.note("ks.t", 100, 0)
-        assert found == known.to_read(log, STREAMS, WINDOW, 16) == []
+            found = known.streams_to_read(log, STREAMS, WINDOW, 16)
+            known.record_result("ks.t", 100, 0)
+        assert found == known.streams_to_read(log, STREAMS, WINDOW, 16) == []
         log.error = error
-        known.to_read(log, STREAMS, WINDOW, 16)
-        known.note("ks.t", 100, 0)
+        known.streams_to_read(log, STREAMS, WINDOW, 16)
+        known.record_result("ks.t", 100, 0)
     assert len(caplog.records) == 2
 
 
@@ -195,9 +195,9 @@ def test_a_failed_answer_is_said_when_reading_does_not_fail(caplog: pytest.LogCa
     """A table that was dropped fails both, and the second error says so; nor is it said of a later reading."""
     known = quiet()
     with caplog.at_level(logging.WARNING):
-        assert known.to_read(Log(error=RefusedError("unconfigured table")), STREAMS, WINDOW, 16) == STREAMS
-        assert known.to_read(Log(), STREAMS, WINDOW, 16) == []
-        known.note("ks.t", 100, 0)
+        assert known.streams_to_read(Log(error=RefusedError("unconfigured table")), STREAMS, WINDOW, 16) == STREAMS
+        assert known.streams_to_read(Log(), STREAMS, WINDOW, 16) == []
+        known.record_result("ks.t", 100, 0)
     assert caplog.records == []
 
 
@@ -213,23 +213,23 @@ def test_what_is_under_way_is_waited_for_where_an_answer_fails() -> None:
                 Timer(0.15, lambda: answers[1].set_result(Page((), [], None))).start()
             return answers[-1]
 
-    assert quiet().to_read(Failing(), STREAMS, WINDOW, 32) == STREAMS
+    assert quiet().streams_to_read(Failing(), STREAMS, WINDOW, 32) == STREAMS
     assert [answer.done() for answer in answers] == [True, True]
 
 
-@pytest.mark.parametrize(("rows", "pays"), [(1, True), (ROWS_TOGETHER, False)])
+@pytest.mark.parametrize(("rows", "pays"), [(1, True), (ROWS_PER_PROBE, False)])
 def test_asking_ends_where_it_spares_nothing(rows: int, pays: bool) -> None:
     """One stream of each sixteen that has as many rows as an answer holds: few have rows, and all are to be read.
 
     Then they are not asked once, twice, 4 times ... and 100 at most.
     """
-    log, known, asked = Log(dict.fromkeys(STREAMS[::TOGETHER], rows)), quiet(), 0
+    log, known, asked = Log(dict.fromkeys(STREAMS[::STREAMS_PER_PROBE], rows)), quiet(), 0
     for _ in range(330):
-        found = known.to_read(log, STREAMS, WINDOW, 32)
+        found = known.streams_to_read(log, STREAMS, WINDOW, 32)
         assert set(found) == (log.rows.keys() if pays else set(STREAMS))
         asked, before = len(log.asked), asked
         assert asked - before in ((13,) if pays else (13, 0))
-        known.note("ks.t", len(STREAMS), len(log.rows))
+        known.record_result("ks.t", len(STREAMS), len(log.rows))
     assert asked == 13 * (330 if pays else 9)
 
 
@@ -237,7 +237,7 @@ def test_an_answer_that_is_none_fails() -> None:
     """No stream is silent because of an answer that is not understood."""
     log = Log(error=ValueError("no such page"))
     with pytest.raises(ValueError, match="no such page"):
-        quiet().to_read(log, STREAMS, WINDOW, 32)
+        quiet().streams_to_read(log, STREAMS, WINDOW, 32)
 
 
 def test_streams_with_rows_are_counted_once() -> None:
@@ -251,7 +251,7 @@ def test_streams_with_rows_are_counted_once() -> None:
         seen.append((stream, len(page.rows)))
         return [stream]
 
-    counted = CountedStreams(take)
+    counted = StreamCounter(take)
     for stream, state in [(STREAMS[0], None), (STREAMS[0], b"\0\0\0\2"), (STREAMS[1], None), (STREAMS[2], None)]:
         page = log.page(stream, WINDOW, page_rows=2, paging_state=state).result()
         assert counted(stream, page) == [stream]

@@ -23,7 +23,7 @@ from bridge.runtime import log_setup
 @pytest.fixture(autouse=True)
 def _restore() -> Iterator[None]:
     root = logging.getLogger()
-    former = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in log_setup.DRIVERS}
+    former = root.level, list(root.handlers), {name: logging.getLogger(name).level for name in log_setup.LIBRARIES}
     yield
     root.setLevel(former[0])
     root.handlers[:] = former[1]
@@ -70,7 +70,7 @@ def test_quiet() -> None:
     """A library is silent for a while where we say ourselves what fails, but not at level debug."""
     for level, heard in (("info", False), ("debug", True)):
         log_setup.setup(level, stream=io.StringIO())
-        with log_setup.quiet("cassandra"):
+        with log_setup.silence_library("cassandra"):
             assert logging.getLogger("cassandra.cluster").isEnabledFor(logging.ERROR) is heard
         assert logging.getLogger("cassandra.cluster").isEnabledFor(logging.ERROR)
 
@@ -79,7 +79,7 @@ def test_quiet_of_several_threads() -> None:
     """The first to begin may be the first to end: silence lasts until the last, and no longer."""
     log_setup.setup("info", stream=io.StringIO())
     logger = logging.getLogger("cassandra.cluster")
-    first, second = log_setup.quiet("cassandra"), log_setup.quiet("cassandra")
+    first, second = log_setup.silence_library("cassandra"), log_setup.silence_library("cassandra")
     with ExitStack() as lasting:
         with first:
             lasting.enter_context(second)
@@ -103,7 +103,7 @@ def test_library_without_a_name() -> None:
         answering = threading.Thread(target=hang_up, args=[listener], daemon=True)
         answering.start()
         client = GatewayClient(port=listener.getsockname()[1])
-        with log_setup.quiet("py4j"):
+        with log_setup.silence_library("py4j"):
             assert is_error(client.send_command("x\n", retry=False))[0]
         assert stream.getvalue() == ""
         assert is_error(client.send_command("x\n", retry=False))[0]
@@ -145,13 +145,13 @@ def test_processes_of_a_job_log_alike(
     """What Spark starts knows no configuration; the job's environment tells it."""
     monkeypatch.setattr(os, "environ", {})
     if handed_on is not None:
-        log_setup.hand_on(*handed_on)
+        log_setup.export_settings(*handed_on)
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     root = logging.getLogger()
     root.handlers.clear()
-    log_setup.ensure()
-    log_setup.ensure()
+    log_setup.setup_from_environment()
+    log_setup.setup_from_environment()
     logging.getLogger("bridge.engine.process_cache").info("info")
     logging.getLogger("bridge.engine.process_cache").warning("warning")
     lines = stream.getvalue().splitlines()

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from bridge.errors import RetriableError, StartupError
-from bridge.runtime.retry import interruptible, with_patience
+from bridge.runtime.background import run_interruptibly
+from bridge.runtime.retry import retry_until_reachable
 
 
 class _Clock:
@@ -44,7 +45,7 @@ class _Server:
 
 def _wait(clock: _Clock, attempt: Callable[[], str], patience_s: float, chance: float = 0.0) -> tuple[str, list[str]]:
     lines: list[str] = []
-    found = with_patience(
+    found = retry_until_reachable(
         "Kafka",
         "a:1",
         attempt,
@@ -130,7 +131,7 @@ def test_told_to_end(ending: type[BaseException]) -> None:
         _wait(_Clock(), interrupted, 60)
     clock = _Clock()
     with pytest.raises(ending):
-        with_patience(
+        retry_until_reachable(
             "Kafka", "a:1", _Server(clock, failures=1), patience_s=60, report=lambda _: None, clock=clock,
             sleep=interrupted,
         )  # fmt: skip
@@ -143,7 +144,7 @@ def test_message_without_address() -> None:
         raise RetriableError("something about a:1 that is longer than a name")
 
     with pytest.raises(StartupError, match=r"\(tried once\): something about"):
-        with_patience("Kafka", "b:2", fail, patience_s=0, report=lambda _: None)
+        retry_until_reachable("Kafka", "b:2", fail, patience_s=0, report=lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +157,15 @@ def test_setting(reason: str, told: str) -> None:
         raise RetriableError(reason)
 
     with pytest.raises(StartupError, match=rf"\(tried once\): {re.escape(told)}$"):
-        with_patience("Kafka", "b:2", fail, patience_s=0, report=lambda _: None, setting="a.b")
+        retry_until_reachable("Kafka", "b:2", fail, patience_s=0, report=lambda _: None, setting="a.b")
 
 
 def test_interruptible() -> None:
     """What runs in a thread of its own gives its result, or its error, as if it were called."""
-    assert interruptible(threading.current_thread) is not threading.main_thread()
+    assert run_interruptibly(threading.current_thread) is not threading.main_thread()
 
     def fail() -> None:
         raise RetriableError("no")
 
     with pytest.raises(RetriableError, match=r"^no$"):
-        interruptible(fail)
+        run_interruptibly(fail)

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.errors import RefusedError
 from bridge.model.times import UnixMicros
 from sandbox.cql.client import LocalCql
 from sandbox.cql.parser.source import statements_of
 from sandbox.cql.stored import StoredBase, stored_partition
+from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.scylla.log.log_groups import LogRules
 from sandbox.scylla.log.log_table import log_columns
@@ -126,7 +126,7 @@ def _starts(session: Server) -> list[Any]:
 
 def run(server: Server, text: str, *, fails: bool = False) -> list[str]:
     said: list[str] = []
-    client = LocalCql(cast("CqlSession", server), said.append, clock=lambda: NOW_US)
+    client = LocalCql(cast("WritingSession", server), said.append, clock=lambda: NOW_US)
     with pytest.raises(LocalStackError) if fails else nullcontext():
         client.run(statements_of(text, "x.cql"), "x.cql")
     return said
@@ -258,7 +258,7 @@ def test_a_partition_is_read_back_with_its_static_row_and_its_collections(server
     server.stored = [tuple(cells[column.name] for column in schema.columns)]
     types = (UserType("point", (("x", parse("int")), ("y", parse("int")))),)
     columns = LogRules.of(schema, user_types=types).columns
-    base = StoredBase(columns, lambda key: stored_partition(cast("CqlSession", server), schema, key))
+    base = StoredBase(columns, lambda key: stored_partition(cast("WritingSession", server), schema, key))
     found = base.row((b"P",), (b"C",), NOW_US)
     assert found is not None
     assert found.has_marker

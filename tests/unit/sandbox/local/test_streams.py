@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import StreamMetadata, stream_metadata
 from bridge.model.streams import MAX_TOKEN, Token, TokenRange
 from bridge.model.times import UnixMicros
 from sandbox.cql.catalog import TableName
+from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.local import command
 from sandbox.local.stream_changes import Ahead, StreamChanges, captured_table
@@ -168,7 +168,7 @@ class Stack:
 
     def __init__(self) -> None:
         self.server = Server()
-        self.session = cast("CqlSession", self.server)
+        self.session = cast("WritingSession", self.server)
         self.now_us = NOW_US
         self.said: list[str] = []
         self.changes = StreamChanges(self.session, self.said.append, lambda: self.now_us)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.adapters.scylla.session import UNSET, CqlSession
+from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.base_statements import BaseStatements
 from sandbox.scylla.base.mutations import (
     Operation,
@@ -42,7 +42,7 @@ STAMP = T.to_bytes(8, "big")
 
 
 def statements(operation: Operation) -> list[tuple[str, list[Any]]]:
-    written = BaseStatements(cast("CqlSession", KeepingSession()), profiles(), user_types=(ADDRESS,))
+    written = BaseStatements(cast("WritingSession", KeepingSession()), profiles(), user_types=(ADDRESS,))
     return [(str(prepared), cells) for prepared, cells in written.write(operation, key(1), T)]
 
 
@@ -124,7 +124,7 @@ def test_a_range_over_two_columns_is_cut_into_slices() -> None:
         Column("a", parse("int"), ColumnKind.CLUSTERING, 0),
         Column("b", parse("int"), ColumnKind.CLUSTERING, 1, descending=True),
     )
-    session = cast("CqlSession", KeepingSession())
+    session = cast("WritingSession", KeepingSession())
     written = BaseStatements(session, TableSchema("shop", "t", columns))
     found = written.write(RangeDelete(bound(">1,7"), bound("<=3")), key(0), T)
     assert [(str(prepared).split('"id" = ? AND ')[1], cells[2:]) for prepared, cells in found] == [

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from bridge.adapters.scylla.session import CqlSession
+from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.log.log_table import CdcOptions
 from sandbox.scylla.schema_changes import (
     add_column,
@@ -124,7 +124,7 @@ def test_a_log_is_made_when_a_table_is_captured_for_the_first_time() -> None:
     session = KeepingSession()
     plain = SimulatedTable(table(), CdcOptions(enabled=False))
     change = enable(plain, CdcOptions(ttl_s=7))
-    assert change.apply(cast("CqlSession", session)) == replace(plain, options=CdcOptions(ttl_s=7))
+    assert change.apply(cast("WritingSession", session)) == replace(plain, options=CdcOptions(ttl_s=7))
     assert session.executed == list(change.statements)
     assert 'CREATE TABLE "shop"."orders_scylla_cdc_log"' in session.executed[1]
     assert len(session.to("system_schema.scylla_tables")) == 1

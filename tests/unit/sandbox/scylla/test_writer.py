@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.adapters.scylla.session import UNSET, CqlSession
 from bridge.errors import RetriableError
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
+from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.mutations import Mutation, PartitionExpiry, RowExpiry, Unheard
 from sandbox.scylla.cluster.acceptance import SimulatorRefusal
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
@@ -69,9 +69,9 @@ class KeepingSession:
 
 
 def simulated(session: KeepingSession, shop: SimulatedTable, **options: Any) -> tuple[SimulatedCluster, Simulator]:
-    cluster = SimulatedCluster(cast("CqlSession", session), seed=1)
+    cluster = SimulatedCluster(cast("WritingSession", session), seed=1)
     cluster.add_generation(START_MS, publish=False)
-    return cluster, Simulator(cast("CqlSession", session), cluster, [shop], seed=2, **options)
+    return cluster, Simulator(cast("WritingSession", session), cluster, [shop], seed=2, **options)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def session() -> KeepingSession:
 
 def test_a_generation_is_published_streams_first_and_timestamp_last(session: KeepingSession) -> None:
     """So that a reader who sees the timestamp sees all of its streams."""
-    cluster = SimulatedCluster(cast("CqlSession", session), seed=1, vnodes=4, shards=2)
+    cluster = SimulatedCluster(cast("WritingSession", session), seed=1, vnodes=4, shards=2)
     first = cluster.add_generation(START_MS)
     second = cluster.add_generation(UnixMillis(START_MS + 1), publish=False)
     assert [cql.split()[2] for cql, _rows in session.written] == [
@@ -246,7 +246,7 @@ def test_a_load_is_what_single_writes_would_be(session: KeepingSession) -> None:
 
 def test_a_table_is_created_with_its_log_and_marked(session: KeepingSession) -> None:
     """Keyspace, base, log; then the partitioner that says that the log is one."""
-    SimulatedTable(table()).create(cast("CqlSession", session))
+    SimulatedTable(table()).create(cast("WritingSession", session))
     assert [cql.split("(")[0].split(" WITH")[0].strip() for cql in session.executed] == [
         'CREATE KEYSPACE IF NOT EXISTS "shop"',
         'CREATE TABLE "shop"."orders"',
@@ -255,7 +255,7 @@ def test_a_table_is_created_with_its_log_and_marked(session: KeepingSession) -> 
     assert session.to("system_schema.scylla_tables") == [
         [b"shop", b"orders_scylla_cdc_log", b"com.scylladb.dht.CDCPartitioner"]
     ]
-    SimulatedTable(table()).drop(cast("CqlSession", session))
+    SimulatedTable(table()).drop(cast("WritingSession", session))
     assert session.executed[-1] == 'DROP TABLE IF EXISTS "shop"."orders_scylla_cdc_log"'
 
 
@@ -315,7 +315,7 @@ def test_a_simulator_follows_a_schema_change(session: KeepingSession) -> None:
     simulator.write(shop, Mutation(key(9), (insert(4, item=1, note=2),)), T)
     base = simulator.base(shop)
     change = add_column(shop, Column("size", parse("int"), ColumnKind.REGULAR))
-    change.apply(cast("CqlSession", session))
+    change.apply(cast("WritingSession", session))
     simulator.follow(change)
     (written,) = simulator.write(change.after, Mutation(key(9), (update(4, size=3),)), T)
     assert set(written.columns) == {"size"}

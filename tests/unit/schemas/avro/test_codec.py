@@ -34,7 +34,7 @@ def test_no_silent_boolean(kind: object, value: object) -> None:
 
 
 def test_referenced_record_is_guarded() -> None:
-    """A record that is referenced by name is looked into as well."""
+    """Booleans in a record that is referenced by name are checked too."""
     write = compile_writer(record(one=INNER, two="Inner"))
     with pytest.raises(EncodeError, match=r"two\.b"):
         write({"one": {"b": True}, "two": {"b": None}})
@@ -55,7 +55,7 @@ def test_referenced_record_is_guarded() -> None:
     ],
 )
 def test_good_values(kind: object, value: object) -> None:
-    """What the guard lets pass is written and reads back."""
+    """Good values are written and read back."""
     schema = record(f=kind)
     body = compile_writer(schema)({"f": value})
     assert compile_reader(schema)(body) == {"f": value[1] if isinstance(value, tuple) else value}
@@ -73,8 +73,8 @@ def test_good_values(kind: object, value: object) -> None:
         (["null", "int"], ("text", 1)),
     ],
 )
-def test_misfits(kind: object, value: object) -> None:
-    """A value of the wrong shape is an EncodeError, not the library's error."""
+def test_values_that_do_not_fit(kind: object, value: object) -> None:
+    """A value that does not fit is an EncodeError, not an error of the library."""
     with pytest.raises(EncodeError):
         compile_writer(record(f=kind))({"f": value})
 
@@ -94,7 +94,7 @@ def test_left_over_bytes() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\x08ab", b"\x02\xff"])
 def test_not_a_body(body: bytes) -> None:
-    """Bytes that are no record of the schema are refused."""
+    """Bytes that are not a record of the schema are refused."""
     with pytest.raises(DecodeError):
         compile_reader(record(f="string"))(body)
 

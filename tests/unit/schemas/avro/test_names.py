@@ -34,7 +34,7 @@ from schemas.avro.names import avro_name, namespace
     ],
 )
 def test_names(identifier: str, name: str) -> None:
-    """An identifier has one known Avro name; ordinary ones stay as they are."""
+    """Each identifier has this Avro name; ordinary ones stay unchanged."""
     assert avro_name(identifier) == name
 
 
@@ -45,7 +45,7 @@ _HARD = st.text(alphabet=st.sampled_from("_u05fXé 😀"), min_size=1, max_size=
 @example("_u5_u6_")
 @example("_u5é")
 def test_injective(identifier: str) -> None:
-    """Every identifier gets a valid Avro name from which it can be read back: none collide."""
+    """Every identifier has a valid Avro name that gives back the identifier, so that no two collide."""
     name = avro_name(identifier)
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
     assert re.sub(r"_u([0-9a-f]+)_", lambda match: chr(int(match.group(1), 16)), name) == identifier

@@ -26,7 +26,7 @@ from schemas.record_schemas import value_schema
 from tests.unit.schemas.example_tables import table
 
 FIELDS = (("f", NativeType("int")),)
-NASTY = st.sampled_from(["a", "a_udt1_b", "b", "int", "list_int", "udt1_a", "a_cell", "A", "ą", "", "a b", "1"])
+ODD_NAMES = st.sampled_from(["a", "a_udt1_b", "b", "int", "list_int", "udt1_a", "a_cell", "A", "ą", "", "a b", "1"])
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ NASTY = st.sampled_from(["a", "a_udt1_b", "b", "int", "list_int", "udt1_a", "a_c
     ],
 )
 def test_names(text: str, name: str) -> None:
-    """Names can be read."""
+    """Names are readable."""
     definitions = dict.fromkeys(("address", "My Type"), FIELDS)
     assert type_name(resolve(parse(text), definitions)) == name
 
@@ -49,7 +49,7 @@ def test_names(text: str, name: str) -> None:
 def _types() -> st.SearchStrategy[CqlType]:
     leaves = st.one_of(
         st.sampled_from(["int", "inet", "text", "timeuuid"]).map(NativeType),
-        NASTY.filter(bool).map(lambda name: UdtType(name, FIELDS)),
+        ODD_NAMES.filter(bool).map(lambda name: UdtType(name, FIELDS)),
     )
     return st.recursive(
         leaves,
@@ -66,7 +66,7 @@ def _types() -> st.SearchStrategy[CqlType]:
 
 @given(_types(), _types())
 def test_injective(one: CqlType, two: CqlType) -> None:
-    """Different types have different names, whatever stands behind them; frozen changes nothing."""
+    """Different types have different names, also with suffixes; frozen does not change the name."""
     names = {name(cql_type) for cql_type in (one, two) for name in (type_name, cell_name, change_name)}
     names |= {udt_record_name(cql_type) for cql_type in (one, two) if isinstance(cql_type, UdtType)}
     assert all(re.fullmatch(r"[a-z][A-Za-z0-9_]*", name) for name in names)
@@ -79,7 +79,7 @@ def test_injective(one: CqlType, two: CqlType) -> None:
 
 
 def test_one_definition() -> None:
-    """Types that are used in many places and in both forms are defined once, and the schema is valid."""
+    """Types that occur in many places, frozen and not, are defined once, and the schema is valid."""
     types = {"address": {"a": "frozen<list<int>>"}, "address_cell": {"a": "int"}, "Address": {"a": "text"}}
     texts = ["address", "frozen<address>", "address_cell", "frozen<address_cell>", '"Address"', "list<frozen<address>>"]
     texts += ["map<int, frozen<address>>", "frozen<map<int, frozen<address>>>", "tuple<frozen<address>, int>"]

@@ -1,4 +1,4 @@
-"""The loops over rows of one form at the limits of what they know: each row is taken, with the reference's bytes."""
+"""The loops of a page encoder at the limits of their tables: they encode each row, with the reference's bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.schemas.recorded_cells import RECORDED
 GENERATION_MS = 1_700_000_000_000
 START = struct.pack(">i", len(STREAM)) + STREAM + struct.pack(">i", 16)
 BLOCK_TICKS = 1 << 32
-"""For so long a loop makes the upper parts of a time once."""
+"""So many ticks share the upper parts of a time, which a loop keeps."""
 
 
 @cache
@@ -44,7 +44,7 @@ def plain(of: TableSchema, cells: dict[str, bytes | None], operation: int = 2) -
 
 
 def made_by_loop(of: TableSchema, rows: Sequence[LogRow]) -> list[tuple[bytes, bytes]] | None:
-    """Keys and values of the rows that one call of a loop takes; None if there is none for the first one's form."""
+    """Keys and values of the rows that one call of a loop encodes; None if the first row's form has no loop."""
     pages = PageEncoder(of, log_positions(of, log_columns(of)), DEFAULT_OUTPUT, encoders(of)[0])
     for _ in range(page_encoder.ROWS_BEFORE_COMPILING):
         pages.find_loop(rows[0])
@@ -68,7 +68,7 @@ def made_by_reference(of: TableSchema, rows: Iterable[LogRow]) -> list[tuple[byt
 
 
 def numbers(size_bytes: int) -> list[bytes]:
-    """Big-endian numbers around every power of two, since the encoding's length follows them."""
+    """Big-endian numbers around every power of two, because the length of the encoding depends on the magnitude."""
     bits = 8 * size_bytes - 1
     near = {sign * ((1 << power) + by) for power, by, sign in product(range(bits), (-1, 0, 1), (-1, 1))}
     near |= {-1 << bits, (1 << bits) - 1}
@@ -111,7 +111,7 @@ for _float in ("double", "float"):
 
 @pytest.mark.parametrize("cql_type", NATIVE)
 def test_each_type_at_its_limits(monkeypatch: pytest.MonkeyPatch, cql_type: str) -> None:
-    """As a key, as a column and in a collection; one loop takes all of its cells."""
+    """One loop encodes all cells of a type: as a key, as a column and in a collection."""
     monkeypatch.setattr(page_loop, "DECLINED", ())
     of = table({"p": cql_type}, {"c": cql_type}, {"v": cql_type, "l": f"frozen<list<{cql_type}>>"})
     cells = [raw for raw in LIMITS[cql_type] if raw or cql_type in ("ascii", "blob", "text", "varchar")]
@@ -122,8 +122,8 @@ def test_each_type_at_its_limits(monkeypatch: pytest.MonkeyPatch, cql_type: str)
 SMALL = table({"p": "int"}, {"c": "int"}, {"v": "text"})
 
 
-def test_a_lookup_that_fails_leaves_its_row_to_the_reference() -> None:
-    """A slip in what the compiled code takes for known costs time; it does not stop a lane."""
+def test_failed_lookup_leaves_the_row_to_the_reference() -> None:
+    """An IndexError in compiled code makes a row slower and does not stop the lane."""
     codec = TableCodec(SMALL, log_columns(SMALL))
     cells = at_ticks(UNIX_EPOCH_TICKS + 10_000_000 * 1_700_000_000)
     for _ in range(page_encoder.ROWS_BEFORE_COMPILING):
@@ -145,8 +145,8 @@ def at_ticks(ticks: int) -> LogRow:
     return plain(SMALL, {"p": bytes(4), "c": bytes(4), "v": b"x", "cdc$time": time})
 
 
-def test_times_whose_upper_parts_change_by_themselves() -> None:
-    """The highest alone, the middle one alone, both or none, with every one of the lowest: none is taken for known."""
+def test_times_whose_upper_parts_change() -> None:
+    """A loop does not reuse the upper parts of a time if either of them changes."""
     first = UNIX_EPOCH_TICKS + 10_000_000 * 1_700_000_000 & ~(BLOCK_TICKS - 1)
     blocks = [high << 16 | middle for high, middle in ((0, 0), (1, 0), (1, 1), (0, 1), (2, 1), (2, 2), (2, 2), (0, 2))]
     ticks = [first + block * BLOCK_TICKS + low for block in blocks for low in (0, 1, BLOCK_TICKS >> 1, BLOCK_TICKS - 1)]
@@ -160,7 +160,7 @@ LOWEST, BEHIND = UNIX_EPOCH_TICKS + 10 * 2**41, UNIX_EPOCH_TICKS + 10 * 2**55
 
 @pytest.mark.parametrize("limit", [LOWEST, BEHIND])
 def test_times_around_the_limits_of_a_loop(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    """What it takes is right, up to a block from the limit it takes all, and no table is too short for the others."""
+    """The bytes are right, a loop encodes all rows up to a block from the limit, and no lookup fails beyond it."""
     monkeypatch.setattr(page_loop, "DECLINED", ())
     near = {limit + block * BLOCK_TICKS + by for block in (-2, -1, 0, 1, 2) for by in (-1, 0, 1)}
     start = limit & ~(BLOCK_TICKS - 1)
@@ -178,7 +178,7 @@ def test_times_around_the_limits_of_a_loop(monkeypatch: pytest.MonkeyPatch, limi
 
 
 def test_times_around_the_limits_of_single_rows() -> None:
-    """All within them are encoded, and those beyond are declined rather than looked up."""
+    """Times within the limits are encoded; those beyond are declined without a failed lookup."""
     encode, _ = encoders(SMALL)
     within = [at_ticks(one) for one in (LOWEST, LOWEST + 1, BEHIND - 1)]
     assert [encode(one, 2, GENERATION_MS, True) for one in within] == made_by_reference(SMALL, within)
@@ -193,10 +193,10 @@ KEYS_ONLY = [({}, {}), ({"c": "int"}, {}), ({"c": "int"}, {"s": "int"}), ({"c": 
 @pytest.mark.parametrize("operation", [1, 2, 3, 4, -3, -4])
 @pytest.mark.parametrize("regular", [{}, {"v": "text"}, {"v": "text", "l": "set<int>"}])
 @pytest.mark.parametrize(("clustering", "static"), KEYS_ONLY)
-def test_changes_that_say_nothing_of_columns(
+def test_changes_that_touch_no_column(
     clustering: dict[str, str], static: dict[str, str], regular: dict[str, str], operation: int
 ) -> None:
-    """Of a row, a static row or a partition, whichever columns the table has."""
+    """Loops encode such changes of a row, a static row or a partition, whichever columns the table has."""
     of = table({"p": "int"}, clustering, regular, static)
     key = {} if operation in (4, -4) else dict.fromkeys(clustering, bytes(4))
     rows = [plain(of, {"p": number.to_bytes(4, "big"), **key}, operation) for number in range(2)]
@@ -214,7 +214,7 @@ FLAGGED = table(
     types={"near": {"x": "int", "y": "text"}},
 )
 ID_AND_NUMBER = counted(bytes(16), bytes(4), of=2)
-SAID: list[dict[str, bytes | None]] = [
+TOUCHED: list[dict[str, bytes | None]] = [
     {},
     {"a": b"x"},
     {"l": ID_AND_NUMBER},
@@ -228,16 +228,16 @@ SAID: list[dict[str, bytes | None]] = [
 
 @pytest.mark.parametrize("flag", ["a", "l", "u", "s"])
 @pytest.mark.parametrize("kind", [b"\x00", b"\x01", b""])
-def test_flags_that_are_false(flag: str, kind: bytes) -> None:
-    """A column whose flag is there and false is not deleted: all three encoders say so, or decline the row.
+def test_false_flags(flag: str, kind: bytes) -> None:
+    """A column whose flag is false is not deleted: all three encoders agree, or decline the row.
 
-    No server writes such a flag, nor one that is no boolean.
+    No server writes such a flag, or one that is not a boolean.
     """
     _, reference = encoders(FLAGGED)
     codec = flagged_codec()
-    for operation, said in product((1, 2, 3), SAID):
+    for operation, touched in product((1, 2, 3), TOUCHED):
         key = {"p": bytes(4), "c": bytes(4)}
-        cells = plain(FLAGGED, {**key, **said, f"cdc$deleted_{flag}": kind}, operation)
+        cells = plain(FLAGGED, {**key, **touched, f"cdc$deleted_{flag}": kind}, operation)
         try:
             expected = reference.encode(LogChange(cells, operation, GENERATION_MS, True))
         except SchemaError:
@@ -249,12 +249,12 @@ def test_flags_that_are_false(flag: str, kind: bytes) -> None:
         assert made_by_loop(FLAGGED, [cells]) in (None, [expected])
 
 
-def test_flags_that_are_false_are_known() -> None:
-    """Rows with one are taken where its column has no value."""
-    for flag, said in product("alu", SAID):
-        if f"cdc$deleted_{flag}" in said or (flag == "a" and "a" in said):
+def test_false_flags_have_loops() -> None:
+    """Loops encode rows with a false flag if the flag's column has no value."""
+    for flag, touched in product("alu", TOUCHED):
+        if f"cdc$deleted_{flag}" in touched or (flag == "a" and "a" in touched):
             continue
-        cells = plain(FLAGGED, {"p": bytes(4), "c": bytes(4), **said, f"cdc$deleted_{flag}": b"\x00"}, 1)
+        cells = plain(FLAGGED, {"p": bytes(4), "c": bytes(4), **touched, f"cdc$deleted_{flag}": b"\x00"}, 1)
         assert made_by_loop(FLAGGED, [cells]) == made_by_reference(FLAGGED, [cells])
 
 

@@ -14,7 +14,7 @@ PK = Column("pk", INT, ColumnKind.PARTITION_KEY, 0)
 
 
 def test_groups() -> None:
-    """Columns come by kind: keys by position, static and regular ones by name bytes."""
+    """Columns are grouped by kind: keys by position, static and regular ones by name bytes."""
     example = table({"b": "int", "a": "int"}, {"d": "int", "c": "int"}, {"z": "int", "B": "int"}, {"m": "int"})
     assert [column.name for column in example.partition_key] == ["b", "a"]
     assert [column.name for column in example.clustering] == ["d", "c"]
@@ -26,7 +26,7 @@ def test_groups() -> None:
 
 
 def test_order_is_canonical() -> None:
-    """Tables are equal and hash alike whatever the order in which columns are given."""
+    """Equality and hash do not depend on the order in which the columns are given."""
     example = wide_table()
     turned = TableSchema(example.keyspace, example.name, tuple(reversed(example.columns)))
     assert turned == example
@@ -35,7 +35,7 @@ def test_order_is_canonical() -> None:
 
 
 def test_hidden_column() -> None:
-    """The invisible column of a COMPACT STORAGE table is no value column."""
+    """The hidden column of a COMPACT STORAGE table is not among the value columns."""
     assert table({"pk": "int"}, {"ck": "int"}, {"value": "empty"}).values == ()
 
 
@@ -55,14 +55,14 @@ def test_json() -> None:
 
 @pytest.mark.parametrize("example", [rich_table(), table({"pk": "int"}, {}, {"v": "frozen<unknown>"})])
 def test_json_types(example: TableSchema) -> None:
-    """User-defined types survive with their fields, or without where they were not looked up."""
+    """User-defined types keep their fields, if they have any."""
     again = TableSchema.from_json(example.to_json())
     assert again == example
     assert again.to_json() == example.to_json()
 
 
 def test_type_in_two_versions() -> None:
-    """A user-defined type is the same in all columns of a table, however deep."""
+    """A user-defined type must be the same in all columns of a table, at any depth."""
     old, new = (UdtType("inner", fields) for fields in ((("a", INT),), (("a", INT), ("b", INT))))
     one = Column("v", FrozenType(UdtType("outer", (("i", FrozenType(old)),))), ColumnKind.REGULAR)
     with pytest.raises(TableSchemaError, match=r"table ks\.t: .*'inner' has different fields"):
@@ -70,7 +70,7 @@ def test_type_in_two_versions() -> None:
 
 
 def test_altered_type() -> None:
-    """ALTER TYPE ADD makes another table schema."""
+    """ALTER TYPE makes a different table schema."""
     one, two = (table({"pk": "int"}, {}, {"v": "u"}, types={"u": fields}) for fields in ({"a": "int"}, {"a": "text"}))
     assert one != two
 
@@ -93,7 +93,7 @@ def test_descending(kind: ColumnKind) -> None:
     ],
 )
 def test_contradictions(columns: list[Column], reason: str) -> None:
-    """A table that contradicts itself is refused by name with the reason."""
+    """The error about a contradictory table names the table and the reason."""
     with pytest.raises(TableSchemaError, match=rf"table ks\.t: .*{reason}"):
         TableSchema("ks", "t", tuple(columns))
 
@@ -121,7 +121,7 @@ def test_positions(kind: ColumnKind, position: int) -> None:
     [{"v": 2}, {"columns": 3}, {"columns": [{}]}, {"columns": [{"name": "a", "type": "<", "kind": "static"}]}],
 )
 def test_not_a_table(change: dict[str, object]) -> None:
-    """JSON of another version or shape is refused."""
+    """JSON of another version or form is refused."""
     form = json.loads(table({"pk": "int"}).to_json()) | change
     with pytest.raises(TableSchemaError):
         TableSchema.from_json(json.dumps(form))
@@ -129,6 +129,6 @@ def test_not_a_table(change: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", "nonsense"])
 def test_not_json(text: str) -> None:
-    """What is no JSON object is refused."""
+    """A text that is not a JSON object is refused."""
     with pytest.raises(TableSchemaError, match="not a table schema"):
         TableSchema.from_json(text)

@@ -1,4 +1,4 @@
-"""What ALTER TABLE and ALTER TYPE make of a table and of its log."""
+"""What ALTER TABLE and ALTER TYPE do to a table and to its log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def with_type(cql_type: CqlType) -> TableSchema:
 
 
 @pytest.mark.parametrize(
-    ("after", "words"),
+    ("after", "descriptions"),
     [
         (BEFORE, []),
         (table({"pk": "int"}, {"ck": "int"}, {"v": "int", "w": "text", "x": "uuid"}), ["column x uuid was added"]),
@@ -40,20 +40,20 @@ def with_type(cql_type: CqlType) -> TableSchema:
         ),
     ],
 )  # fmt: skip
-def test_changes_in_words(after: TableSchema, words: list[str]) -> None:
-    """A phrase for each column; another name is a rename only where the type stays."""
-    assert changes_between(BEFORE, after) == words
+def test_changes_between(after: TableSchema, descriptions: list[str]) -> None:
+    """There is one description for each column; a new name is a rename only if the type stays."""
+    assert changes_between(BEFORE, after) == descriptions
 
 
 def test_renamed_keys() -> None:
-    """Old and new names, without the columns that were added or dropped meanwhile."""
+    """Renames do not include columns that were added or dropped."""
     after = table({"id": "int"}, {"ck": "int"}, {"pk": "int"})
     assert renamed_keys(BEFORE, after) == [("pk", "id")]
     assert "column pk int was added" in changes_between(BEFORE, after)
 
 
-def test_alter_type_is_a_change_of_the_table() -> None:
-    """A field that was added shows in the words, frozen or not."""
+def test_altered_type() -> None:
+    """The description shows the fields of a user-defined type, frozen or not."""
     assert changes_between(with_type(POINT), with_type(WIDER)) == [
         "column u was point(x int) and is point(x int, y list<text>)"
     ]
@@ -68,11 +68,11 @@ def test_alter_type_is_a_change_of_the_table() -> None:
         (POINT, WIDER, False),
         (WIDER, POINT, False),
         (ListType(FrozenType(WIDER)), parse("map<timeuuid, text>"), False),
-        (UdtType("point"), WIDER, True),  # its fields were not looked up
+        (UdtType("point"), WIDER, True),  # its fields are not known
         (UdtType("other"), WIDER, False),
         (parse("list<varchar>"), parse("map<timeuuid, text>"), True),
         (parse("frozen<list<int>>"), parse("list<int>"), True),
-        (parse("list<int>"), parse("list<int>"), False),  # the log reveals the cells' keys
+        (parse("list<int>"), parse("list<int>"), False),  # in the log it is a map from its cells' keys
         (parse("tuple<int, text>"), parse("tuple<int, text>"), True),
         (parse("tuple<int, text>"), parse("tuple<int>"), False),
         (parse("vector<float, 3>"), parse("vector<float, 4>"), False),
@@ -80,8 +80,8 @@ def test_alter_type_is_a_change_of_the_table() -> None:
         (parse("set<int>"), parse("list<int>"), False),
     ],
 )
-def test_types_of_the_log_against_the_tables(expected: CqlType, found: CqlType, fits: bool) -> None:
-    """What a page says fits what the schema says exactly when both are of the same moment."""
+def test_types_of_log_and_table(expected: CqlType, found: CqlType, fits: bool) -> None:
+    """The types of a page fit the schema if and only if both are of the same version of the table."""
     schema = with_type(expected)
     wrong = misfits(schema, ("pk", "cdc$ttl", "u"), (NativeType("int"), NativeType("bigint"), found))
     assert (wrong == []) == fits

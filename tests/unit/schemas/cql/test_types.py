@@ -29,7 +29,7 @@ INT, TEXT = NativeType("int"), NativeType("text")
 
 @pytest.mark.parametrize("name", sorted(NATIVE_TYPES))
 def test_native(name: str) -> None:
-    """A native type's name is its text and parses back."""
+    """The name of a native type is its text and parses to the type."""
     assert parse(name) == NativeType(name)
     assert str(parse(name)) == name
 
@@ -51,7 +51,7 @@ def test_native(name: str) -> None:
     ],
 )
 def test_trees(text: str, tree: CqlType) -> None:
-    """Every constructor parses into its node, whatever the spacing, and its text parses back."""
+    """Every constructor parses to its node, whatever the spacing, and the node's text parses to the node."""
     assert parse(text) == tree
     assert parse(str(tree)) == tree
 
@@ -76,7 +76,7 @@ def _types() -> st.SearchStrategy[CqlType]:
 
 @given(_types())
 def test_round_trip(cql_type: CqlType) -> None:
-    """Any type tree is read back from its own text."""
+    """The text of any type parses to the type."""
     assert parse(str(cql_type)) == cql_type
 
 
@@ -103,14 +103,14 @@ def test_round_trip(cql_type: CqlType) -> None:
         "list<" * 70 + "int" + ">" * 70,
     ],
 )
-def test_nonsense(text: str) -> None:
-    """What is no type is refused with the text in the message."""
+def test_invalid_texts(text: str) -> None:
+    """A text that is not a type is refused; the message has the text."""
     with pytest.raises(TypeTextError, match="not a CQL type"):
         parse(text)
 
 
-def test_facts() -> None:
-    """Widths and emptiness are known for the native types."""
+def test_properties() -> None:
+    """Native types know their width and whether "empty" is a value."""
     assert INT.fixed_width_bytes == 4
     assert TEXT.fixed_width_bytes is None
     assert TEXT.empty_is_value
@@ -156,7 +156,7 @@ def test_resolve() -> None:
     [("list<frozen<gone>>", "'gone' is not known"), ("self", "'self' contains itself"), ("none", "no fields")],
 )
 def test_unresolvable(text: str, reason: str) -> None:
-    """A type without a definition, or with an endless one, is refused by name."""
+    """A type without a definition, or one that contains itself, is refused by name."""
     with pytest.raises(TypeTextError, match=reason):
         resolve(parse(text), DEFINITIONS)
 
@@ -170,7 +170,7 @@ def test_unresolvable(text: str, reason: str) -> None:
     ],
 )
 def test_multi_cell(text: str, multi_cell: bool) -> None:
-    """Non-frozen collections and user-defined types have many cells, nothing else has."""
+    """Only non-frozen collections and user-defined types have many cells."""
     assert is_multi_cell(parse(text)) is multi_cell
     assert not is_multi_cell(FrozenType(parse(text)))
     assert unfrozen(FrozenType(FrozenType(parse(text)))) == unfrozen(parse(text))

@@ -22,13 +22,13 @@ def test_round_trip(schema_id: int, body: bytes) -> None:
 
 @pytest.mark.parametrize("schema_id", [0, -1, 2**31])
 def test_bad_id(schema_id: int) -> None:
-    """An id that no registry gives is refused."""
+    """An id that no registry uses is refused."""
     with pytest.raises(FramingError, match=str(schema_id)):
         header(schema_id)
 
 
 @pytest.mark.parametrize(("message", "reason"), [(b"", "0 bytes"), (b"\x00abc", "4 bytes"), (b"{json}", "0x7b")])
 def test_bad_message(message: bytes, reason: str) -> None:
-    """A message in another format is refused with what was found."""
+    """The error about a message in another format names what was found."""
     with pytest.raises(FramingError, match=reason):
         unframe(message)

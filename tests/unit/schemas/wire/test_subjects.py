@@ -21,7 +21,7 @@ KEY, VALUE = schema_text(key_schema(ORDERS)), schema_text(value_schema(ORDERS))
     ],
 )
 def test_subjects(strategy: SubjectNameStrategy, key: str, value: str) -> None:
-    """Each strategy names subjects as Confluent's does; keys and values never share one."""
+    """Each strategy gives Confluent's names; keys and values never share a subject."""
     assert subject_of(strategy, "t.1", "key", KEY) == key
     assert subject_of(strategy, "t.1", "value", VALUE) == value
 
@@ -41,8 +41,8 @@ def test_full_names(schema: dict[str, str], name: str) -> None:
 
 
 @pytest.mark.parametrize("schema", ["string", {"type": "enum", "name": "E"}, ["null", "int"]])
-def test_no_record(schema: object) -> None:
-    """Strategies that go by the record refuse what is none."""
+def test_schemas_of_other_types(schema: object) -> None:
+    """Strategies that use the name of the record refuse other types."""
     with pytest.raises(ValueError, match="not the schema of a record"):
         subject_of("RecordName", "t", "value", json.dumps(schema))
     assert subject_of("TopicName", "t", "value", json.dumps(schema)) == "t-value"

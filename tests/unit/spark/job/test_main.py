@@ -29,7 +29,7 @@ sys.exit(main())
 HANDED_ON = """
 import os, sys
 from bridge.runtime import signals
-with signals.held():
+with signals.blocked():
     os.kill(os.getpid(), {number})
     os.execv(sys.executable, [sys.executable, "-S", "-c", "from spark.job.__main__ import main; main()"])
 """
@@ -37,7 +37,7 @@ with signals.held():
 
 
 @pytest.mark.parametrize("script", [IMPORTING, HANDED_ON])
-@pytest.mark.parametrize("number", signals.ENDING)
+@pytest.mark.parametrize("number", signals.STOP_SIGNALS)
 def test_signals_end_what_only_imports_in_silence(script: str, number: signal.Signals) -> None:
     """No traceback, and the status that the signal itself gives, whether it comes now or came a moment ago."""
     command = [sys.executable, "-S", "-c", script.format(number=int(number))]
@@ -47,11 +47,11 @@ def test_signals_end_what_only_imports_in_silence(script: str, number: signal.Si
 
 def test_handlers_are_given_back() -> None:
     """Only what would begin nothing is ended like that."""
-    former = {number: signal.getsignal(number) for number in signals.ENDING}
-    with signals.ending_at_once():
+    former = {number: signal.getsignal(number) for number in signals.STOP_SIGNALS}
+    with signals.terminating_immediately():
         assert signal.getsignal(signal.SIGTERM) not in former.values()
-    assert {number: signal.getsignal(number) for number in signals.ENDING} == former
-    with signals.held():
+    assert {number: signal.getsignal(number) for number in signals.STOP_SIGNALS} == former
+    with signals.blocked():
         signal.raise_signal(signal.SIGTERM)
-        assert signal.sigtimedwait(signals.ENDING, 10) is not None
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(signals.ENDING)
+        assert signal.sigtimedwait(signals.STOP_SIGNALS, 10) is not None
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(signals.STOP_SIGNALS)

@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from bridge.config.document import BridgeConfig, SparkSettings, validate
+from bridge.engine.lane_counts import configured_cores
 from bridge.errors import (
     BridgeError,
     ConfigError,
@@ -28,7 +29,8 @@ from bridge.monitoring.state import Board
 from spark.job import supervisor
 from spark.job.supervisor import Job, _is_hopeless, _what_went_wrong
 from spark.job.table_query import Begun
-from spark.jvm.session import build_session, cores_of, master_of
+from spark.jvm.session import StartingSession
+from spark.jvm.settings import master_of
 
 WORKER_TRACE = """[STREAM_FAILED] Query failed. SQLSTATE: XXKST
 An exception was thrown from the Python worker: Traceback (most recent call last):
@@ -107,7 +109,7 @@ def test_local_masters_retry_tasks(master: str, made: str, cores: int) -> None:
     """`local[N]` alone never retries a task; a cluster's cores come from its properties."""
     settings = SparkSettings(master=master, properties={"spark.executor.instances": 3, "spark.executor.cores": 2})
     assert master_of(settings) == made
-    assert cores_of(settings) == cores
+    assert configured_cores(settings) == cores
 
 
 def test_failure_of_somebody_elses_python_is_told_by_its_last_line() -> None:
@@ -665,7 +667,7 @@ def test_missing_java_is_told(
     builder: Any = SparkSession.builder
     monkeypatch.setattr(type(builder), "getOrCreate", _no_gateway)
     with pytest.raises(StartupError, match=f"Spark's JVM .*{words}"):
-        build_session("job", SparkSettings())
+        StartingSession("job", SparkSettings()).result()
 
 
 def _no_gateway(_builder: object) -> None:

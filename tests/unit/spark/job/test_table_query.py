@@ -20,7 +20,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.state import Board
-from bridge.planning import retention
+from bridge.planning import data_loss
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.retention import LogTtl
 from bridge.publishing.table_start import TableStart
@@ -248,7 +248,7 @@ def log_of(
     table: TableQuery, monkeypatch: pytest.MonkeyPatch, *, edge_us: int | None, generations: tuple[int, ...] = (1,)
 ) -> None:
     """A log from which what was written before the edge has expired, and the generations that are known."""
-    monkeypatch.setattr(table_query, "find_gap", retention.find_gap)
+    monkeypatch.setattr(table_query, "find_gap", data_loss.find_gap)
     monkeypatch.setattr(LogTtl, "oldest_us", lambda *_: edge_us)
     known = [GenerationStart(UnixMillis(start_ms)) for start_ms in generations]
     metadata = SimpleNamespace(generations=lambda: known, may_lag=False)

@@ -1,7 +1,7 @@
-{{/* Spark takes a volume with such a name for its own files, and would add one without a limit beside it. */}}
+{{/* Spark uses a volume of this name for its files. Without it, Spark adds one without a size limit. */}}
 {{- define "bridge.sparkVolume" -}}spark-local-dir-1{{- end -}}
 
-{{/* What Spark makes executor pods of; it adds name, image, arguments, environment, memory and CPU. */}}
+{{/* The template of executor pods. Spark adds name, image, arguments, environment, memory and CPU. */}}
 {{- define "bridge.executorTemplate" -}}
 {{- $values := .Values.executors -}}
 apiVersion: v1

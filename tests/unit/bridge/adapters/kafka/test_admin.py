@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 
-from bridge.adapters.kafka import client_events, clients
-from bridge.adapters.kafka.clients import KafkaAdmin
+from bridge.adapters.kafka import admin as admin_module
+from bridge.adapters.kafka import client_events
+from bridge.adapters.kafka.admin import KafkaAdmin
+from bridge.adapters.kafka.client import KafkaClient
 from bridge.config.document import KafkaSettings
 from bridge.errors import AccessError, RetriableError
 from bridge.publishing.topic_identity import CurrentTopic
@@ -31,7 +33,7 @@ def test_topic_that_another_job_makes_just_now_grows_all_the_same() -> None:
         return {"orders": SimpleNamespace(result=lambda _timeout: None)}
 
     stand_in: Any = admin
-    clients._Client.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
+    KafkaClient.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
     stand_in.partitions = partitions.__getitem__
     stand_in._client = SimpleNamespace(
         create_topics=lambda *_, **__: {"orders": SimpleNamespace(result=lost)}, create_partitions=grown
@@ -44,7 +46,7 @@ def admin_of(**client: Any) -> KafkaAdmin:
     """An administrator whose client is a stand-in."""
     admin = KafkaAdmin.__new__(KafkaAdmin)
     stand_in: Any = admin
-    clients._Client.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
+    KafkaClient.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
     stand_in._client = SimpleNamespace(**client)
     return admin
 
@@ -86,10 +88,10 @@ def test_answer_is_not_awaited_once_the_login_is_refused() -> None:
 
     admin = admin_of(describe_configs=lambda asked, **_: {asked[0]: Future()}, list_topics=list_topics)
     client: Any = admin._client
-    client.poll = lambda _timeout: admin._heard(refused)
+    client.poll = lambda _timeout: admin._errors(refused)
     with pytest.raises(AccessError, match="wrong password"):
         admin.topic_settings(["t"])
-    admin._heard.forget()
+    admin._errors.clear()
     with pytest.raises(AccessError, match="wrong password"):
         admin.partitions("t")
     assert turns_s == [pytest.approx(0.5)]
@@ -98,8 +100,8 @@ def test_answer_is_not_awaited_once_the_login_is_refused() -> None:
 def test_answer_that_does_not_come_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """In as many words as other failures of Kafka have."""
     now_s = iter([0.0, 5.0, 15.5])
-    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
-    monkeypatch.setattr(clients, "_TURN_S", 0.0)
+    monkeypatch.setattr(admin_module, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    monkeypatch.setattr(admin_module, "_POLL_S", 0.0)
     admin = admin_of(describe_configs=lambda asked, **_: {asked[0]: Future()}, poll=lambda _timeout: None)
     with pytest.raises(RetriableError, match=r"^Kafka at a:1 gave no answer in 15 s$"):
         admin.topic_settings(["t"])
@@ -107,27 +109,27 @@ def test_answer_that_does_not_come_may_come_later(monkeypatch: pytest.MonkeyPatc
 
 def test_login_that_is_refused_again_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a call itself fails of it."""
-    monkeypatch.setattr(client_events, "_let_in", set())
+    monkeypatch.setattr(client_events, "_accepted_logins", set())
     admin = admin_of()
     refused = KafkaException(KafkaError(KafkaError._AUTHENTICATION, "broker's supported mechanisms: (after 1ms)"))
-    assert isinstance(admin._translated(refused, "asking"), AccessError)
-    admin._heard.let_in()
-    meant = admin._translated(refused, "asking")
+    assert isinstance(admin._translate(refused, "asking"), AccessError)
+    admin._errors.login_accepted()
+    meant = admin._translate(refused, "asking")
     assert type(meant) is RetriableError
-    assert str(meant).startswith("Kafka at a:1 refused a login again")
+    assert str(meant).startswith("Kafka at a:1 refused a second login")
 
 
 def test_answers_tell_that_a_login_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of any kind will do."""
     for ask in (lambda admin: admin.partitions("t"), lambda admin: admin.topic_settings(["t"])):
-        monkeypatch.setattr(client_events, "_let_in", set())
+        monkeypatch.setattr(client_events, "_accepted_logins", set())
         admin = admin_of(
             list_topics=lambda **_: SimpleNamespace(topics={}),
             describe_configs=lambda asked, **_: {asked[0]: given({})},
         )
-        assert client_events._let_in == set()
+        assert client_events._accepted_logins == set()
         ask(admin)
-        assert client_events._let_in == {(("a:1",), None)}
+        assert client_events._accepted_logins == {(("a:1",), None)}
 
 
 @pytest.mark.parametrize("quiet", [True, False])
@@ -136,7 +138,7 @@ def test_client_says_nothing_of_brokers_that_are_away_where_it_is_to_be_quiet(
 ) -> None:
     """The watch of change topics makes one every half minute; the table's own clients tell what is wrong."""
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(clients, "AdminClient", made.append)
+    monkeypatch.setattr(admin_module, "AdminClient", made.append)
     KafkaAdmin(KafkaSettings(bootstrap_servers=("a:1",)), quiet=quiet)
     (properties,) = made
     assert (properties["logger"] is not logging.getLogger("librdkafka")) is quiet

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from bridge.adapters.kafka import clients
+from bridge.adapters.kafka import consumer as consumer_module
 from bridge.config.document import KafkaSettings
 from bridge.errors import RetriableError
 
@@ -36,12 +36,12 @@ class Moving:
     def poll(self, timeout: float) -> None: ...
 
 
-def reader(monkeypatch: pytest.MonkeyPatch, consumer: Moving) -> clients.CommittedReader:
+def reader(monkeypatch: pytest.MonkeyPatch, consumer: Moving) -> consumer_module.CommittedReader:
     def made(properties: dict[str, Any]) -> Moving:
         return consumer
 
-    monkeypatch.setattr(clients, "Consumer", made)
-    return clients.CommittedReader(KafkaSettings(bootstrap_servers=["127.0.0.1:1"]))
+    monkeypatch.setattr(consumer_module, "Consumer", made)
+    return consumer_module.CommittedReader(KafkaSettings(bootstrap_servers=["127.0.0.1:1"]))
 
 
 def test_a_leader_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_the_true_end_waits_for_a_leader_too(monkeypatch: pytest.MonkeyPatch) ->
 
     stand_in: Any = SimpleNamespace(list_offsets=list_offsets)
     made._admin = stand_in
-    assert made._true_end(place, 5.0) == 7
+    assert made._log_end(place, 5.0) == 7
     assert consumer.asked_for_leaders == 1
 
 
@@ -85,10 +85,10 @@ def test_another_error_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_group_that_is_never_used_fails_nothing(code: int, words: str, is_of_the_group: bool) -> None:
-    """Librdkafka looks for its coordinator all the same."""
+    """Librdkafka diagnose for its coordinator all the same."""
     message: Any = SimpleNamespace(error=lambda: KafkaError(code, words))
     if is_of_the_group:
-        assert clients._tells_no_record(message)
+        assert consumer_module._is_no_record(message)
     else:
         with pytest.raises(KafkaException):
-            clients._tells_no_record(message)
+            consumer_module._is_no_record(message)

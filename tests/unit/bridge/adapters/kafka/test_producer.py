@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from bridge.adapters.kafka.client_events import Refused
-from bridge.adapters.kafka.clients import TransactionalProducer
+from bridge.adapters.kafka.client_events import DeliveryErrors
+from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.errors import TooLargeError
 from tests.unit.bridge.encoded_runs import run_of
@@ -114,11 +114,11 @@ def test_topics_may_take_larger_records_than_the_client_has_a_limit_for() -> Non
 
 def test_why_the_first_record_did_not_arrive_is_kept() -> None:
     """The transaction says how many did not; those that were thrown away behind the first are no reason."""
-    refused = Refused()
+    refused = DeliveryErrors()
     message: Any = SimpleNamespace(topic=lambda: "t", key=lambda: None, value=lambda: b"v")
     refused(None, message)
     assert refused.lost is None
     for code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._PURGE_QUEUE):
         refused(KafkaError(code), message)
     assert refused.lost == "topic t: UNKNOWN_TOPIC_OR_PART (Broker: Unknown topic or partition); was it deleted?"
-    assert refused.words is None
+    assert refused.refusal is None

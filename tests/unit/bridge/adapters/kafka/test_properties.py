@@ -147,12 +147,14 @@ def test_unusable_token(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 def test_meaning_of_errors() -> None:
     """A missing right is named, a refused login is not for ever, and what is not known may pass."""
-    words = str(errors.meant("TOPIC_AUTHORIZATION_FAILED", "m", "Write on topic t"))
+    words = str(errors.to_bridge_error("TOPIC_AUTHORIZATION_FAILED", "m", "Write on topic t"))
     assert words == "m; the bridge's user needs the right Write on topic t"
-    assert str(errors.meant("INVALID_CONFIG", "m", "Write on topic t")) == "m"
-    fenced = str(errors.meant("PRODUCER_FENCED", "m"))
+    assert str(errors.to_bridge_error("INVALID_CONFIG", "m", "Write on topic t")) == "m"
+    fenced = str(errors.to_bridge_error("PRODUCER_FENCED", "m"))
     assert "a second job with the same `name` is running: stop one of the two" in fenced
-    kinds = {name: type(errors.meant(name, "m")) for name in ("_FENCED", "INVALID_CONFIG", "_TRANSPORT", "NEW")}
+    kinds = {
+        name: type(errors.to_bridge_error(name, "m")) for name in ("_FENCED", "INVALID_CONFIG", "_TRANSPORT", "NEW")
+    }
     assert list(kinds.values()) == [FencedError, StartupError, RetriableError, RetriableError]
     login = errors.access_error(settings(), "_AUTHENTICATION", "no")
     assert str(login) == "Kafka at a:1, b:2 refuses the login; see kafka.sasl.mechanism (no)"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.adapters.connect import asking_registry_midway, make_registry
+from bridge.adapters.connect import call_registry_while_running, make_registry
 from bridge.adapters.registry import registration
 from bridge.adapters.registry.client import Registry
-from bridge.adapters.registry.id_cache import SharedIds
+from bridge.adapters.registry.id_cache import SchemaIdCache
 from bridge.config.document import BridgeConfig, RegistrySettings, validate
 from bridge.errors import RetriableError, StartupError
 from schemas.errors import IncompatibleSchemaError, RegistryAccessError, RegistryError, UnregisteredSchemaError
@@ -90,7 +90,7 @@ class TestMidway:
             raise error
 
         with pytest.raises(kind) as caught:
-            asking_registry_midway(fail)
+            call_registry_while_running(fail)
         assert str(caught.value) == str(error)
 
     def test_rotated_token(self, tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ class TestMidway:
             ask: Callable[[], int] = lambda: registry.register("t-key", SCHEMA)  # noqa: E731
             fake.authorization = "Bearer new"
             with pytest.raises(RetriableError, match="refuses the credentials"):
-                asking_registry_midway(ask)
+                call_registry_while_running(ask)
             token.write_text("new\n", encoding="ascii")
-            assert asking_registry_midway(ask) == 1
+            assert call_registry_while_running(ask) == 1
             assert registry.register("t-key", SCHEMA) == 1
 
 
@@ -134,17 +134,17 @@ class TestSharedIds:
     def test_kept_for_others(self, tmp_path: Path) -> None:
         """What one process learns another knows; another registry, subject or schema is another question."""
         folder = tmp_path / "ids"
-        SharedIds(folder, "http://a").put("s", SCHEMA, 7)
-        assert SharedIds(folder, "http://a").get("s", SCHEMA) == 7
+        SchemaIdCache(folder, "http://a").put("s", SCHEMA, 7)
+        assert SchemaIdCache(folder, "http://a").get("s", SCHEMA) == 7
         for registry, subject, schema in (("http://b", "s", SCHEMA), ("http://a", "t", SCHEMA), ("http://a", "s", "x")):
-            assert SharedIds(folder, registry).get(subject, schema) is None
+            assert SchemaIdCache(folder, registry).get(subject, schema) is None
         assert len(list(folder.iterdir())) == 1
         assert folder.stat().st_mode & 0o077 == 0
 
     def test_outage(self, tmp_path: Path) -> None:
         """A new process takes a known id while the registry is down."""
-        SharedIds(tmp_path, "http://127.0.0.1:1").put("s", SCHEMA, 7)
-        registry = Registry("http://127.0.0.1:1", known=SharedIds(tmp_path, "http://127.0.0.1:1"))
+        SchemaIdCache(tmp_path, "http://127.0.0.1:1").put("s", SCHEMA, 7)
+        registry = Registry("http://127.0.0.1:1", known=SchemaIdCache(tmp_path, "http://127.0.0.1:1"))
         assert registry.register("s", SCHEMA) == 7
         with pytest.raises(RegistryError, match="no connection"):
             registry.register("t", SCHEMA)
@@ -153,11 +153,11 @@ class TestSharedIds:
         """A folder that can't be used costs a line in the log and the registry's answer, nothing else."""
         file = tmp_path / "file"
         file.touch()
-        ids = SharedIds(file, "http://a")
+        ids = SchemaIdCache(file, "http://a")
         ids.put("s", SCHEMA, 7)
         assert ids.get("s", SCHEMA) is None
         assert "can't be written" in caplog.text
-        SharedIds(tmp_path, "http://a").put("s", SCHEMA, 7)
+        SchemaIdCache(tmp_path, "http://a").put("s", SCHEMA, 7)
         (kept,) = [one for one in tmp_path.iterdir() if one != file]
         kept.write_text("half", encoding="ascii")
-        assert SharedIds(tmp_path, "http://a").get("s", SCHEMA) is None
+        assert SchemaIdCache(tmp_path, "http://a").get("s", SCHEMA) is None

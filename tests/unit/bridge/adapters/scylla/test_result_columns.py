@@ -9,9 +9,9 @@ import pytest
 from cassandra import DriverException
 from cassandra.protocol_features import ProtocolFeatures
 
-from bridge.adapters.scylla import session
+from bridge.adapters.scylla import raw_protocol
+from bridge.adapters.scylla.raw_protocol import RawResultMessage
 from bridge.adapters.scylla.result_columns import KnownMetadata, ResultColumns
-from bridge.adapters.scylla.session import _RawResultMessage
 from schemas.cql.table_changes import describe
 from schemas.cql.types import CqlType, parse
 
@@ -54,8 +54,8 @@ def result(
     return body + number(len(rows)) + b"".join(cell(value) for row in rows for value in row)
 
 
-def receive(body: bytes, stale: object = None) -> _RawResultMessage:
-    return _RawResultMessage.recv_body(io.BytesIO(body), 4, FEATURES, {}, stale, None)
+def receive(body: bytes, stale: object = None) -> RawResultMessage:
+    return RawResultMessage.recv_body(io.BytesIO(body), 4, FEATURES, {}, stale, None)
 
 
 def types_of(body: bytes) -> tuple[CqlType, ...]:
@@ -79,7 +79,7 @@ def test_each_page_is_its_own() -> None:
 def test_metadata_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page of known columns costs a comparison, and nothing more is kept for it, whatever pages came between."""
     known = KnownMetadata()
-    monkeypatch.setattr(session, "known_metadata", known)
+    monkeypatch.setattr(raw_protocol, "known_metadata", known)
     pages = [
         result({"a": short(INT), "b": short(TEXT)}, (b"\0\0\0\1", b"x")),
         result({"a": short(TEXT), "b": short(TEXT)}, (b"1", b"x")),
@@ -88,7 +88,7 @@ def test_metadata_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     first = [receive(page) for page in pages]
     with monkeypatch.context() as patch:
-        patch.setattr(_RawResultMessage, "recv_results_metadata", None)
+        patch.setattr(RawResultMessage, "recv_results_metadata", None)
         for _ in range(3):
             for page, before in zip(pages, first, strict=True):
                 again = receive(page)
@@ -102,7 +102,7 @@ def test_metadata_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_the_latest_metadata_is_kept() -> None:
     """Of each number of columns so many, found where they begin; what only begins alike is other metadata."""
-    known = KnownMetadata(most=2)
+    known = KnownMetadata(size=2)
     columns = {raw: ResultColumns((raw.decode(),), (), ()) for raw in (b"ab", b"ac", b"bc")}
     for raw, of in columns.items():
         assert known.find(1, 1, b"-" + raw, 1) is None

@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.adapters.scylla.change_log import LogReader
-from bridge.adapters.scylla.session import _Routed, token_of
+from bridge.adapters.scylla.routing import RoutedStatement, token_of
 from bridge.model.micro_batch import Window
 from bridge.model.murmur3 import key_with_token, murmur3_token
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, shard_of
@@ -55,7 +55,7 @@ class AllNear:
 def asked_first(metadata: Metadata, stream: StreamId) -> Host:
     column = SimpleNamespace(keyspace_name=LOG[0], table_name=LOG[1], name="cdc$stream_id")
     statement = PreparedStatement([column], b"", [0], "", LOG[0], 4, None, None)
-    routed = _Routed(statement, key_with_token(stream.token))
+    routed = RoutedStatement(statement, key_with_token(stream.token))
     policy = TokenAwarePolicy(AllNear())
     policy.populate(SimpleNamespace(metadata=metadata), HOSTS)
     return next(iter(policy.make_query_plan(None, routed)))
@@ -127,7 +127,7 @@ def test_the_owning_shard_is_asked(token: int, shards: int, ignore_msb: int) -> 
 def test_without_a_key_of_its_own_a_statement_goes_by_its_partition_key() -> None:
     """As every other read does."""
     column: Any = SimpleNamespace(keyspace_name="ks", table_name="t", name="pk")
-    statement = _Routed(PreparedStatement([column], b"", [0], "", "ks", 4, None, None), None)
+    statement = RoutedStatement(PreparedStatement([column], b"", [0], "", "ks", 4, None, None), None)
     statement.values = [b"\0\0\0\1"]
     assert statement.routing_key == b"\0\0\0\1"
 

@@ -1,4 +1,4 @@
-"""Collections, vectors, tuples and user-defined types: what they decode to, and what is refused."""
+"""Cells of collections, vectors, tuples and user-defined types: their values, and what is refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GOOD = [
     ("vector<int, 2>", ONE + TWO, [1, 2]),
     ("vector<float, 2>", bytes.fromhex("3fc00000bf800000"), [1.5, -1.0]),
     ("vector<frozen<vector<bigint, 1>>, 2>", bytes(7) + b"\x05" + bytes(7) + b"\x06", [[5], [6]]),
-    # The servers give these a length each, although their width is known.
+    # The servers write a length for each of these elements, although their width is fixed.
     ("vector<smallint, 2>", b"\x02\x00\x01\x02\xff\xff", [1, -1]),
     ("vector<date, 1>", b"\x04\x80\x00\x00\x00", [0]),
     ("vector<text, 2>", b"\x00\x80\x80" + b"x" * 128, ["", "x" * 128]),
@@ -91,8 +91,8 @@ def test_decoded(text: str, raw: bytes, value: object) -> None:
 
 
 @pytest.mark.parametrize(("text", "raw", "value"), [one for one in GOOD if one[1]])
-def test_carried(text: str, raw: bytes, value: object) -> None:
-    """A frozen value survives as key and as value, and a consumer reads what was decoded."""
+def test_encoded(text: str, raw: bytes, value: object) -> None:
+    """A frozen value keeps its value as key and as column, and a consumer reads the decoded value."""
     frozen = text if text.startswith(("tuple", "vector")) else f"frozen<{text}>"
     of = table({"pk": frozen}, {"ck": frozen}, {"v": frozen}, types=TYPES)
     codec = TableCodec(of, log_columns(of))
@@ -117,7 +117,7 @@ def _with_text_uuids(value: object) -> object:
 
 @pytest.mark.parametrize(("text", "raw", "reason"), BAD)
 def test_malformed(text: str, raw: bytes, reason: str) -> None:
-    """A malformed value is refused with its column and its type, whatever part of it is wrong."""
+    """The error about a malformed value names the column and its type, whichever part is wrong."""
     frozen = text if text.startswith(("tuple", "vector")) else f"frozen<{text}>"
     of = table({"pk": "int"}, {}, {"v": frozen}, types=TYPES)
     codec = TableCodec(of, log_columns(of))
@@ -138,7 +138,7 @@ def test_any_bytes(text: str, raw: bytes) -> None:
 
 
 def test_absurd_count() -> None:
-    """A count that the cell only claims costs nothing, in the compiled code neither."""
+    """A count beyond the cell's size allocates no memory, also in the compiled code."""
     of = table({"pk": "int"}, {}, {"s": "set<text>", "m": "map<int, int>"})
     codec = TableCodec(of, log_columns(of))
     for column in ("s", "m", "cdc$deleted_elements_s", "cdc$deleted_elements_m"):
@@ -149,7 +149,7 @@ def test_absurd_count() -> None:
 
 
 def test_empty_collection_cell() -> None:
-    """A cell of no bytes is CQL's "empty" for a frozen collection, and malformed as elements of another."""
+    """A cell of no bytes is CQL's "empty" for a frozen collection, and malformed for a non-frozen one."""
     of = table({"pk": "int"}, {}, {"f": "frozen<set<int>>", "s": "set<int>"})
     codec = TableCodec(of, log_columns(of))
     body = codec.encode(row(of, {"pk": ONE, "f": b""}), operation=1, generation_ms=0, last_in_group=True)[1]

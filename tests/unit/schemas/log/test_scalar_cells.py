@@ -34,7 +34,7 @@ def test_recorded(cql_type: str, raw: str, value: object) -> None:
 
 @pytest.mark.parametrize("cql_type", sorted(set(NATIVE) - {"ascii", "blob", "text", "varchar"}))
 def test_empty(cql_type: str) -> None:
-    """The zero-length value is refused by every type that has none in Avro."""
+    """Every type whose Avro type has no zero-length value refuses it."""
     with pytest.raises(CellError, match="zero bytes"):
         decode(cql_type, b"")
 
@@ -59,7 +59,7 @@ def test_empty(cql_type: str) -> None:
     ],
 )
 def test_malformed(cql_type: str, raw: str, reason: str) -> None:
-    """A malformed cell is refused with its type and what is wrong."""
+    """The error about a malformed cell names the type and the reason."""
     with pytest.raises(CellError, match=f"of type {cql_type}: .*{reason}") as caught:
         decode(cql_type, bytes.fromhex(raw))
     assert caught.value.column is None
@@ -75,14 +75,14 @@ def test_message_is_short() -> None:
 
 
 def test_boolean_is_nonzero() -> None:
-    """Any byte but zero is true, as in CQL."""
+    """Every byte but zero is true, as in CQL."""
     assert decode("boolean", b"\x02") is True
     assert decode("boolean", b"\xff") is True
 
 
 @given(st.binary(min_size=16, max_size=16))
 def test_uuid_bits(raw: bytes) -> None:
-    """All 128 bits of a uuid survive, whatever variant and version they spell."""
+    """A uuid keeps all 128 bits, whatever its variant and version."""
     text = decode("uuid", raw)
     assert isinstance(text, str)
     assert uuid.UUID(text).bytes == raw
@@ -91,7 +91,7 @@ def test_uuid_bits(raw: bytes) -> None:
 
 @given(st.one_of(st.binary(min_size=16, max_size=16), st.binary(min_size=4, max_size=4)))
 def test_inet_bits(raw: bytes) -> None:
-    """An address is read back from its text, 4 and 16 byte forms apart."""
+    """The text of an address gives back its bytes, 4 or 16 of them."""
     text = decode("inet", raw)
     assert isinstance(text, str)
     assert ipaddress.ip_address(text).packed == raw
@@ -107,7 +107,7 @@ def test_inet_mapped(raw: bytes) -> None:
 
 
 def zigzag_vint(value: int) -> bytes:
-    """Cassandra's signed vint, written from its definition, one length after the other."""
+    """Cassandra's signed vint, from its definition: the shortest length that fits."""
     unsigned = value << 1 if value >= 0 else (-value << 1) - 1
     for more in range(8):
         if unsigned < 1 << (7 * (more + 1)):
@@ -122,14 +122,14 @@ I32, I64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 
 @given(I32, I32, I64)
 def test_duration_parts(months: int, days: int, nanoseconds: int) -> None:
-    """Every duration is read back from its three vints."""
+    """Every duration decodes from its three vints."""
     raw = zigzag_vint(months) + zigzag_vint(days) + zigzag_vint(nanoseconds)
     assert decode("duration", raw) == {"months": months, "days": days, "nanoseconds": nanoseconds}
 
 
 @given(st.integers(-(10**60), 10**60), I32)
 def test_decimal_parts(unscaled: int, scale: int) -> None:
-    """Scale and unscaled value survive at any size."""
+    """Scale and unscaled value are exact at any size."""
     value = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
     assert decode("decimal", struct.pack(">i", scale) + value) == {"scale": scale, "value": value}
     assert decode("varint", value) == {"scale": 0, "value": value}

@@ -1,4 +1,4 @@
-"""What the envelope says of columns of many cells, for the log rows that a server writes (spec section 2.3)."""
+"""Changes of columns of many cells, for the log rows that a server writes (spec section 2.3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRUE = b"\x01"
 
 
 def columns(cells: dict[str, bytes | None], *, static: bool = False) -> dict[str, object]:
-    """The touched columns of an update; none where it says nothing of them."""
+    """The touched columns of an update."""
     given = row(OF, {"pk": ONE, "ck": None if static else ONE, **cells})
     value = CODEC.decode_value(CODEC.encode(given, operation=1, generation_ms=0, last_in_group=True)[1])
     assert value["op"] == ("static_update" if static else "update")
@@ -78,7 +78,7 @@ def fields(a: object = None, b: object = None, c: object = None, *, cleared: boo
             {"l": delta(added=[{"key": FIRST_TEXT, "value": 1}, {"key": SECOND_TEXT, "value": 2}])},
         ),
         ({"cdc$deleted_elements_l": counted(SECOND)}, {"l": delta(removed=[SECOND_TEXT])}),
-        # u.a = 1: a null field says nothing
+        # u.a = 1: a null field is untouched
         ({"u": sized(ONE, None, None)}, {"u": fields({"value": 1})}),
         # u['b c'] = null
         ({"u": sized(None, None, None), "cdc$deleted_elements_u": counted(b"\0\1")}, {"u": fields(b={"value": None})}),
@@ -95,7 +95,7 @@ def fields(a: object = None, b: object = None, c: object = None, *, cleared: boo
     ],
 )
 def test_delta(cells: dict[str, bytes | None], expected: dict[str, object]) -> None:
-    """Cleared, added, removed and untouched are told apart."""
+    """Cleared, added, removed and untouched differ."""
     assert columns(cells) == expected
 
 
@@ -128,7 +128,7 @@ def test_malformed_delta(cells: dict[str, bytes | None], column: str, reason: st
 
 
 def test_log_types() -> None:
-    """The log's types of the columns are the server's (spec section 1.2)."""
+    """The types of the log's columns are those of the server (spec section 1.2)."""
     found = {
         column.name: (str(value_type(column.type)), str(deleted_elements_type(column.type))) for column in OF.values
     }
@@ -146,7 +146,7 @@ def test_log_types() -> None:
 
 
 def test_rows_that_name_no_column() -> None:
-    """They say nothing of columns, rather than that all are untouched: their log may have held keys only."""
+    """`columns` is null and not all untouched, because the log may have held keys only."""
     assert "held keys only" in CODEC.value_avro_schema
     for operation, cells, shown in ((1, {}, False), (2, {}, False), (77, {}, False), (2, {"s": counted(b"x")}, True)):
         body = CODEC.encode(

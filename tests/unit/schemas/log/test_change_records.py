@@ -95,20 +95,20 @@ def test_range(
 
 
 def test_empty_bound() -> None:
-    """CQL's "empty" in a bound is not mistaken for a column that the bound does not have."""
+    """CQL's "empty" in a bound differs from a column that the bound does not have."""
     value = change({"a": b""}, 5, range_end=end({"a": ONE}))
     assert value["range"]["start"] == {**bound(True), "empty_columns": ["a"]}  # type: ignore[index]
     assert value["empty_columns"] == []
 
 
 def test_no_range_field() -> None:
-    """A table without clustering columns has no ranges; other changes of a table with them have none either."""
+    """The field is missing in a table without clustering columns, and null in other changes of a table with them."""
     assert "range" not in change({}, 4, of=NO_CLUSTERING)
     assert change(KEY, 3)["range"] is None
 
 
 def test_descending() -> None:
-    """The schema tells which clustering columns are in descending order."""
+    """The schema marks the clustering columns in descending order."""
     assert codec_of().value_avro_schema.count('"clusteringOrder":"desc"') == 1
 
 
@@ -122,12 +122,12 @@ def test_descending() -> None:
         ({"b": b"x", "c": ONE}, -3, "the log row has 2 of its 3"),
         (KEY, 4, "with a clustering key"),
         ({"a": ONE}, -4, "with a clustering key"),
-        ({**KEY, "v": ONE}, 3, "says something of column 'v'"),
-        ({"cdc$deleted_elements_l": counted()}, 4, "says something of column 'l'"),
-        ({"cdc$deleted_s": TRUE}, -4, "says something of column 's'"),
-        ({**KEY, "s": ONE}, 2, "says something of column 's'"),
-        ({"u": sized(ONE)}, 1, r"\(static_update\) says something of column 'u'"),
-        ({"a": ONE}, 5, "without the end of its range"),
+        ({**KEY, "v": ONE}, 3, "cannot touch column 'v'"),
+        ({"cdc$deleted_elements_l": counted()}, 4, "cannot touch column 'l'"),
+        ({"cdc$deleted_s": TRUE}, -4, "cannot touch column 's'"),
+        ({**KEY, "s": ONE}, 2, "cannot touch column 's'"),
+        ({"u": sized(ONE)}, 1, r"\(static_update\) cannot touch column 'u'"),
+        ({"a": ONE}, 5, "lacks the end of its range"),
         ({"a": ONE}, 7, "the end of a range without its start"),
         ({"a": ONE}, 8, "the end of a range without its start"),
         (KEY, 0, "is an image"),
@@ -135,7 +135,7 @@ def test_descending() -> None:
     ],
 )
 def test_contradictions(cells: dict[str, bytes | None], operation: int, reason: str) -> None:
-    """A row whose cells do not fit its operation is refused, not guessed at."""
+    """A row whose cells do not fit its operation is refused."""
     with pytest.raises(OperationError, match=reason):
         change(cells, operation)
 
@@ -143,27 +143,27 @@ def test_contradictions(cells: dict[str, bytes | None], operation: int, reason: 
 @pytest.mark.parametrize(
     ("start", "stop", "reason"),
     [
-        ({"a": ONE}, {"a": ONE, **operation_cell(5)}, "cdc.operation 5 where the end of a range must be"),
-        ({"a": ONE}, {"pk": TWO}, "another value of key column 'pk'"),
+        ({"a": ONE}, {"a": ONE, **operation_cell(5)}, "cdc.operation is 5; the end of a range"),
+        ({"a": ONE}, {"pk": TWO}, "the end of a range differs from the change in key column 'pk'"),
         ({"b": b"x"}, {"a": ONE}, "the start of a range has a clustering column but not the one before it"),
         ({"a": ONE}, {"a": ONE, "c": ONE}, "the end of a range has a clustering column but not"),
-        ({"a": ONE}, operation_cell(8), "the end of a range has no clustering column and yet excludes"),
-        ({"v": ONE}, {}, "says something of column 'v'"),
+        ({"a": ONE}, operation_cell(8), "the end of a range has no clustering column but excludes"),
+        ({"v": ONE}, {}, "cannot touch column 'v'"),
     ],
 )
 def test_bad_ranges(start: dict[str, bytes | None], stop: dict[str, bytes | None], reason: str) -> None:
-    """Bounds that are no bounds, or not of one range, are refused."""
+    """A malformed bound is refused, and so are two bounds that do not belong together."""
     with pytest.raises(OperationError, match=reason):
         change(start, 5, range_end=end(stop))
 
 
-def test_more_contradictions() -> None:
-    """So are rows that do not fit the table, and arguments that do not fit the row."""
+def test_rows_that_do_not_fit_the_table() -> None:
+    """Rows that do not fit the table are refused, and arguments that do not fit the row."""
     with pytest.raises(OperationError, match="no static columns"):
         change({"v": ONE}, 1, of=NO_STATICS)
     with pytest.raises(OperationError, match="without clustering columns"):
         change({}, 5, of=NO_CLUSTERING, range_end=row(NO_CLUSTERING, {"pk": ONE}))
-    with pytest.raises(OperationError, match="with the end of a range"):
+    with pytest.raises(OperationError, match="has the end of a range"):
         change(KEY, 2, range_end=end({}))
     with pytest.raises(CellError, match=r"cdc\$operation"):
         change({"a": ONE}, 5, range_end=row(OF, {"pk": ONE, "a": ONE}))
@@ -172,7 +172,7 @@ def test_more_contradictions() -> None:
 
 
 def test_static_update() -> None:
-    """An update without clustering key is one of the static row, and only there."""
+    """An update without a clustering key is a static update, if the table has clustering columns."""
     value = change({"s": ONE}, 1)
     assert value["op"] == "static_update"
     assert value["columns"] == {"s": {"value": 1}, "v": None, "l": None, "u": None}
@@ -189,7 +189,7 @@ def image(
 
 
 def test_images() -> None:
-    """The shape `full` shows the row before and after, a list as its values, and what is not known."""
+    """The shape `full` has the row before and after, a list as its values, and the names of unknown columns."""
     shown = {"l": counted(TIMEUUIDS[0], TWO, TIMEUUIDS[1], ONE, of=2), "cdc$deleted_v": TRUE}
     after = {"l": counted(), "v": TWO, "u": sized(ONE)}
     value = change({**KEY, "v": TWO}, 1, output=FULL, before=image(0, shown), after=image(9, after))
@@ -212,7 +212,7 @@ def test_static_images() -> None:
 
 
 def test_no_images() -> None:
-    """A change without images is a change all the same."""
+    """The shape `full` also has changes without images."""
     value = change(KEY, 3, output=FULL)
     assert (value["op"], value["before"], value["after"], value["before_unknown"]) == ("row_delete", None, None, [])
 
@@ -220,7 +220,7 @@ def test_no_images() -> None:
 @pytest.mark.parametrize("output", [OutputOptions(), FULL])
 @pytest.mark.parametrize(("operation", "symbol"), [(4, "row_delete"), (-4, "row_expiry")])
 def test_deletes_without_clustering(operation: int, symbol: str, output: OutputOptions) -> None:
-    """Where a partition is one row, its delete is that row's; the log's number is kept."""
+    """The delete of a partition that is one row is a row delete; `source` keeps the number from the log."""
     value = change({"pk": ONE}, operation, of=NO_CLUSTERING, output=output)
     assert (value["op"], value["columns"]) == (symbol, None)
     assert isinstance(value["source"], dict)
@@ -228,7 +228,7 @@ def test_deletes_without_clustering(operation: int, symbol: str, output: OutputO
 
 
 def test_image_of_delete_without_clustering() -> None:
-    """Newer servers give the pre-image of a row that a partition delete removes."""
+    """Newer servers log the pre-image of a row that a partition delete removes."""
     before = row(NO_CLUSTERING, {"pk": ONE, "v": TWO, **operation_cell(0)})
     value = change({}, 4, of=NO_CLUSTERING, output=FULL, before=before)
     assert (value["op"], value["before"]) == ("row_delete", {"v": 2})
@@ -237,25 +237,25 @@ def test_image_of_delete_without_clustering() -> None:
 @pytest.mark.parametrize(
     ("before", "reason"),
     [
-        (image(9, {}), r"cdc\$operation 9 where the image of a row \(0\) must be"),
-        (image(0, {"c": ONE}), "another value of key column 'c'"),
+        (image(9, {}), r"cdc\$operation is 9; this image of a row must have 0"),
+        (image(0, {"c": ONE}), "differs from the change in key column 'c'"),
         (image(0, {"v": ONE, "cdc$deleted_v": TRUE}), "'v' of type int: has a value although"),
         (image(0, {"l": b"\x00"}), "'l' of type .* ends too early"),
     ],
 )
 def test_bad_images(before: tuple[bytes | None, ...], reason: str) -> None:
-    """Images that are none, or not of this row, are refused."""
+    """A row that is not an image, and the image of another row, are refused."""
     with pytest.raises(SchemaError, match=reason):
         change(KEY, 2, output=FULL, before=before)
 
 
 def test_range_has_no_image() -> None:
-    """A range delete concerns no single row."""
-    with pytest.raises(OperationError, match="with an image of a row"):
+    """A range delete with an image is refused, because it is not about one row."""
+    with pytest.raises(OperationError, match="has an image of a row"):
         change({"a": ONE}, 5, output=FULL, range_end=end({}), before=image(0, {}))
 
 
 def test_unknown_shape() -> None:
-    """A shape that there is not is refused by name."""
+    """An unknown shape is refused by name."""
     with pytest.raises(OutputError, match="'xml'"):
         codec_of(OF, OutputOptions(shape="xml"))  # type: ignore[arg-type]
