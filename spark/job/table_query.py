@@ -23,7 +23,7 @@ from bridge.adapters.planner_signals import KnownTtl, LastPoll, SignalFolder
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine.lane_counts import configured_cores, too_many_lanes
 from bridge.engine.process_cache import ProcessCache
-from bridge.engine.start_position import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
+from bridge.engine.start_position import cursor_after_gap, edge_us, first_cursor, oldest_us, warn_of_expired_start
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress, canonical_json
@@ -168,7 +168,7 @@ class TableQuery:
             self._mend_checkpoint()
             start = self._beyond_gap(state, start)
         else:
-            say_what_has_expired(self._source, self._cluster, state)
+            warn_of_expired_start(self._source, self._cluster, state)
         self._board.laid(self.name, start.layout, progress)
         if start.recover:
             if settled:
@@ -363,7 +363,7 @@ class TableQuery:
         if gap is None:
             return start
         # `earliest` lies at the very edge of what is left: a start that came to nothing has fallen behind it.
-        anew = cursor_behind(gap, self._source, generations, expired_us) if start.first else None
+        anew = cursor_after_gap(gap, self._source, generations, expired_us) if start.first else None
         if anew is not None and anew > start.cursor:
             assert gap.until_us is not None
             wider = replace(gap, until_us=max(gap.until_us, anew.reached_us))

@@ -9,7 +9,10 @@ import os
 import socket
 import struct
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VARIABLE: Final = "SCYLLA_CDC_BRIDGE_FORK_SERVER"
 """Names the fork server's socket to the job's processes."""
@@ -22,7 +25,7 @@ _OUR_MODULES: Final = {"pyspark.daemon": "spark.workers.daemon"}
 traceback when Spark drops a planner's answer."""
 
 
-def main() -> None:
+def main(execute: Callable[[str, list[str]], object] = os.execv) -> None:
     """Do what `python ARGUMENTS...` does, with our daemon in place of PySpark's; ends when that process ends."""
     address = os.environ.get(VARIABLE)
     words = sys.argv[1:]
@@ -35,7 +38,7 @@ def main() -> None:
             sys.stderr.write(f"the fork server does not answer ({error}); starting a new Python process\n")
         else:
             return
-    os.execv(sys.executable, [sys.executable, *words])  # noqa: S606  # the job's own interpreter
+    execute(sys.executable, [sys.executable, *words])  # the job's own interpreter
 
 
 def _run_in_fork(address: str, words: list[str]) -> None:

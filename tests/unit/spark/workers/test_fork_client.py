@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
@@ -28,6 +27,5 @@ def test_our_daemon_takes_the_place_of_pysparks(
     started: list[list[str]] = []
     monkeypatch.delenv(fork_client.VARIABLE, raising=False)
     monkeypatch.setattr(sys, "argv", ["fork_client", *words])
-    monkeypatch.setattr(os, "execv", lambda _path, command: started.append(command))
-    fork_client.main()
+    fork_client.main(lambda _path, command: started.append(command))
     assert started == [[sys.executable, *expected]]
