@@ -1,4 +1,4 @@
-"""The Grafana dashboard: what someone on call looks at first, then what tells why."""
+"""The Grafana dashboard: the state of the job in the first row, then the panels that explain it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ PANELS: Final = (
 
 
 def dashboard_text() -> str:
-    """The dashboard as Grafana takes it."""
+    """Return the dashboard in Grafana's JSON."""
     return json.dumps(_dashboard(), indent=2) + "\n"
 
 

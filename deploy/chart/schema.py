@@ -1,7 +1,7 @@
-"""The chart's `values.schema.json`: the chart's own values, and the configuration file as it may stand in `config`.
+"""The chart's `values.schema.json`: the chart's own values, and the configuration file in `config`.
 
-In `config`, a secret or a path of a certificate may also name an object of Kubernetes and a key in it; the chart mounts
-the object and writes the path. What the chart decides itself can't be set there.
+In `config`, a secret or a certificate's path can also name a Kubernetes object and a key in it. The chart mounts the
+object and writes the path. The schema rejects settings that the chart makes itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OWNED: Final[Mapping[str, Mapping[str, str]]] = {
         "outlive_tables": "always so here: what ends would be started again",
     },
 }
-"""Settings that the chart makes of its own values, by the model they are in, with what to do instead."""
+"""Settings that the chart derives from its own values: model -> setting -> what to do instead."""
 
 OWNED_PROPERTIES: Final[Mapping[str, str]] = {
     "spark.driver.memory": "driver.memory",
@@ -63,7 +63,7 @@ OWNED_PROPERTIES: Final[Mapping[str, str]] = {
     "spark.network.crypto.cipher": "",
     "spark.network.crypto.saslFallback": "",
 }
-"""Spark's properties that the chart sets, and of which of its values; a test has the templates keep to them."""
+"""Spark properties that the chart sets -> the chart value that they come from; "" if there is none."""
 
 _CONTRADICTING: Final = {
     "spark.master": OWNED["SparkSettings"]["master"],
@@ -75,33 +75,38 @@ _CONTRADICTING: Final = {
     "spark.sql.streaming.checkpointLocation": OWNED["SparkSettings"]["checkpoint"],
     "spark.app.name": "set `config.name` instead",
 }
-"""Further ones that would undo those, or the chart's pods, with what to do instead."""
+"""Spark properties that would contradict the chart's settings or pods -> what to do instead."""
 
-_BY_NAME: Final = "{existingSecret: NAME, key: KEY}"
-_NOT_IN_SPARKS: Final = (
+_OBJECT_FORM: Final = "{existingSecret: NAME, key: KEY}"
+_REFUSED_BY_SPARK_SECTION: Final = (
     "a secret would stand in a ConfigMap and in command lines; give it to the pods by `driver.extraEnv` and "
     "`executors.extraEnv`, with `valueFrom`, or by the identity of their accounts"
 )
-_NOT_IN_KAFKAS: Final = f"a secret would stand in a ConfigMap; config.kafka.sasl and config.kafka.tls take {_BY_NAME}"
+_REFUSED_BY_KAFKA_SECTION: Final = (
+    f"a secret would stand in a ConfigMap; config.kafka.sasl and config.kafka.tls take {_OBJECT_FORM}"
+)
 
 FREE_WITH_FILES: Final = ("KafkaSettings", "properties")
-"""The free mapping in which files may be named as well: librdkafka's `ssl.crl.location` and its like."""
+"""The free mapping whose values can name files, such as librdkafka's `ssl.crl.location`: model and field."""
 
 _OBJECT_NAME: Final = {"type": "string", "pattern": r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", "maxLength": 253}
 _KEY: Final = {"type": "string", "pattern": r"^[-._a-zA-Z0-9]+$", "maxLength": 253}
 
 
 def values_schema() -> dict[str, Any]:
-    """The whole schema, ready to be written as JSON."""
-    own = _without_nulls(json_schema(ChartValues))
+    """Return the whole schema as JSON values."""
+    own = _require_values(json_schema(ChartValues))
     config = json_schema()
     definitions: dict[str, Any] = config.pop("definitions")
     for model, names in OWNED.items():
         definitions[model]["properties"] |= {name: left_out(text) for name, text in names.items()}
-    definitions = {name: _with_references(one) for name, one in definitions.items()}
-    definitions["Secret"] = _secret(definitions["Secret"]["description"])
+    definitions = {name: _allow_references(one) for name, one in definitions.items()}
+    definitions["Secret"] = _secret_schema(definitions["Secret"]["description"])
     model, name = FREE_WITH_FILES
-    definitions[model]["properties"][name]["additionalProperties"]["anyOf"] += [_in("Secret"), _in("ConfigMap")]
+    definitions[model]["properties"][name]["additionalProperties"]["anyOf"] += [
+        _object_key("Secret"),
+        _object_key("ConfigMap"),
+    ]
     for model, refused in _refused_properties().items():
         definitions[model]["properties"]["properties"]["patternProperties"] = refused.schema()
     config.pop("$schema")
@@ -114,19 +119,22 @@ def values_schema() -> dict[str, Any]:
         "properties": {
             "global": {"type": "object", "description": "Helm's own; not used."},
             **own["properties"],
-            "config": _with_references(config),
+            "config": _allow_references(config),
         },
-        "definitions": _merged(own["definitions"], definitions),
+        "definitions": _merge_definitions(own["definitions"], definitions),
     }
 
 
 def schema_text() -> str:
-    """The schema as it is kept in the chart."""
+    """Return the text of `values.schema.json`."""
     return json.dumps(values_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def secrets_text() -> str:
-    """By what the templates know secrets in free values, which the schema could refuse without a word only."""
+    """Return the text of `files/secrets.json`: the patterns by which templates detect secrets in free values.
+
+    A template can explain the rejection; the schema could only reject the value.
+    """
     forms = {
         "name": NAME,
         "place": PLACE,
@@ -139,37 +147,37 @@ def secrets_text() -> str:
 
 
 def _refused_properties() -> dict[str, RefusedNames]:
-    """What the free properties of a model do not take, in the chart's words: values are named as they stand there."""
+    """Return the refused names of free properties by model, with settings named as values of the chart."""
     of_values = {
         name: f"the chart sets it, by `{value}`" if value else "the chart sets it"
         for name, value in OWNED_PROPERTIES.items()
     }
-    spark = {name: _in_values(text) for name, text in SPARK_REFUSED.names.items()}
-    kafka = {name: _in_values(text) for name, text in KAFKA_REFUSED.names.items()}
+    spark = {name: _name_as_values(text) for name, text in SPARK_REFUSED.names.items()}
+    kafka = {name: _name_as_values(text) for name, text in KAFKA_REFUSED.names.items()}
     return {
         "SparkSettings": replace(
             SPARK_REFUSED,
             names=spark | of_values | _CONTRADICTING,
-            words=dict(SPARK_REFUSED.words) | {SPARK_SECRETS: _NOT_IN_SPARKS},
+            words=dict(SPARK_REFUSED.words) | {SPARK_SECRETS: _REFUSED_BY_SPARK_SECTION},
         ),
         "KafkaSettings": replace(
-            KAFKA_REFUSED, names=kafka, words=dict(KAFKA_REFUSED.words) | {KAFKA_SECRETS: _NOT_IN_KAFKAS}
+            KAFKA_REFUSED, names=kafka, words=dict(KAFKA_REFUSED.words) | {KAFKA_SECRETS: _REFUSED_BY_KAFKA_SECTION}
         ),
     }
 
 
-def _in_values(text: str) -> str:
-    """A text with the settings in it called as in the chart's values."""
+def _name_as_values(text: str) -> str:
+    """Return a text with its settings renamed to values of the chart (`config.` in front)."""
     catalog = catalog_of()
     return re.sub(
         r"\b[a-z]+\.[a-z_.]*[a-z]\b", lambda found: f"config.{found[0]}" if catalog.knows(found[0]) else found[0], text
     )
 
 
-def _without_nulls(own: dict[str, Any]) -> dict[str, Any]:
-    """The same, with null taken for no value: Helm drops what is null before it looks, so what must not go is required.
+def _require_values(own: dict[str, Any]) -> dict[str, Any]:
+    """Make all values required except free mappings, because Helm drops null values before it validates.
 
-    Free mappings may go, which is Helm's way to undo a default; the security contexts may not.
+    A null free mapping is Helm's way to remove a default. The security contexts stay required.
     """
     for name, one in {"": own, **own["definitions"]}.items():
         properties = one["properties"].items()
@@ -177,31 +185,31 @@ def _without_nulls(own: dict[str, Any]) -> dict[str, Any]:
     return own
 
 
-def _with_references(node: Any) -> Any:
-    """A schema in which every path may also be a key of a Secret or ConfigMap."""
+def _allow_references(node: Any) -> Any:
+    """Return a schema in which every path can also be a key of a Secret or ConfigMap."""
     if isinstance(node, dict):
         if node.get("format") == "path":
             text = {key: value for key, value in node.items() if key != "format"}
-            return {"anyOf": [text, _in("Secret"), _in("ConfigMap")]}
-        return {key: _with_references(value) for key, value in node.items()}
-    return [_with_references(one) for one in node] if isinstance(node, list) else node
+            return {"anyOf": [text, _object_key("Secret"), _object_key("ConfigMap")]}
+        return {key: _allow_references(value) for key, value in node.items()}
+    return [_allow_references(one) for one in node] if isinstance(node, list) else node
 
 
-def _secret(description: str) -> dict[str, Any]:
+def _secret_schema(description: str) -> dict[str, Any]:
     text = {"type": "string", "minLength": 1}
     return {
         "description": f"{description} In the chart also a key of a Secret that exists.",
         "if": {"type": "object"},
-        "then": {"oneOf": [_exactly(env=text), _exactly(file=text), _in("Secret")]},
-        "else": never(f"{_BY_NAME}: a secret is named here, and lies elsewhere"),
+        "then": {"oneOf": [_closed_object(env=text), _closed_object(file=text), _object_key("Secret")]},
+        "else": never(f"{_OBJECT_FORM}: a secret is named here, and lies elsewhere"),
     }
 
 
-def _in(kind: str) -> dict[str, Any]:
-    return _exactly(**{f"existing{kind}": _OBJECT_NAME, "key": _KEY})
+def _object_key(kind: str) -> dict[str, Any]:
+    return _closed_object(**{f"existing{kind}": _OBJECT_NAME, "key": _KEY})
 
 
-def _exactly(**properties: Any) -> dict[str, Any]:
+def _closed_object(**properties: Any) -> dict[str, Any]:
     return {
         "type": "object",
         "additionalProperties": False,
@@ -210,7 +218,7 @@ def _exactly(**properties: Any) -> dict[str, Any]:
     }
 
 
-def _merged(own: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+def _merge_definitions(own: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     shared = own.keys() & config.keys()
     if shared:
         raise ValueError(f"the chart's values and the configuration both have a model {', '.join(sorted(shared))}")

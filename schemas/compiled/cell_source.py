@@ -35,6 +35,15 @@ CellWriter: TypeAlias = Callable[[bytes], bytes]
 SOME: Final = b"\x02"
 """The bytes that select the value in a union of null and the value."""
 
+NULL: Final = b"\x00"
+"""The branch of null in a union of null and the value."""
+
+SET_TO_NULL: Final = SOME + NULL
+"""The change of a column with one cell that was set to null."""
+
+EMPTY_ARRAY: Final = b"\x00"
+"""An Avro array without elements; the same byte ends any other array."""
+
 _CACHED_ADDRESSES: Final = 4096
 _NO_SCALE: Final = b"\x00"
 _UUID_CHARACTERS: Final = 36

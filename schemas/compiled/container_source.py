@@ -13,7 +13,16 @@ from collections.abc import Callable
 from typing import Final, TypeAlias, cast
 
 from schemas.avro.varints import long_bytes
-from schemas.compiled.cell_source import SOME, CellWriter, Lines, ScalarSource, decline, shared_helpers
+from schemas.compiled.cell_source import (
+    EMPTY_ARRAY,
+    NULL,
+    SET_TO_NULL,
+    CellWriter,
+    Lines,
+    ScalarSource,
+    decline,
+    shared_helpers,
+)
 from schemas.cql.types import (
     FIXED_WIDTH_BYTES,
     CqlType,
@@ -34,11 +43,6 @@ from schemas.options import OutputOptions
 UdtChangeWriter: TypeAlias = Callable[[bytes | None, bytes | None], bytes]
 """Value, deleted elements -> Avro bytes of the record of what a change did to each field."""
 
-_NULL: Final = b"\x00"
-_END: Final = b"\x00"
-"""The empty block that ends an Avro array."""
-
-_REMOVED: Final = SOME + _NULL
 _NULL_LENGTH: Final = -1
 _LENGTH: Final = struct.Struct(">i")
 _INDEX_ENTRY: Final = struct.Struct(">ih")
@@ -163,7 +167,9 @@ def _vector_writer(cql_type: VectorType, output: OutputOptions, prefix: bytes) -
         assert width is not None
         if len(raw) != width * dimension:
             decline()
-        return b"".join((prefix, *(write_element(raw[at : at + width]) for at in range(0, len(raw), width)), _END))
+        return b"".join(
+            (prefix, *(write_element(raw[at : at + width]) for at in range(0, len(raw), width)), EMPTY_ARRAY)
+        )
 
     def write_varying(raw: bytes) -> bytes:
         parts, at = [prefix], 0
@@ -173,7 +179,7 @@ def _vector_writer(cql_type: VectorType, output: OutputOptions, prefix: bytes) -
             at += size
         if at != len(raw):
             decline()
-        parts.append(_END)
+        parts.append(EMPTY_ARRAY)
         return b"".join(parts)
 
     return write_varying if width is None else write_fixed
@@ -182,8 +188,8 @@ def _vector_writer(cql_type: VectorType, output: OutputOptions, prefix: bytes) -
 def _floats_writer(layout: str, dimension: int, prefix: bytes) -> CellWriter:
     """Return the writer of the most frequent vectors, those of floats: only the order of their bytes changes."""
     unpack = struct.Struct(f">{dimension}{layout}").unpack
-    pack = struct.Struct(f"<{len(prefix)}s{dimension}{layout}{len(_END)}s").pack
-    return lambda raw: pack(prefix, *unpack(raw), _END)
+    pack = struct.Struct(f"<{len(prefix)}s{dimension}{layout}{len(EMPTY_ARRAY)}s").pack
+    return lambda raw: pack(prefix, *unpack(raw), EMPTY_ARRAY)
 
 
 def _record_writer(fields: tuple[CqlType, ...], output: OutputOptions, prefix: bytes) -> CellWriter:
@@ -196,12 +202,12 @@ def _record_writer(fields: tuple[CqlType, ...], output: OutputOptions, prefix: b
         append = parts.append
         for write_field in writers:
             if at == whole:
-                append(_NULL)
+                append(NULL)
                 continue
             (size,) = unpack_length(raw, at)
             at += 4
             if size == _NULL_LENGTH:
-                append(_NULL)
+                append(NULL)
                 continue
             if size < 0:
                 decline()
@@ -225,7 +231,7 @@ def udt_change_writer(cql_type: UdtType, output: OutputOptions) -> UdtChangeWrit
 
     def write(value: bytes | None, removed: bytes | None) -> bytes:
         raw = value or b""
-        parts, at, whole = [_NULL] * count, 0, len(raw)
+        parts, at, whole = [NULL] * count, 0, len(raw)
         for field, write_field in enumerate(writers):
             if at == whole:
                 break
@@ -241,9 +247,9 @@ def udt_change_writer(cql_type: UdtType, output: OutputOptions) -> UdtChangeWrit
             decline()
         if removed is not None:
             for field in _indices(removed):
-                if not 0 <= field < count or parts[field] not in (_NULL, _REMOVED):
+                if not 0 <= field < count or parts[field] not in (NULL, SET_TO_NULL):
                     decline()
-                parts[field] = _REMOVED
+                parts[field] = SET_TO_NULL
         return b"".join(parts)
 
     return write
@@ -280,7 +286,7 @@ def _lines_and_helpers(
 def _compile_writer(body: Lines, helpers: dict[str, object]) -> CellWriter:
     """Compile the function ``write(raw)`` from its lines."""
     source = "\n".join(["def write(raw):", *(_INDENT + line for line in body)])
-    scope: dict[str, object] = {**shared_helpers(), **helpers, "end": _END}
+    scope: dict[str, object] = {**shared_helpers(), **helpers, "end": EMPTY_ARRAY}
     exec(source, scope)  # noqa: S102 - the package schemas.compiled makes every word of it
     return cast("CellWriter", scope["write"])
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from schemas.compiled.cell_source import DECLINED
+from schemas.compiled.envelope_bytes import UNKNOWN, known_operations, source_writer
 from schemas.compiled.page_loop import ANY_WIDTH, FIRST_SEQ_NO, PageLoop, RowForm, compile_loop
-from schemas.compiled.row_encoder import UNKNOWN, ChangeEncoder, known_operations, source_writer
+from schemas.compiled.row_encoder import ChangeEncoder
 from schemas.cql.table import TableSchema
 from schemas.cql.types import NativeType
 from schemas.log.cell_readers import LogRow

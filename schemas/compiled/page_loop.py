@@ -25,19 +25,19 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, cast
 
 from schemas.avro.varints import long_bytes
-from schemas.compiled.cell_source import DECLINED, SOME, Lines, number_format, shared_helpers
-from schemas.compiled.container_source import CellSource, array_writer, udt_change_writer
-from schemas.compiled.row_encoder import (
+from schemas.compiled.cell_source import (
+    DECLINED,
     EMPTY_ARRAY,
     NULL,
-    PARTITION_DELETE,
-    ROW_DELETE,
     SET_TO_NULL,
-    RowSource,
-    block,
-    known_operations,
-    operation_symbol_bytes,
+    SOME,
+    Lines,
+    number_format,
+    shared_helpers,
 )
+from schemas.compiled.container_source import CellSource, array_writer, udt_change_writer
+from schemas.compiled.envelope_bytes import PARTITION_DELETE, ROW_DELETE, known_operations, operation_symbol_bytes
+from schemas.compiled.row_encoder import RowSource, block
 from schemas.compiled.row_reader_source import LENGTH, RowReaderSource
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import CqlType, NativeType, UdtType, is_multi_cell

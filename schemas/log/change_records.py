@@ -14,7 +14,8 @@ from schemas.cql.table import TableSchema
 from schemas.cql.types import NativeType
 from schemas.errors import LostKeyError, OperationError
 from schemas.log.cell_readers import LogFormat, LogRow, require_same_key
-from schemas.log.column_readers import Branch, column_reader
+from schemas.log.column_cells import Branch
+from schemas.log.column_readers import column_reader
 from schemas.log.columns import BATCH_SEQ_NO, OPERATION, STREAM_ID, TIME, TTL
 from schemas.log.log_change import LogChange
 from schemas.log.operations import (

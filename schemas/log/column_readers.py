@@ -9,72 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, cast
 from uuid import UUID
 
 from schemas.avro.names import avro_name
-from schemas.avro.types import cell_name, change_name, full_name
+from schemas.avro.types import cell_name, full_name
 from schemas.cql.table import Column
-from schemas.cql.types import ListType, NativeType, UdtType, is_multi_cell
+from schemas.cql.types import ListType, UdtType, is_multi_cell
 from schemas.errors import CellError
-from schemas.log.cell_readers import LogCell, LogFormat, LogRow
+from schemas.log.cell_readers import LogFormat, LogRow
 from schemas.log.cells import decoder, field_cells
-from schemas.log.columns import deleted_elements, deleted_elements_type, deleted_flag, value_type
+from schemas.log.column_cells import Branch, ColumnCells, ColumnReader, ManyCellsReader, ReaderBase
+from schemas.log.columns import deleted_elements, deleted_elements_type
 from schemas.log.scalar_cells import Decoder
 from schemas.log.timeuuid import FLIPPED_SIGNS
-
-Branch: TypeAlias = tuple[str, object]
-"""Name of a union's branch, and the value of that branch."""
-
-
-class ColumnReader(Protocol):
-    """Reads one static or regular column of log rows. Every method may raise a CellError that names the column."""
-
-    @property
-    def column(self) -> str:
-        """The column's CQL name."""
-
-    @property
-    def field(self) -> str:
-        """The column's Avro name."""
-
-    def is_touched_by(self, row: LogRow) -> bool:
-        """Return whether a row has a value, a deletion or deleted elements for the column."""
-
-    def writes(self, row: LogRow) -> bool:
-        """Return whether a row gives a value to the column, or to one of its elements or fields."""
-
-    def change(self, row: LogRow, empty: list[str]) -> Branch | None:
-        """Return what a change did to the column; None if it did nothing.
-
-        Args:
-            row: the change's delta.
-            empty: receives the column's name if its value is CQL's "empty".
-        """
-
-    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
-        """Return whether an image shows the column's value, and the value.
-
-        Args:
-            row: the pre- or post-image.
-            empty: receives the column's name if its value is CQL's "empty".
-        """
-
-    def value_after(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:
-        """Return whether the deltas alone determine the column's value after them, and the value.
-
-        Args:
-            rows: the deltas of one row that touch the column, in order.
-            empty: receives the column's name if its value is CQL's "empty".
-        """
-
-    def applied_to(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
-        """Return whether deltas and the value before them determine the column's value after them, and the value.
-
-        Args:
-            rows: the deltas of one row that touch the column, in order.
-            earlier: the column's value before them.
-        """
 
 
 def column_reader(column: Column, log: LogFormat) -> ColumnReader:
@@ -85,114 +33,13 @@ def column_reader(column: Column, log: LogFormat) -> ColumnReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cells:
-    """The cells that a column of any kind has in the log.
-
-    Attributes:
-        field: the column's Avro name.
-        value: the reader of the column itself.
-        deleted: the reader of its "deleted" flag.
-        plain: union branch of the column's value in an image.
-        change: union branch of what a change does to the column.
-    """
-
-    field: str
-    value: LogCell
-    deleted: LogCell
-    plain: str
-    change: str
-
-    @classmethod
-    def of(cls, column: Column, log: LogFormat) -> _Cells:
-        return cls(
-            field=avro_name(column.name),
-            value=log.cell(column.name, value_type(column.type)),
-            deleted=log.cell(deleted_flag(column.name), NativeType("boolean")),
-            plain=log.branch(column.type),
-            change=full_name(log.namespace, change_name(column.type)),
-        )
-
-    def is_deleted(self, row: LogRow) -> bool:
-        """Return whether the "deleted" flag is true. The server writes true or null, never false."""
-        raw = row[self.deleted.index]
-        return raw is not None and bool(self.deleted.value(raw))
-
-    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, object]:
-        """Return whether an image shows the value, and the value without its union branch."""
-        raw, is_deleted = row[self.value.index], self.is_deleted(row)
-        if raw is None:
-            return is_deleted, None
-        if is_deleted:
-            raise self.contradiction(raw)
-        if self.value.is_empty(raw):
-            empty.append(self.value.column)
-            return True, None
-        return True, self.value.value(raw)
-
-    def contradiction(self, raw: bytes) -> CellError:
-        """Return the error for a column that has a value and a "deleted" flag."""
-        return self.value.error(f"has a value although {self.deleted.column!r} is true", raw)
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """The methods that all readers share."""
-
-    cells: _Cells
-
-    @property
-    def column(self) -> str:
-        """The column's CQL name."""
-        return self.cells.value.column
-
-    @property
-    def field(self) -> str:
-        """The column's Avro name."""
-        return self.cells.field
-
-    def is_touched_by(self, row: LogRow) -> bool:
-        """Return whether a row says anything about the column."""
-        return row[self.cells.value.index] is not None or self.cells.is_deleted(row)
-
-    def writes(self, row: LogRow) -> bool:
-        """Return whether a row gives a value to the column."""
-        return row[self.cells.value.index] is not None
-
-    def image(self, row: LogRow, empty: list[str]) -> tuple[bool, Branch | None]:
-        """Return whether an image shows the column's value, and the value."""
-        known, value = self.cells.image(row, empty)
-        return known, None if value is None else (self.cells.plain, value)
-
-    def applied_to(self, rows: Sequence[LogRow], earlier: Branch | None) -> tuple[bool, Branch | None]:
-        """Return that the value is not known: for a collection one would need the order of its elements' type."""
-        del rows, earlier
-        return False, None
-
-
-@dataclass(frozen=True, slots=True)
-class _ManyCells(_Column):
-    """A column whose log row also has a set of deleted elements.
-
-    Attributes:
-        removed: the reader of that set.
-    """
-
-    removed: LogCell
-
-    def is_touched_by(self, row: LogRow) -> bool:
-        """Return whether a row says anything about the column."""
-        cells = self.cells
-        return row[cells.value.index] is not None or row[self.removed.index] is not None or cells.is_deleted(row)
-
-
-@dataclass(frozen=True, slots=True)
-class CellColumn(_Column):
+class CellColumn(ReaderBase):
     """Reader of a column of one cell: a scalar, a frozen type, a tuple or a vector."""
 
     @classmethod
     def of(cls, column: Column, log: LogFormat) -> CellColumn:
         """Make the reader of a column."""
-        return cls(_Cells.of(column, log))
+        return cls(ColumnCells.of(column, log))
 
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """Return whether the change set the column to null or to a value; None if it did nothing."""
@@ -213,7 +60,7 @@ class CellColumn(_Column):
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionColumn(_ManyCells):
+class CollectionColumn(ManyCellsReader):
     """Reader of a non-frozen list, set or map."""
 
     is_list: bool
@@ -222,7 +69,7 @@ class CollectionColumn(_ManyCells):
     def of(cls, column: Column, log: LogFormat) -> CollectionColumn:
         """Make the reader of a column."""
         removed = log.cell(deleted_elements(column.name), deleted_elements_type(column.type))
-        return cls(_Cells.of(column, log), removed, isinstance(column.type, ListType))
+        return cls(ColumnCells.of(column, log), removed, isinstance(column.type, ListType))
 
     def change(self, row: LogRow, empty: list[str]) -> Branch | None:
         """Return whether the change cleared the collection, and which elements it added and removed."""
@@ -288,7 +135,7 @@ class _UdtField:
 
 
 @dataclass(frozen=True, slots=True)
-class UdtColumn(_ManyCells):
+class UdtColumn(ManyCellsReader):
     """Reader of a non-frozen user-defined type."""
 
     fields: tuple[_UdtField, ...]
@@ -296,7 +143,7 @@ class UdtColumn(_ManyCells):
     @classmethod
     def of(cls, column: Column, cql_type: UdtType, log: LogFormat) -> UdtColumn:
         """Make the reader of a column."""
-        cells = _Cells.of(column, log)
+        cells = ColumnCells.of(column, log)
         removed = log.cell(deleted_elements(column.name), deleted_elements_type(cql_type))
         fields = tuple(
             _UdtField(

@@ -9,7 +9,7 @@ from typing import Final, cast
 from schemas.avro.records import UNKNOWN_OPERATION
 from schemas.errors import OperationError
 from schemas.log.cell_readers import KeyCell, LogCell, LogRow, require_same_key
-from schemas.log.column_readers import Branch, ColumnReader
+from schemas.log.column_cells import Branch, ColumnReader
 from schemas.log.log_change import LogChange
 from schemas.log.operations import RANGE_DELETE, STATIC_UPDATE, WITH_COLUMNS, WITH_ROW, WITHOUT_ROW, Operation
 

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 from schemas.avro.records import Records
 from schemas.log.change_records import LogRecords
-from schemas.log.column_readers import Branch
+from schemas.log.column_cells import Branch
 from schemas.log.log_change import LogChange
 from schemas.log.operations import WITH_COLUMNS
 from schemas.shapes.shape import Effect, LogOptions, Shape, absent_postimages

@@ -1,4 +1,4 @@
-"""What is seen when servers, Java, disks or ports are not as they should be: as the real ones had it told."""
+"""What a user sees if servers, Java, disks or ports have a problem, with the messages of real servers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that was tried.
+    """One problem and its messages.
 
     Attributes:
-        tried: in words.
-        told: lines on standard error, shortened by `...`.
+        tried: the problem, as docs/errors.md describes it.
+        told: lines on standard error; `...` marks text that is left out.
         status: the exit status, or what happens instead.
-        test: the function that holds it; None where it was tried by hand.
+        test: name of the test that checks it; None if it was checked by hand.
     """
 
     tried: str
@@ -41,29 +41,29 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         _one(
-            "a host without an address",
+            "a host name without an address",
             f"ScyllaDB at a:9042 {_GONE}: no address is known for that name; see scylla.contact_points",
             test=_STRANGE,
         ),
         _one(
-            "an HTTP server, or a silent one",
+            "an HTTP server, or a silent server",
             f"ScyllaDB at a:80 {_GONE}: ... timed out creating connection (...); is that its port for CQL "
             "(scylla.contact_points)?",
             test=_STRANGE,
         ),
         _one(
-            "a server that hangs up",
+            "a server that closes the connection",
             f"ScyllaDB at a:80 {_GONE}: ... was closed by server; see scylla.contact_points",
             test=_STRANGE,
         ),
         _one(
-            "two nodes, and nothing listens on either",
+            "two nodes; nothing listens on either",
             f"ScyllaDB at a:9042, a:9042 {_GONE}: ...: connection refused; ...: connection refused; see "
             "scylla.contact_points",
             test=_STRANGE,
         ),
         _one(
-            "`tls.enabled` where there is no TLS",
+            "`tls.enabled`, and the server has no TLS",
             "ScyllaDB at a:9042: it does not speak TLS there; see scylla.tls.enabled",
             test=_STRANGE,
         ),
@@ -81,7 +81,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         _one(
-            "a client certificate that it does not know",
+            "an unknown client certificate",
             "ScyllaDB at a:9042: it does not accept the certificate in scylla.tls.client_certificate_file",
             test=_REFUSED,
         ),
@@ -92,12 +92,12 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_MIXED_UP,
         ),
         _one(
-            "another server's port at the first contact point, the right one at the second",
+            "another server's port for the first contact point, the right port for the second",
             f"ScyllaDB at a:9092, b:9042 {_GONE}: ...: none of the nodes that it names (...) takes connections on port "
             "9092, that of the first contact point; see scylla.contact_points",
         ),
         _one(
-            "a `local_datacenter` that it does not have",
+            "an unknown `local_datacenter`",
             "ScyllaDB at a:9042: there is no data center 'mars', only 'datacenter1'; see scylla.local_datacenter",
             test=_REFUSED,
         ),
@@ -116,7 +116,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         _one("an unknown keyspace", "table no.t: there is no keyspace 'no' at ...", test=_REFUSED),
         _one("an unknown table", "table shop.no: there is no such table at ...", test=_REFUSED),
         _one(
-            "no CDC",
+            "CDC is not enabled",
             "table shop.plain: CDC is not enabled; enable it with ALTER TABLE shop.plain WITH cdc = {'enabled': true}",
             test=_REFUSED,
         ),
@@ -126,7 +126,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         _one(
-            "a name in other letters",
+            "a name in other upper or lower case",
             "table shop.orders: there is no keyspace 'shop' at a:9042; did you mean \"Shop\"?",
             test="test_what_is_missing_may_be_there_in_other_letters",
         ),
@@ -137,17 +137,17 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one("a table with counters", "table shop.hits: has counters, and ScyllaDB has no CDC for these", test=_NO_CDC),
         _one(
-            "a log",
+            "a log table",
             "table shop.orders_scylla_cdc_log: is a log itself; name the table that it belongs to, shop.orders",
             test=_NO_CDC,
         ),
         _one(
-            "several that can't be captured, servers that are not there, all at once",
+            "several tables without CDC and unreachable servers",
             "(a line for each)",
             test="test_everything_wrong",
         ),
         _one(
-            "dropped while the job runs",
+            "a table is dropped while the job runs",
             "table shop.t: it or its log shop.t_scylla_cdc_log does not exist; was the table dropped? The reading goes "
             "on when it is back, or take it out of the configuration",
             "goes on",
@@ -161,18 +161,18 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         _one(
-            "a host without an address",
+            "a host name without an address",
             f"Kafka at a:9092 {_GONE}: ... Failed to resolve 'a:9092': ...; see kafka.bootstrap_servers",
         ),
         _one(
-            "an HTTP server, a silent one, one that hangs up",
+            "an HTTP server, a silent server, or one that closes the connection",
             f"Kafka at a:80 {_GONE}: something takes connections "
             "there, but does not answer as Kafka does; is it the port of another server "
             "(kafka.bootstrap_servers), or does it want a login (kafka.sasl)?",
             test=_STRANGE,
         ),
         _one(
-            "`tls.enabled` where there is no TLS",
+            "`tls.enabled`, and the server has no TLS",
             "Kafka at a:9092: it does not speak TLS there; see kafka.tls.enabled",
             test=_STRANGE,
         ),
@@ -197,12 +197,16 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test="test_token_that_is_not_given",
         ),
         _one(
-            "no `sasl` at a listener that wants a login; ScyllaDB's port, or the registry's",
+            "no `sasl` at a listener that requires a login; the port of ScyllaDB or of the registry",
             f"Kafka at a:9092 {_GONE}: something takes connections there, but does not answer as Kafka does; is it the "
             "port of another server (kafka.bootstrap_servers), or does it want a login (kafka.sasl)?",
             test=_MIXED_UP,
         ),
-        _one("TLS where it is not enabled", "Kafka at a:9092: it speaks TLS; set kafka.tls.enabled", test=_REFUSED),
+        _one(
+            "TLS, and `tls.enabled` is false",
+            "Kafka at a:9092: it speaks TLS; set kafka.tls.enabled",
+            test=_REFUSED,
+        ),
         _one(
             "another authority's certificate",
             "Kafka at a:9092: its certificate is from an authority that kafka.tls.ca_file does not name",
@@ -215,7 +219,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         _one(
-            "no client certificate where one is wanted",
+            "no client certificate, and the server requires one",
             "Kafka at a:9092: it does not accept a client without a certificate; set kafka.tls.client_certificate_file",
             test=_REFUSED,
         ),
@@ -256,30 +260,30 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         _one(
-            "a path that it does not have",
+            "a path that the registry does not have",
             "schema registry http://a:8081/no: list schema types: does not know it (HTTP 404); is "
             "registry.url the base address of a schema registry?",
             test=_REFUSED,
         ),
         _one(
-            "a web page, other JSON, half of a JSON document",
+            "a web page, other JSON, or half of a JSON document",
             "schema registry http://a:80/: list schema types: "
             "unintelligible answer (...); is registry.url the base address of a schema registry?",
             test=_STRANGE,
         ),
         _one(
-            "404 or a redirect of another server",
+            "status 404 or a redirect from another server",
             "schema registry http://a:80/: list schema types: ... (HTTP ...)...; is registry.url "
             "the base address of a schema registry?",
             test=_STRANGE,
         ),
         _one(
-            "403 of another server",
+            "status 403 from another server",
             "schema registry http://a:80/: list schema types: forbids it (HTTP 403): ...",
             test=_STRANGE,
         ),
         _one(
-            "500",
+            "status 500",
             f"Schema registry at http://a:80/ {_GONE}: list schema types: failed (HTTP 500): ...; see registry.url",
             test=_STRANGE,
         ),
@@ -300,19 +304,19 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_STRANGE,
         ),
         _one(
-            "a server that hangs up",
+            "a server that closes the connection",
             f"Schema registry at http://a:80/ {_GONE}: list schema types: no answer in HTTP (RemoteProtocolError); is "
             "registry.url the base address of a schema registry?",
             test=_STRANGE,
         ),
         _one(
-            "a host without an address",
+            "a host name without an address",
             f"Schema registry at http://a:8081/ {_GONE}: list schema types: no connection (ConnectError); "
             "see registry.url",
             test=_STRANGE,
         ),
         _one(
-            "`https` where there is no TLS",
+            "`https`, and the server has no TLS",
             "schema registry https://a:8081/: list schema types: no TLS connection: wrong version number; see "
             "registry.url",
             test=_STRANGE,
@@ -335,7 +339,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test=_REFUSED,
         ),
         _one(
-            "a schema that its rule refuses",
+            "a schema that the subject's rule rejects",
             "table shop.orders: ... subject shop.orders-value refuses the schema by its rule BACKWARD: ...",
             test="test_incompatible",
         ),
@@ -371,7 +375,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
     ],
     "Records and topics, while the job runs": [
         _one(
-            "a record over `max.message.bytes`",
+            "a record above `max.message.bytes`",
             "shop.orders: stream 0x..., 1700000000000000 us, batch_seq_no 0: a record "
             "of 1200034 bytes for topic shop.orders is over the limit of 1048588 bytes. Raise the topic's "
             "max.message.bytes, ..., or set publishing.dead_letter_topic",
@@ -385,7 +389,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "test_records_over_the_limit_become_dead_letters",
         ),
         _one(
-            "a topic's limit that was lowered, and that the bridge may not read",
+            "the limit of a topic was lowered, and the bridge has no right to read it",
             "Kafka at a:9092 refused a batch of records for topic shop.orders (MSG_SIZE_TOO_LARGE; ...",
             "stops the table: 1",
             "test_limit_that_nobody_told_us_stops_with_what_to_do",
@@ -398,14 +402,14 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "test_a_login_that_is_refused_again_passes",
         ),
         _one(
-            "a quota of Kafka's",
+            "a Kafka quota",
             "orders.shop.orders.0: Kafka's broker 1 throttles it for 3.4 s because of a quota; nothing is lost, it "
             "takes longer",
             "goes on",
             "test_quota_makes_the_job_wait_and_is_told",
         ),
         _one(
-            "a cell that can't be encoded",
+            "a cell that cannot be encoded",
             "shop.orders: stream 0x..., 1700000000000000 us, batch_seq_no 0: column 'note' of type text: ...",
             "stops the table: 1",
             "test_without_a_dead_letter_topic_the_table_stops",
@@ -417,7 +421,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "test_dead_letter",
         ),
         _one(
-            "a right that is taken away",
+            "a right is revoked",
             "...; the bridge's user needs the right Write on ... topic shop.orders, or: ScyllaDB at a:9042 does not "
             "allow ...: User cdc_reader has no SELECT permission on <table ...> ...",
             "stops the table: 1",
@@ -432,7 +436,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "test_change_topic_that_is_gone_is_told",
         ),
         _one(
-            "the change topic is deleted and made anew by somebody else, or by a broker",
+            "the change topic is deleted and created again by another user or a broker",
             "shop.orders: the change topic shop.orders is another one than when it was noted last, at "
             "2026-01-01T12:00:00.000000Z (its id was ..., and is ...). Unless this is another Kafka cluster, it was "
             "deleted since, made anew with 1 of 12 partitions (kafka.partitions), and the table goes on in it: what "
@@ -441,7 +445,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "test_topic_that_is_made_anew_under_a_running_table_is_told_once",
         ),
         _one(
-            "the change topic of a table to which nothing is written is deleted, and nobody makes it anew",
+            "the change topic of a table without writes is deleted, and not created again",
             "shop.orders: the change topic shop.orders is not found any more: it was deleted, or the right Describe on "
             "it was taken away. With the table's next change, or at its next start, it is made anew; what a deleted "
             "one held does not come again. To publish all ...",
@@ -473,7 +477,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "test_ill_kept_topics",
         ),
         _one(
-            "a record of somebody else's in the progress topic",
+            "a foreign record in the progress topic",
             "a progress record is not JSON: ...; or is not of version 2; or contradicts itself: ...",
             "stops the table: 1",
             "test_foreign_progress_is_told",
@@ -508,15 +512,15 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "test_full_disk_behind_standard_output",
         ),
         _one("standard output or error closed", "(nothing)", "as otherwise", "test_no_streams"),
-        _one("standard input closed, no terminal, `TERM=dumb`", "(as otherwise)", "as otherwise"),
+        _one("standard input closed, no terminal, or `TERM=dumb`", "(as otherwise)", "as otherwise"),
         _one(
-            "`LC_ALL=C` without UTF-8, names that are not ASCII",
+            "`LC_ALL=C` without UTF-8, and names that are not ASCII",
             "b.yaml:5: tables[0].name: 'shop.Auf\"tr\\xe4ge' is not keyspace.table (...)",
             "2",
             "test_terminal_without_letters",
         ),
         _one(
-            "a working folder that was deleted",
+            "a deleted working folder",
             "x.yaml: can't be read: No such file or directory",
             "2",
             "test_folder_that_is_gone",
@@ -528,15 +532,15 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
     ],
     "Signals": [
-        _one("Ctrl-C while a server is waited for", "(nothing)", "130", "test_interrupted_while_waiting"),
+        _one("Ctrl-C while a command waits for a server", "(nothing)", "130", "test_interrupted_while_waiting"),
         _one(
-            "Ctrl-C, or SIGTERM, while `run` only comes up",
+            "Ctrl-C or SIGTERM while `run` starts",
             "(nothing)",
             "130, or 143",
             "test_signals_end_what_only_imports_in_silence",
         ),
         _one(
-            "either while the job waits for its servers",
+            "Ctrl-C or SIGTERM while the job waits for its servers",
             "SIGTERM: stopped before anything was started",
             "0",
             "test_start_that_waits_for_its_servers_can_be_stopped",
@@ -549,33 +553,33 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test="test_address_that_is_taken",
         ),
         _one(
-            "`spark.checkpoint` in a file system that Spark does not know",
+            "`spark.checkpoint` in a file system that Spark does not support",
             "shop.orders stops: checkpoint s4://... can't be read; see spark.checkpoint (...: No FileSystem for scheme "
             '"s4")',
             "stops the table: 1",
             "test_folder_that_can_not_be_used_is_told",
         ),
         _one(
-            "`spark.checkpoint` where nothing can be read, at a table's start",
+            "`spark.checkpoint` is not readable at a table's start",
             "shop.orders: checkpoint /... can't be read; see spark.checkpoint (...) (failure 1; starting again in 1 s)",
             "goes on",
             "test_folder_that_can_not_be_used_is_told",
         ),
         _one(
-            "a checkpoint of which files are missing, torn or of something else, after two failures in Spark's words",
+            "a checkpoint with missing, torn or foreign files, after two failures",
             "shop.orders: Spark makes nothing of the checkpoint ...; it is begun anew, from what Kafka says was "
             "published",
             "goes on",
             "test_damaged_checkpoint_is_no_obstacle",
         ),
         _one(
-            "`spark.checkpoint` on a full disk, or one that became read-only, while the job runs",
+            "`spark.checkpoint` on a disk that becomes full or read-only while the job runs",
             "shop.orders: StreamingQueryException: ... No space left on device, or Read-only file system ... (failure "
             "1; starting again in 1 s)",
             "goes on",
         ),
         _one(
-            "no folder for temporary files",
+            "no writable folder for temporary files",
             "no temporary files can be made (...); set TMPDIR to a folder for them",
             test="test_no_temporary_files",
         ),
@@ -588,7 +592,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test="test_missing_java_is_told",
         ),
         _one(
-            "`JAVA_HOME` of nothing",
+            "`JAVA_HOME` without a Java",
             "Spark's JVM does not start. JAVA_HOME is /nowhere, but there is no bin/java in it. "
             "Correct it, or unset it to use the PATH.",
             test="test_missing_java_is_told",
@@ -600,12 +604,12 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             test="test_missing_java_is_told",
         ),
         _one(
-            "a `java` that may not be run",
+            "a `java` that is not executable",
             "Spark's JVM can't be started: /jre/bin/java: Permission denied; see JAVA_HOME",
             test="test_file_that_is_no_program",
         ),
         _one(
-            "a `java` that says nothing",
+            "a `java` that prints nothing",
             "Spark's JVM (process 4711) has not come up in ... s: give it more CPU, and see its own messages above",
             test="test_jvm_that_does_not_come_up",
         ),

@@ -106,27 +106,27 @@ def _all(servers: Servers) -> dict[tuple[str, str], list[dict[str, Any]]]:
         return {"url": f"http://{servers.answers(*answer)}"}
 
     return {
-        ("ScyllaDB", "a host without an address"): [{at: f"{_NOWHERE}:9042"}],
-        ("ScyllaDB", "an HTTP server, or a silent one"): [{at: servers.silent, "request_timeout_ms": 100}],
-        ("ScyllaDB", "a server that hangs up"): [{at: servers.hangs_up}],
-        ("ScyllaDB", "two nodes, and nothing listens on either"): [{at: servers.closed}],
-        ("ScyllaDB", "`tls.enabled` where there is no TLS"): [{at: servers.web, "tls": tls}],
-        ("Kafka", "an HTTP server, a silent one, one that hangs up"): [
+        ("ScyllaDB", "a host name without an address"): [{at: f"{_NOWHERE}:9042"}],
+        ("ScyllaDB", "an HTTP server, or a silent server"): [{at: servers.silent, "request_timeout_ms": 100}],
+        ("ScyllaDB", "a server that closes the connection"): [{at: servers.hangs_up}],
+        ("ScyllaDB", "two nodes; nothing listens on either"): [{at: servers.closed}],
+        ("ScyllaDB", "`tls.enabled`, and the server has no TLS"): [{at: servers.web, "tls": tls}],
+        ("Kafka", "an HTTP server, a silent server, or one that closes the connection"): [
             {brokers: server} for server in (servers.web, servers.silent, servers.hangs_up)
         ],
-        ("Kafka", "`tls.enabled` where there is no TLS"): [{brokers: servers.web, "tls": tls}],
+        ("Kafka", "`tls.enabled`, and the server has no TLS"): [{brokers: servers.web, "tls": tls}],
         ("Kafka", "`kafka.properties: {nonsense.setting: 1}`"): [{"properties": {"nonsense.setting": 1}}],
         ("Kafka", "`kafka.properties: {message.max.bytes: 5}`"): [{"properties": {"message.max.bytes": 5}}],
-        ("Schema registry", "a web page, other JSON, half of a JSON document"): [
+        ("Schema registry", "a web page, other JSON, or half of a JSON document"): [
             url(200, body) for body in (_WEB_PAGE, {"version": "1.2"}, b'{"version')
         ],
-        ("Schema registry", "404 or a redirect of another server"): [url(404, _WEB_PAGE), url(302, b"")],
-        ("Schema registry", "403 of another server"): [url(403, b"no")],
-        ("Schema registry", "500"): [url(500, b"boom")],
+        ("Schema registry", "status 404 or a redirect from another server"): [url(404, _WEB_PAGE), url(302, b"")],
+        ("Schema registry", "status 403 from another server"): [url(403, b"no")],
+        ("Schema registry", "status 500"): [url(500, b"boom")],
         ("Schema registry", "a silent server"): [{"url": f"http://{servers.silent}", "request_timeout_ms": 100}],
-        ("Schema registry", "a server that hangs up"): [{"url": f"http://{servers.hangs_up}"}],
-        ("Schema registry", "a host without an address"): [{"url": f"http://{_NOWHERE}:8081"}],
-        ("Schema registry", "`https` where there is no TLS"): [{"url": f"https://{servers.web}"}],
+        ("Schema registry", "a server that closes the connection"): [{"url": f"http://{servers.hangs_up}"}],
+        ("Schema registry", "a host name without an address"): [{"url": f"http://{_NOWHERE}:8081"}],
+        ("Schema registry", "`https`, and the server has no TLS"): [{"url": f"https://{servers.web}"}],
         ("Schema registry", "`ca_file` is missing"): [
             {"url": f"https://{servers.web}", "ca_file": servers.file("missing")}
         ],
