@@ -77,10 +77,10 @@ chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds 
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m tests.chart.e2e.control_plane
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
 
-screenshots: $(STAMP) ## Take the pictures in docs/monitoring.md anew (needs Chromium)
+screenshots: $(STAMP) ## Take the pictures of docs/monitoring.md (needs Chromium)
 	$(BIN)/python -m tests.integration.support.browser docs/status-page
 
-chart-files: $(STAMP) ## Make the chart's generated files anew
+chart-files: $(STAMP) ## Write the chart's generated files
 	$(BIN)/python -m deploy.chart
 
 switches: $(STAMP) ## Follow 20 generation changes and 20 splits and merges in real time, with kills (six minutes)
@@ -115,7 +115,7 @@ docs: $(STAMP) ## Write the generated parts of docs/ and of the chart
 	$(BIN)/python -m deploy.licences
 	$(BIN)/python -m deploy.chart
 
-licences: $(STAMP) ## Write docs/licences.md from what is installed (a test holds it against the allowed licences)
+licences: $(STAMP) ## Write docs/licences.md from the installed packages
 	$(BIN)/python -m deploy.licences
 
 audit: ## Ask the Python advisory database about the pinned versions (needs the network)

@@ -1,6 +1,6 @@
 r"""A loop for the log rows of one form: the bytes of a page straight to Avro keys and values.
 
-A form says of each column whether its cell is null, which bytes it has, or how wide it is. Most logs have few forms
+A form fixes for each column whether its cell is null, which bytes it has, or how wide it is. Most logs have few forms
 (an insert of every column, for example). Where the form is known, nearly all offsets are known too: a row takes a few
 calls of `struct`, one comparison covers a whole stretch of lengths and nulls, and an untouched column is one byte of a
 constant. For ``ks.t (pk int, ck int, v text, primary key (pk, ck))`` the loop of a plain insert reads, shortened::
@@ -44,7 +44,7 @@ from schemas.cql.types import CqlType, NativeType, UdtType, is_multi_cell
 from schemas.log.columns import OPERATION, TTL, deleted_elements_type, value_type
 from schemas.log.operations import STATIC_UPDATE, Operation, operation_of
 from schemas.log.timeuuid import FLIPPED_SIGNS, TICKS_PER_MICRO, TIMEUUID_BYTES, UNIX_EPOCH_TICKS
-from schemas.options import DEFAULT_OUTPUT, OutputOptions
+from schemas.options import OutputOptions
 from schemas.shapes import shape_of
 
 PlainChange: TypeAlias = tuple[bytes, bytes, bytes, bytes]
@@ -59,7 +59,7 @@ and the place behind them.
 """
 
 RowForm: TypeAlias = tuple[bytes | int | None, ...]
-"""For each cell: None if it is null, its bytes where they decide what the row is, else its width or `ANY_WIDTH`."""
+"""For each cell: None if it is null, its bytes where they decide the kind of the row, else its width or `ANY_WIDTH`."""
 
 ANY_WIDTH: Final = -1
 FIRST_SEQ_NO: Final = bytes(4)
@@ -76,9 +76,7 @@ _HIGHEST_TICKS: Final = (10 << 55) - (1 << 32)
 8 bytes of Avro (``schemas.compiled.row_encoder``)."""
 
 
-def compile_loop(
-    table: TableSchema, positions: dict[str, int], output: OutputOptions = DEFAULT_OUTPUT, form: RowForm = ()
-) -> PageLoop:
+def compile_loop(table: TableSchema, positions: dict[str, int], output: OutputOptions, form: RowForm) -> PageLoop:
     """Return the loop for the rows of one form.
 
     Args:
@@ -98,7 +96,7 @@ def compile_loop(
 
 
 class _PageLoopSource(RowSource):
-    """The source of one loop. What is the same for all rows of the form is decided here and not in the loop."""
+    """Makes the source of one loop. What the form fixes for all its rows is decided here, and not in the loop."""
 
     def __init__(self, table: TableSchema, positions: dict[str, int], output: OutputOptions, form: RowForm) -> None:
         super().__init__(table, positions, output)

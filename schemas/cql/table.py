@@ -1,6 +1,6 @@
 """The description of one CQL table: its columns with their kinds and types.
 
-The JSON form is stored; version 1 looks like::
+`TableSchema.to_json` gives a canonical text, which looks like::
 
     {"columns":[{"kind":"partition_key","name":"pk","position":0,"type":"int"},
                 {"descending":true,"kind":"clustering","name":"ck","position":0,"type":"int"},
@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Final
 
-from schemas.cql.types import CqlType, NativeType, UdtType, parse, resolve, user_types
-from schemas.errors import TableSchemaError, TypeTextError
+from schemas.cql.types import CqlType, NativeType, UdtType, user_types
+from schemas.errors import TableSchemaError
 
 LOG_TABLE_SUFFIX: Final = "_scylla_cdc_log"
 """The name of a CDC log table is the base table's name and this suffix (spec section 1.1)."""
@@ -172,7 +172,7 @@ class TableSchema:
         return self.name + LOG_TABLE_SUFFIX
 
     def to_json(self) -> str:
-        """Return the canonical JSON text (format version 1): equal tables give equal text."""
+        """Return the canonical JSON text: equal tables give equal text, and different tables different text."""
         columns = [
             {
                 "name": column.name,
@@ -192,37 +192,3 @@ class TableSchema:
             "types": types,
         }
         return json.dumps(form, sort_keys=True, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> TableSchema:
-        """Return the table of a text that `to_json` returned.
-
-        Raises:
-            TableSchemaError: the text is not JSON, has another version, or describes a table that contradicts itself.
-        """
-        try:
-            form = json.loads(text)
-            if form["v"] != _FORMAT_VERSION:
-                raise TableSchemaError(
-                    f"table schema has version {form['v']!r}; this release reads version {_FORMAT_VERSION}"
-                )
-            types = {name: [(field, parse(text)) for field, text in fields] for name, fields in form["types"].items()}
-            columns = tuple(
-                Column(
-                    column["name"],
-                    _with_fields(parse(column["type"]), types),
-                    ColumnKind(column["kind"]),
-                    column["position"],
-                    column.get("descending", False),
-                )
-                for column in form["columns"]
-            )
-            return cls(form["keyspace"], form["name"], columns)
-        except (KeyError, TypeError, ValueError, AttributeError, TypeTextError) as error:
-            raise TableSchemaError(f"not a table schema: {error!r} in {text[:200]!r}") from error
-
-
-def _with_fields(cql_type: CqlType, types: Mapping[str, Sequence[tuple[str, CqlType]]]) -> CqlType:
-    """Return the type with the fields of its user-defined types, if the description has them all."""
-    known = all(udt.name in types for udt in user_types(cql_type))
-    return resolve(cql_type, types) if known else cql_type

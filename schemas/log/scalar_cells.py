@@ -141,7 +141,7 @@ def _inet_decoder(cql_type: str) -> Decoder:
         if len(raw) != _IPV6_BYTES:
             raise _length_error(cql_type, "4 or 16", raw)
         if raw.startswith(_MAPPED_IPV4):
-            # Python 3.13 prints these addresses differently from 3.11, so that the text is made here.
+            # str() of such an address differs between Python 3.11 and 3.13, so this code makes the text.
             return f"::ffff:{ipaddress.IPv4Address(raw[12:])}"
         return str(ipaddress.IPv6Address(raw))
 

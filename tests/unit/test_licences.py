@@ -1,4 +1,4 @@
-"""What the bridge is installed with may be installed."""
+"""Every installed package has an allowed licence, and docs/licences.md lists it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deploy.licences import DOCUMENT, Package, document
 
 
 def test_page_is_current_and_all_licences_are_allowed() -> None:
-    """The page is what the installed packages say now, and no package has a licence that nobody has looked at."""
+    """The page matches the installed packages, and every licence is an allowed one."""
     page = document()
     assert DOCUMENT.read_text(encoding="utf-8") == page, "docs/licences.md is out of date: make licences"
     found = [Package(*row) for row in re.findall(r"^\| ([\w-]+) \| (.+) \|$", page, re.MULTILINE)]

@@ -40,7 +40,7 @@ def carried(shape: ShapeName) -> dict[str, Carried]:
 
 
 def block(fields: dict[str, Any]) -> str:
-    """A document with a field a line, and `source` a line a field."""
+    """Return a JSON document with one line for each field, and `source` with one line for each of its fields."""
     lines = []
     for name, value in fields.items():
         text = json.dumps(json_value(value), ensure_ascii=False)
@@ -61,7 +61,7 @@ def example(shape: ShapeName, name: str) -> str:
 
 
 def test_examples() -> None:
-    """Each shape has all of its examples, and each is what the code gives, to the letter."""
+    """Each shape has all of its examples, and each equals the encoder's output to the letter."""
     text = DOCUMENT.read_text(encoding="utf-8")
     found = EXAMPLE.findall(text)
     assert [(shape, name) for shape, name, _ in found] == [
@@ -74,12 +74,12 @@ def test_examples() -> None:
 
 @pytest.mark.parametrize("text", [TABLE, *STATEMENTS.values()])
 def test_statements(text: str) -> None:
-    """The document shows the statements of which its examples are made."""
+    """The document shows the statements of its examples."""
     assert text in DOCUMENT.read_text(encoding="utf-8")
 
 
 def test_dead_letter() -> None:
-    """What becomes of the insert when its `line` is none."""
+    """The dead letter is that of the insert with an invalid `line`."""
     capture = Capture(TABLE.replace("'full', 'postimage': true", "'false'"), form=RecordForm(dead_letters=True))
     (cells,) = capture.rows(STATEMENTS["insert"])
     line = capture.columns.index("line")
@@ -96,11 +96,11 @@ def test_dead_letter() -> None:
 
 
 PLACE = frozenset({"generation_ms", "stream_id", "time", "timestamp_us"})
-"""What the README's example shows of another time."""
+"""Fields of `source` whose values in the README's example come from another run."""
 
 
 def test_readme() -> None:
-    """The README's statement is the one change that it shows; with a TTL it is the two that it tells of."""
+    """The README's statement gives the change that it shows. With a TTL it gives two changes, as the document says."""
     text = README.read_text(encoding="utf-8")
     ((statement, shown),) = re.findall(r"An `(UPDATE [^`]+)`, as JSON:\n\n```json\n(.*?)\n```", text, re.DOTALL)
     capture = Capture(
