@@ -4,25 +4,28 @@ Spark does not pass to a source how many rows its tasks read, and it runs the pl
 job. The job learns of changes from its tasks' reports and signals them to the planner by touching a file; a lost signal
 costs a table that is written to again some seconds of latency, once. The planner writes when it last polled the
 streams, and how long that poll counts (`bridge.planning.poll_rate`), for the job and for the table's next planner; a
-lost signal costs the cluster the requests of one micro-batch. The planner also writes the TTLs that the log has had;
-the job keeps them in the checkpoint.
+lost signal costs the cluster the requests of one micro-batch. The job writes which change topic has replaced
+another one (`ReplacedTopic`).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from pathlib import Path
 from typing import Final
 
-from bridge.planning.retention import LogTtl
+from bridge.errors import BridgeError
+from bridge.model.kept_formats import canonical_json
+from bridge.model.table_facts import KnownTopic
 from bridge.runtime.temp_dir import TemporaryFolder
 
 _log = logging.getLogger(__name__)
 
 _CHANGES: Final = "changes-came"
 _LAST_POLL: Final = "last-poll"
-_TTL: Final = "ttl"
+_TOPIC: Final = "change-topic"
 
 
 def signal_changes(path: str) -> None:
@@ -101,31 +104,34 @@ class LastPoll:
         return min(counts_for_s, max(0.0, at_s + counts_for_s - now_s))
 
 
-class KnownTtl:
-    """For how long a table's log keeps changes, as its planners have seen it: the next one goes on from that."""
+class ReplacedTopic:
+    """The change topic that has replaced another one while the table runs: the job writes it, the planner reads it.
+
+    Without it, the next job would warn of the new topic again.
+    """
 
     def __init__(self, path: str) -> None:
         """Name the table by `SignalFolder.path`."""
-        self._path = Path(path).with_name(_TTL)
+        self._path = Path(path).with_name(_TOPIC)
 
-    def note(self, ttl: LogTtl) -> None:
-        """Say it; what can't be said is logged."""
-        made = self._path.with_suffix(f".{os.getpid()}")
+    def write(self, topic: KnownTopic) -> None:
+        """Write it; an error is logged."""
+        temporary = self._path.with_suffix(f".{os.getpid()}")
         try:
-            made.write_text(ttl.to_text(), "ascii")
-            made.replace(self._path)
+            temporary.write_text(canonical_json(topic.to_json()), "utf-8")
+            temporary.replace(self._path)
         except OSError as error:
-            _log.warning("the log's TTL could not be noted (%s): %s", made, error.strerror)
+            _log.warning("the job could not write the change topic's id for the planner (%s): %s", temporary, error)
 
-    def known(self) -> LogTtl:
-        """What was said last."""
+    def read(self) -> KnownTopic | None:
+        """Return what was written last; None when nothing was, or on an error, which is logged."""
         try:
-            return LogTtl.from_text(self._path.read_text("ascii"))
+            return KnownTopic.from_json(json.loads(self._path.read_text("utf-8")))
         except FileNotFoundError:
-            return LogTtl()
-        except OSError as error:
-            _log.warning("what was known of the log's TTL can't be seen (%s): %s", self._path, error.strerror)
-            return LogTtl()
+            return None
+        except (OSError, ValueError, BridgeError) as error:
+            _log.warning("the planner could not read the change topic's id (%s): %s", self._path, error)
+            return None
 
 
 class SignalFolder:

@@ -6,8 +6,9 @@ The cluster and the clocks come from outside, so that the planner runs in Spark'
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
-from bridge.adapters.planner_signals import KnownTtl
+from bridge.adapters.planner_signals import ReplacedTopic
 from bridge.config.document import SourceConfig
 from bridge.engine.loss_watch import LossWatch
 from bridge.engine.ports import Clocks, TableAccess
@@ -18,6 +19,7 @@ from bridge.errors import BridgeError
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import StreamOffset
 from bridge.model.micro_batch import Layout, PlannedBatch
+from bridge.model.table_facts import TableFacts
 from bridge.model.times import UnixMicros
 from bridge.planning import micro_batches
 from bridge.publishing.offset_reconciler import OffsetReconciler
@@ -60,16 +62,27 @@ class Planner:
         self._table = table
         self._clocks = clocks
         self._plans = OffsetReconciler(start)
-        self._observer = TableObserver(config, table, clocks, intervals, None if signals is None else KnownTtl(signals))
+        facts = TableFacts() if start is None else start.facts or TableFacts()
+        self._observer = TableObserver(config, table, clocks, intervals, facts)
+        self._replaced_topic = None if signals is None else ReplacedTopic(signals)
         self._pacing = RequestPacing(config, self._observer, clocks, signals)
         self._losses = LossWatch(config, start, self._observer)
         self._end_us: UnixMicros | None = None
         self._begun: PlannedBatch | None = None
+        # An assignment of the lanes has committed the start's facts, so only other starts have to.
+        self._sent_facts = start.facts if start is not None and start.assign else None
 
     @property
     def fingerprint(self) -> str:
         """The table's columns and log at the last look, as a short text; another text after a change of them."""
         return self._observer.state.fingerprint
+
+    @property
+    def facts(self) -> TableFacts:
+        """What is known about the table so far, for the lanes' progress records."""
+        facts = self._observer.facts
+        topic = None if self._replaced_topic is None else self._replaced_topic.read()
+        return facts if topic is None else replace(facts, topic=topic)
 
     def first_offset(self) -> StreamOffset:
         """Return the offset at which a query without a checkpoint begins; waits while the table has no streams yet."""
@@ -142,6 +155,7 @@ class Planner:
         if batch == self._begun:
             return
         self._begun = batch
+        self._sent_facts = self._observer.facts
         self._losses.batch_begins(batch)
         if batch.next.generation_ms != batch.start.generation_ms:
             _log.info(
@@ -156,6 +170,8 @@ class Planner:
         if self._end_us is None:
             changing = any(one.start_ms > cursor.generation_ms for one in self._observer.known_generations())
             idle = not changing and cursor.catch_up is None and not self._pacing.is_behind(cursor)
+            # Facts reach the progress topic with a micro-batch, also on a table without changes.
+            idle = idle and (self._start is None or self._observer.facts == self._sent_facts)
             return self._plan(cursor) if self._pacing.wait_briefly(idle=idle) else None
         batch = self._plan(cursor)
         if batch is not None:

@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.adapters.planner_signals import KnownTtl
 from bridge.config.document import SourceConfig
 from bridge.engine.ports import Clocks, TableAccess
 from bridge.model.cursor import Cursor
+from bridge.model.table_facts import TableFacts
 from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, millis_to_micros
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.retention import LogTtl
@@ -51,7 +51,7 @@ class TableObserver:
         table: TableAccess,
         clocks: Clocks,
         intervals: ObservationIntervals,
-        known_ttl: KnownTtl | None,
+        facts: TableFacts,
     ) -> None:
         """Prepare; this asks the cluster nothing.
 
@@ -60,14 +60,14 @@ class TableObserver:
             table: the table's cluster.
             clocks: of this process.
             intervals: how often to ask the cluster.
-            known_ttl: where to keep the log's TTLs for the next planner; None to keep them in memory only.
+            facts: what earlier jobs have learned about the table.
         """
         self._config = config
         self._table = table
         self._clocks = clocks
         self._intervals = intervals
-        self._known_ttl = known_ttl
-        self._ttl = LogTtl() if known_ttl is None else known_ttl.known()
+        self._facts = facts
+        self._ttl = LogTtl(facts.ttls, facts.log_id)
         self._saw_ttl_us: UnixMicros | None = None
         self._longest_pause_s = float("inf")
         self._watch = TableWatch(config.table.keyspace, config.table.table, shape_of(config.table_output.shape))
@@ -95,6 +95,12 @@ class TableObserver:
         Infinite where changes do not expire.
         """
         return self._longest_pause_s
+
+    @property
+    def facts(self) -> TableFacts:
+        """What is known about the table so far, for the lanes' progress records."""
+        log_id = self.state.log_id or self._facts.log_id
+        return TableFacts(log_id, self._ttl.spans if self._ttl.log_id == log_id else (), self._facts.topic)
 
     def expired_us(self) -> UnixMicros | None:
         """Return the write time before which changes may have expired; None when they do not expire."""
@@ -146,13 +152,11 @@ class TableObserver:
         return self._streams[1]
 
     def _observe_ttl(self, ttl_s: int) -> None:
-        before, now_us = self._ttl, self.server_time.servers_us()
-        self._ttl = before.seen(ttl_s, now_us, self.state.log_id, looked_us=self._saw_ttl_us)
+        now_us = self.server_time.servers_us()
+        self._ttl = self._ttl.seen(ttl_s, now_us, self.state.log_id, looked_us=self._saw_ttl_us)
         self._saw_ttl_us = now_us
         left_s = max(0.0, ttl_s - self._config.reading.confidence_ms / 1000)
         self._longest_pause_s = left_s * _IDLE_PART_OF_TTL if ttl_s else float("inf")
-        if self._known_ttl is not None and self._ttl is not before:
-            self._known_ttl.note(self._ttl)
 
     def _forget_streams(self) -> None:
         # A table that was dropped and created again may have tablets in place of vnodes, or the reverse.

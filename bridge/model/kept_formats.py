@@ -14,6 +14,7 @@ from bridge.errors import BridgeError
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.position import LanePosition
+from bridge.model.table_facts import TableFacts
 from bridge.model.times import UnixMicros, UnixMillis
 
 OFFSET_VERSION: Final = 1
@@ -94,6 +95,7 @@ class LaneProgress:
         first: whether nothing of the table was published yet, under this or an earlier layout (`"first":true`).
         edge_us: the retention edge (us) at the table's first start: changes written before it may have expired. Given
             only if the reading began at the edge or behind it, and `batch` is None or the table's first (`"edge"`).
+        facts: what is known about the table apart from its cursor; None, and no `"facts"`, when nothing is.
     """
 
     lane: int
@@ -105,6 +107,7 @@ class LaneProgress:
     entered_from_ms: UnixMillis | None = None
     first: bool = False
     edge_us: UnixMicros | None = None
+    facts: TableFacts | None = None
 
     def __post_init__(self) -> None:
         if self.batch is None:
@@ -162,6 +165,7 @@ class LaneProgress:
                 "from": self.entered_from_ms,
                 **({"first": True} if self.first else {}),
                 **({} if self.edge_us is None else {"edge": self.edge_us}),
+                **({} if self.facts is None else {"facts": self.facts.to_json()}),
             }
         ).encode()
 
@@ -198,13 +202,14 @@ class LaneProgress:
                 entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
                 edge = others.get("edge")
                 edge_us = UnixMicros(edge) if type(edge) is int else None
+                facts = TableFacts.from_json(others["facts"]) if "facts" in others else None
                 if first == last:
                     is_first = others.get("first") is True
-                    return cls(lane, parsed, last, None, None, owner, entered_from_ms, is_first, edge_us)
+                    return cls(lane, parsed, last, None, None, owner, entered_from_ms, is_first, edge_us, facts)
                 batch = PlannedBatch(first, last, parsed)
                 at = last if done is None else first
                 position = None if done is None else LanePosition.from_json(done)
-                return cls(lane, parsed, at, batch, position, owner, entered_from_ms, edge_us=edge_us)
+                return cls(lane, parsed, at, batch, position, owner, entered_from_ms, edge_us=edge_us, facts=facts)
         raise BridgeError(f"a progress record is not of version {PROGRESS_VERSION}: {str(value)[:200]}")
 
 

@@ -8,12 +8,10 @@ the table. What expires later, while the micro-batch is read, and what expires w
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from bridge.model.kept_formats import canonical_json
 from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import UnixMicros, iso_of_micros
 from bridge.planning.data_loss import Gap
@@ -60,20 +58,6 @@ class LogTtl:
         is_shorter = (ttl_s or _FOR_EVER) < (last_s or _FOR_EVER)
         since_us = now_us if not is_shorter else last_us + 1 if looked_us is None else max(last_us + 1, looked_us)
         return LogTtl((*self.spans, (UnixMicros(since_us), ttl_s))[-_MOST_SPANS:], log_id)
-
-    def to_text(self) -> str:
-        """As JSON, for the next one that plans."""
-        return canonical_json({"log": str(self.log_id), "spans": [list(span) for span in self.spans]})
-
-    @classmethod
-    def from_text(cls, text: str) -> LogTtl:
-        """What `to_text` gave; nothing is known from anything else, such as what was being written when a job died."""
-        try:
-            value = json.loads(text)
-            spans = tuple((UnixMicros(int(since_us)), int(ttl_s)) for since_us, ttl_s in value["spans"])
-            return cls(spans, None if value["log"] == "None" else UUID(value["log"]))
-        except (ValueError, TypeError, KeyError):
-            return cls()
 
     def oldest_us(self, now_us: UnixMicros) -> UnixMicros | None:
         """Before which write time changes may have expired; None when none do.

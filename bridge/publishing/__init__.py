@@ -1,1 +1,1 @@
-"""The exactly-once protocol: its decisions, and the publisher of one lane."""
+"""The exactly-once protocol: its decisions, the publisher of one lane, and the ownership of a table's lanes."""

@@ -1,95 +1,49 @@
-"""Carries out the publishing protocol for one lane: the transactions, the cursor marker, and its recovery.
-
-One instance a process and lane, kept over micro-batches. Single-threaded.
-"""
+"""Publishes one lane in transactions, by the decisions of `bridge.publishing.protocol`."""
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
 from operator import itemgetter, length_hint
-from typing import Final, Protocol
+from typing import Final
 
 from bridge.encoding.group_encoder import EncodedRun
 from bridge.errors import BridgeError, FencedError, RetriableError, TooLargeError
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.position import GROUP_BYTES, LanePosition, group_of
 from bridge.monitoring.counters import LaneFigures
+from bridge.publishing.ports import Transactions
 from bridge.publishing.protocol import LaneTask, Remainder, remainder
 from schemas.compiled.page_loop import PlainChange
 
 _MOST_UNTIMED: Final = 256
 _MOST_UNTIMED_BYTES: Final = 1 << 18
-"""After so many records of a run, or bytes of these, a transaction's age is looked at: what takes longer than some ms
-for this is a broker that holds us back."""
-
-
-class Transactions(Protocol):
-    """A producer of one transactional id; see `adapters.kafka` for what each may raise."""
-
-    def init(self) -> None:
-        """Fence older owners of the id and settle their transaction."""
-        ...
-
-    def begin(self) -> None:
-        """Begin a transaction."""
-        ...
-
-    def produce(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: dict[str, bytes],
-        partition: int | None = None,
-    ) -> None:
-        """Queue a record of the open transaction."""
-        ...
-
-    def produce_run(
-        self, topic: str, frames: tuple[bytes, bytes], records: Iterator[PlainChange], position_header: str | None
-    ) -> None:
-        """Queue records of the open transaction, of which the partition follows from the key; see `publish_run`.
-
-        They are taken one after the other; the last one taken is what an error is about.
-        """
-        ...
-
-    def commit(self) -> None:
-        """Commit the open transaction."""
-        ...
-
-    def abort(self) -> None:
-        """Abort the open transaction."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the id."""
-        ...
+"""A transaction's age is checked after so many records of a run, or bytes of these. Queueing them takes a few ms unless
+a broker slows the producer down."""
 
 
 class LanePublisher:
-    """Publishes one lane's records, each exactly once.
+    """Publishes one lane's records, each exactly once. Not thread-safe.
 
-    Usage, for one planned micro-batch: `start`, then `publish` for each record in lane order, with `enter` before each
-    further part, then `finish`. After any exception the outcome of the open transaction is unknown and only Kafka knows
-    it: call `close` and make a new one.
+    A process keeps one publisher for each lane over many micro-batches. For one planned micro-batch call `start`, then
+    `publish` for each record in lane order with `enter` before each further part, then `finish`. After any exception
+    the outcome of the open transaction is unknown: call `close` and make a new publisher.
 
     Args:
         producer: makes the producer of the lane's transactional id.
-        read_progress: reads the lane's committed progress record; the id has been initialised by then, so no older
-            attempt can still add to it.
-        progress_topic: where the cursor goes, in the partition numbered like the lane.
-        owner: whose plans are carried out; goes into each progress record, and `start` wants to find it there.
-        most_records: a transaction is committed at the end of the group in which it reaches this many.
+        read_progress: reads the lane's committed progress record. The publisher calls it after it has initialised the
+            id, so no older attempt can still write one.
+        progress_topic: the topic of the cursors; a lane's partition has the lane's number.
+        owner: fencing token of the query. Each progress record carries it, and `start` expects it there.
+        most_records: a transaction is committed at the end of the group in which it reaches this many records.
         most_bytes: the same for bytes of keys and values.
-        most_s: the same for how long it has been open, in s: Kafka aborts what is open for too long, and a broker that
-            holds us back makes it long.
+        most_s: the same for the time that the transaction has been open, in s. Kafka aborts a transaction that is open
+            for too long, which a slow broker may cause.
         clock: monotonic seconds.
-        count: told what each transaction came to.
+        count: receives the counts of each transaction.
     """
 
     def __init__(
@@ -116,13 +70,13 @@ class LanePublisher:
         self._count = count
         self._began_s = 0.0
         self._producer: Transactions | None = None
-        self._known: LaneProgress | None = None
-        self._left: Remainder | None = None
+        self._committed: LaneProgress | None = None
+        self._remainder: Remainder | None = None
         self._part = 0
-        self._place = b""
-        self._place_part = 0
+        self._group_key = b""
+        self._group_part = 0
         self._wanted = False
-        self._open = False
+        self._is_open = False
         self._records = 0
         self._tombstones = 0
         self._dead_letters = 0
@@ -130,19 +84,21 @@ class LanePublisher:
         self._groups = 0
 
     def start(self, task: LaneTask, *, fresh: bool) -> Remainder:
-        """Take up a task; says what of it is left.
+        """Begin a task and return what is left of it.
 
         Args:
             task: the lane's part of the micro-batch.
-            fresh: whether to open the transactional id anew even though this process holds it: an earlier attempt at
-                the same task may have gone further than we know.
+            fresh: whether to open the transactional id anew even though this process holds it. An earlier attempt at
+                the same task may have committed more than this process knows.
 
         Raises:
-            FencedError: another job has taken the table over since this one did. It may have planned other
-                micro-batches from the same cursor, and lanes that stand in different ones have no common cursor.
-            LayoutError, DataLossError, RetriableError: see `bridge.publishing.protocol.remainder` and the producer.
+            FencedError: another job has acquired the table since. It may have planned other micro-batches from the same
+                cursor, and lanes inside different micro-batches have no common cursor.
+            LayoutError: another job has assigned the table's lanes anew.
+            DataLossError: the lane's progress is missing, or lies before the micro-batch.
+            RetriableError: the lane is inside another micro-batch, or Kafka fails.
         """
-        known = self._known
+        known = self._committed
         in_step = (
             known is not None
             and known.done is None
@@ -151,26 +107,26 @@ class LanePublisher:
         )
         if fresh or not in_step or self._producer is None:
             self._reopen()
-        if self._known is not None and self._known.owner != self._owner:
+        if self._committed is not None and self._committed.owner != self._owner:
             raise FencedError(
-                f"{task}: another job named alike ({self._known.owner}) has taken it over from this one "
-                f"({self._owner}). Stop one of the two; what is running goes on by itself"
+                f"{task}: another job of the same name ({self._committed.owner}) has taken it over from this one "
+                f"({self._owner}). Stop one of the two; the other one goes on by itself"
             )
-        self._left = remainder(task, self._known, self._progress_topic)
-        self._part = self._place_part = 0
-        self._place = b""
+        self._remainder = remainder(task, self._committed, self._progress_topic)
+        self._part = self._group_part = 0
+        self._group_key = b""
         self._wanted = False
         self._groups = 0
-        return self._left
+        return self._remainder
 
     def enter(self, part: int) -> None:
-        """Say that the records which follow are of the micro-batch's part `part`; it begins with part 0."""
-        left, _ = self._working()
+        """Begin part `part` of the micro-batch: the records that follow belong to it. `start` begins part 0."""
+        left, _ = self._require_task()
         if part <= self._part:
             raise BridgeError(f"{left.task}: part {part} follows part {self._part}")
-        if self._open and self._full:
-            self._commit(left.midway(self._group()))
-        # The group before stays in mind: the transaction has to end with it if the next one is long in coming.
+        if self._is_open and self._is_full:
+            self._commit(left.midway(self._last_position()))
+        # `_group_key` stays: if the next group takes long to come, the transaction has to end with the group before.
         self._part = part
 
     def publish(
@@ -184,30 +140,31 @@ class LanePublisher:
     ) -> None:
         """Publish one record unless it is committed already.
 
-        Records come in lane order. A transaction that has reached its limits ends when the next group begins.
+        Records must come in lane order. A transaction that has reached a limit ends when the next group begins.
 
         Args:
-            topic: the change topic, or the one of dead letters.
+            topic: the change topic, or the dead-letter topic.
             key: framed key; None for a dead letter.
             value: framed value; None for a tombstone.
             position: stream id (16 bytes), timeuuid (16 bytes), batch_seq_no (4 bytes).
             headers: the record's headers.
-            partition: where the record belongs; None leaves it to its key.
+            partition: number of the partition; None lets the key decide.
 
         Raises:
-            TooLargeError: it is over the limit, and not part of the transaction; another may take its place.
+            TooLargeError: the record is over Kafka's limit. It is not part of the transaction, and the caller may
+                publish another record in its place.
         """
-        left, producer = self._working()
-        place = position[:GROUP_BYTES]
-        if place != self._place or self._part != self._place_part:
-            if self._open and self._full:
-                self._commit(left.midway(self._group()))
-            self._place, self._place_part = place, self._part
-            self._wanted = left.wants(self._group())
+        left, producer = self._require_task()
+        group_key = position[:GROUP_BYTES]
+        if group_key != self._group_key or self._part != self._group_part:
+            if self._is_open and self._is_full:
+                self._commit(left.midway(self._last_position()))
+            self._group_key, self._group_part = group_key, self._part
+            self._wanted = left.wants(self._last_position())
             self._groups += self._wanted
         if not self._wanted:
             return
-        if not self._open:
+        if not self._is_open:
             self._begin()
         producer.produce(topic, key, value, headers, partition)
         self._records += 1
@@ -225,36 +182,30 @@ class LanePublisher:
         position_header: str | None,
         too_large: Callable[[int, TooLargeError], None],
     ) -> None:
-        """Publish records of which each is a group by itself: the same as `publish` for one after the other.
+        """Publish records that each are a group of their own, with the same effect as `publish` for each of them.
 
         Args:
             topic: the change topic.
-            frames: what stands before each key and before each value.
+            frames: the bytes before each key and before each value.
             run: the records, in lane order.
-            position_header: name of the header that holds them; None for no headers.
-            too_large: called in place of a record that is over the limit, with its number, when those before it are
-                queued; publishes another of the same position, or raises.
+            position_header: name of the header that holds a record's position; None for no headers.
+            too_large: called for a record that is over Kafka's limit, with its number in the run, after the records
+                before it are queued. It publishes another record of the same position, or raises.
         """
-        left, producer = self._working()
+        left, producer = self._require_task()
         records = run.records
         framing = len(frames[0]) + len(frames[1])
         at, end = 0, len(records)
         if left.finished:
             return
         if left.done is not None:
-            at = bisect_right(records, left.done, key=self._position)
+            at = bisect_right(records, left.done, key=self._position_of)
         while at < end:
-            if self._open and self._full:
-                self._commit(left.midway(self._group()))
-            if not self._open:
+            if self._is_open and self._is_full:
+                self._commit(left.midway(self._last_position()))
+            if not self._is_open:
                 self._begin()
-            until = min(end, at + self._most_records - self._records, at + _MOST_UNTIMED)
-            room = min(self._most_bytes - self._bytes, _MOST_UNTIMED_BYTES)
-            piece = records[at:until]
-            if _bytes_of(piece, framing) >= room:
-                # The record with which the limit is reached is the last one.
-                sizes = (len(key) + len(value) + framing for _, key, value, _ in piece)
-                del piece[1 + sum(1 for _ in takewhile(room.__gt__, accumulate(sizes))) :]
+            piece, size = self._cut_piece(records, at, framing)
             unsent = iter(piece)
             refused: TooLargeError | None = None
             try:
@@ -265,101 +216,120 @@ class LanePublisher:
             queued = reached if refused is None else reached - 1
             self._records += queued - at
             self._groups += reached - at
-            self._bytes += _bytes_of(piece[: queued - at], framing)
-            self._place, self._place_part = records[reached - 1][3][:GROUP_BYTES], self._part
+            self._bytes += size if queued - at == len(piece) else _bytes_of(piece[: queued - at], framing)
+            self._group_key, self._group_part = records[reached - 1][3][:GROUP_BYTES], self._part
             self._wanted = True
             if refused is not None:
                 too_large(queued, refused)
             at = reached
 
+    def _cut_piece(self, records: list[PlainChange], at: int, framing: int) -> tuple[list[PlainChange], int]:
+        """Return the records from `at` on to queue before the next look at the transaction's age, and their bytes."""
+        until = min(len(records), at + self._most_records - self._records, at + _MOST_UNTIMED)
+        room = min(self._most_bytes - self._bytes, _MOST_UNTIMED_BYTES)
+        piece = records[at:until]
+        size = _bytes_of(piece, framing)
+        if size >= room:
+            # The record that reaches the limit is the last one.
+            sizes = (len(key) + len(value) + framing for _, key, value, _ in piece)
+            del piece[1 + sum(1 for _ in takewhile(room.__gt__, accumulate(sizes))) :]
+            size = _bytes_of(piece, framing)
+        return piece, size
+
     def finish(self) -> LaneProgress:
-        """Commit the rest and move the lane's cursor to the micro-batch's end; says where the lane stands now."""
-        left, _ = self._working()
+        """Commit the rest, with the lane's cursor at the micro-batch's end; return the committed progress."""
+        left, _ = self._require_task()
         if not left.finished:
-            if not self._open:
+            if not self._is_open:
                 self._begin()
             self._commit(left.completed())
-        self._left = None
-        assert self._known is not None
-        return self._known
+        self._remainder = None
+        assert self._committed is not None
+        return self._committed
 
     def write_progress(self, progress: LaneProgress, *, instead_of: LaneProgress | None) -> None:
-        """Open the id and commit a progress record alone, as ours: to take a lane over, or to lay it.
+        """Open the id and commit a progress record alone, with our fencing token.
+
+        Args:
+            progress: the record.
+            instead_of: the committed progress that it replaces; None for a lane without progress.
 
         Raises:
-            RetriableError: the committed progress is not `instead_of`: another job has gone on with the lane since that
-                was read, and writing over its cursor would double what it published.
+            RetriableError: the committed progress is not `instead_of`. Another job has gone on with the lane, and
+                writing over its cursor would publish its changes twice.
         """
         self._reopen()
-        if self._known != instead_of:
+        if self._committed != instead_of:
             raise RetriableError(
-                f"lane {progress.lane}: its progress has changed since it was read; another job named alike is running"
+                f"lane {progress.lane}: its progress has changed since it was read; another job of the same name is "
+                "running"
             )
         self._begin()
         self._commit(progress)
 
     def open(self) -> LaneProgress | None:
-        """Open the id, which fences every older owner, and say what is committed."""
+        """Open the id, which fences every older owner; return the committed progress, None when there is none."""
         self._reopen()
-        return self._known
+        return self._committed
 
     def close(self) -> None:
-        """Let go of the id; an open transaction is aborted so that it does not hide others' records."""
-        producer, self._producer, self._known, self._left = self._producer, None, None, None
+        """Close the producer. An open transaction is aborted, because it would hide the records of later ones."""
+        producer, self._producer, self._committed, self._remainder = self._producer, None, None, None
         if producer is None:
             return
-        if self._open:
-            self._open = False
+        if self._is_open:
+            self._is_open = False
             self._count(LaneFigures(aborts=1))
             producer.abort()
         producer.close()
 
-    def _working(self) -> tuple[Remainder, Transactions]:
-        if self._left is None or self._producer is None:
-            raise AssertionError("publish and finish come after start")
-        return self._left, self._producer
+    def _require_task(self) -> tuple[Remainder, Transactions]:
+        if self._remainder is None or self._producer is None:
+            raise AssertionError("call start before publish and finish")
+        return self._remainder, self._producer
 
     @property
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         return (
             self._records >= self._most_records
             or self._bytes >= self._most_bytes
             or self._clock() - self._began_s >= self._most_s
         )
 
-    def _group(self) -> LanePosition:
-        """The one that came last."""
-        return LanePosition(self._place_part, group_of(self._place))
+    def _last_position(self) -> LanePosition:
+        """Return the position of the last group."""
+        return LanePosition(self._group_part, group_of(self._group_key))
 
-    def _position(self, record: PlainChange) -> LanePosition:
+    def _position_of(self, record: PlainChange) -> LanePosition:
         return LanePosition(self._part, group_of(record[3]))
 
     def _reopen(self) -> None:
         self.close()
         producer = self._make_producer()
         self._producer = producer
-        # In this order: only after the id is ours is the committed progress final.
+        # The committed progress is final only after we own the id.
         producer.init()
         raw = self._read_progress()
-        self._known = None if raw is None else LaneProgress.from_bytes(raw)
+        self._committed = None if raw is None else LaneProgress.from_bytes(raw)
 
     def _begin(self) -> None:
         assert self._producer is not None
         self._producer.begin()
         self._began_s = self._clock()
-        self._open = True
+        self._is_open = True
         self._records = self._tombstones = self._dead_letters = self._bytes = 0
 
     def _commit(self, progress: LaneProgress) -> None:
         assert self._producer is not None
-        self._known = None  # unknown until the commit has succeeded
+        # Unknown until the commit has succeeded.
+        self._committed = None
         progress = replace(progress, owner=self._owner)
         self._producer.produce(
             self._progress_topic, str(progress.lane).encode(), progress.to_bytes(), {}, partition=progress.lane
         )
         self._producer.commit()
-        self._open = False
-        self._known = progress
+        self._is_open = False
+        self._committed = progress
         self._count(
             LaneFigures(
                 changes=self._records - self._tombstones - self._dead_letters,
@@ -377,6 +347,6 @@ _value: Final = itemgetter(2)
 
 
 def _bytes_of(records: Sequence[PlainChange], framing: int) -> int:
-    """Bytes of keys and values with their frames."""
-    # Joined, because asking each for its length takes longer.
+    """Return the bytes of keys and values with their frames."""
+    # Joining takes less time than adding up the lengths.
     return len(b"".join(map(_key, records))) + len(b"".join(map(_value, records))) + framing * len(records)

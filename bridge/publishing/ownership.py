@@ -1,8 +1,11 @@
-"""Taking a table's lanes over from whoever has them, so that of several jobs that start at once at most one has all.
+"""Acquires a table's lanes from whoever owns them. When several jobs start at once, at most one of them gets all lanes.
 
-Each lane is written in a transaction of its own. What makes them one is the order: whoever is refused on the first lane
-writes no other, a new layout is laid only by whoever has taken every lane over under the former one, lanes that are
-new with it come last, and whoever has laid them looks at the first one once more before work begins.
+Each lane is written in a transaction of its own. The order of the writes makes them one decision:
+
+- A job that fails on the first lane writes no other lane.
+- A job assigns a new layout only after it has acquired every lane of the former one.
+- Lanes that are new in the layout come last.
+- After that, the job checks the first lane once more before work begins.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ class LaneOwnership:
     """The lanes of one table, for a query that starts.
 
     Args:
-        publisher: gives the publisher of a lane, and closes it.
-        owner: the query's name, as the publishers have it.
+        publisher: opens the publisher of a lane, and closes it.
+        owner: the query's fencing token, the same as the publishers have.
         at_once: how many lanes may be written at the same time.
     """
 
@@ -41,32 +44,56 @@ class LaneOwnership:
         self._at_once = at_once
 
     def acquire(self, count: int) -> dict[int, LaneProgress]:
-        """Have every lane that has progress say that it is ours; gives the committed progress by lane.
+        """Write our fencing token into every lane that has progress, and return the committed progress by lane.
 
-        Whoever holds the lanes is fenced: their open transactions are settled, what they try next fails, and their
-        later attempts publish nothing. What this gives stood in all lanes at one time, whatever others were writing.
+        This fences the former owner: Kafka aborts its open transactions, its next request fails, and its later attempts
+        publish nothing. The returned progress stood in all lanes at one time, whatever other jobs were writing.
 
         Args:
             count: how many lanes there may be.
 
         Raises:
-            RetriableError: a lane has changed meanwhile, or there are more than were counted. Some may be ours now;
-                whoever starts anew goes on from there.
+            RetriableError: a lane has changed meanwhile, or there are more lanes than `count`. We may own some lanes by
+                then; the next attempt starts from there.
         """
         found = self._open(range(count))
         widest = max((at.layout.lanes for at in found.values()), default=0)
         if widest > count:
-            # Those beyond would look as if nobody had ever worked there.
+            # Without this check the lanes beyond `count` would look as if they were new.
             raise RetriableError(
-                f"there are {widest} lanes and not {count}; another job named alike has just laid them, or a broker "
-                "lags behind with the partitions of the progress topic"
+                f"there are {widest} lanes and not {count}. Either another job of the same name has just assigned "
+                "them, or a broker does not know all partitions of the progress topic yet"
             )
         self._write(sorted(found), found, found)
         if found and (late := self._open([lane for lane in range(count) if lane not in found])):
             raise RetriableError(
-                f"lane {min(late)}: it was laid while the others were read; another job named alike is starting"
+                f"lane {min(late)}: another job of the same name is starting; it assigned this lane while the others "
+                "were read"
             )
         return {lane: replace(at, owner=self._owner) for lane, at in found.items()}
+
+    def assign(self, layout: Mapping[int, LaneProgress], acquired: Mapping[int, LaneProgress]) -> None:
+        """Write a layout into all lanes. Lanes that the layout drops get it too, which marks them as retired.
+
+        Args:
+            layout: the new progress by lane, at a cursor at which every lane stands.
+            acquired: what `acquire` returned.
+
+        Raises:
+            RetriableError: another job has acquired the table. Some lanes may have the layout, but no job has worked
+                under another one since.
+        """
+        self._write(sorted(acquired), layout, acquired)
+        self._write(sorted(layout.keys() - acquired.keys()), layout, acquired)
+        # A new lane has no owner that a write could be checked against. Whoever acquires the first lane after this
+        # finds all the others.
+        first = min(layout)
+        with self._publisher(first) as publisher:
+            at = publisher.open()
+        if at is None or at.owner != self._owner:
+            raise RetriableError(
+                f"lane {first}: another job of the same name has acquired it while the lanes were assigned"
+            )
 
     def _open(self, lanes: Sequence[int]) -> dict[int, LaneProgress]:
         def opened(lane: int) -> LaneProgress | None:
@@ -76,26 +103,6 @@ class LaneOwnership:
         with ThreadPoolExecutor(self._at_once) as threads:
             found = zip(lanes, threads.map(opened, lanes), strict=True)
             return {lane: at for lane, at in found if at is not None}
-
-    def assign(self, laid: Mapping[int, LaneProgress], taken: Mapping[int, LaneProgress]) -> None:
-        """Write a layout into all lanes, those included that it drops: theirs says that they are retired.
-
-        Args:
-            laid: by lane; since a cursor at which every lane stands.
-            taken: what `acquire` gave.
-
-        Raises:
-            RetriableError: somebody else has taken the table over. Some lanes may have the layout, but then nobody has
-                worked under another one since.
-        """
-        self._write(sorted(taken), laid, taken)
-        self._write(sorted(laid.keys() - taken.keys()), laid, taken)
-        # LaneOwnership that are new refuse nobody. Whoever takes the first one over after this sees them all.
-        first = min(laid)
-        with self._publisher(first) as publisher:
-            at = publisher.open()
-        if at is None or at.owner != self._owner:
-            raise RetriableError(f"lane {first}: another job named alike has taken it over while the lanes were laid")
 
     def _write(
         self, lanes: Sequence[int], new: Mapping[int, LaneProgress], instead_of: Mapping[int, LaneProgress]

@@ -9,29 +9,31 @@ from bridge.errors import BridgeError
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import StreamOffset
 from bridge.model.micro_batch import Layout, PlannedBatch
+from bridge.model.table_facts import TableFacts
 from bridge.model.times import UnixMicros, UnixMillis
 
 _RESTARTED_WITHIN_US: Final = 600_000_000
-"""How long a restart takes at most, between a crash and the next look at the log."""
+"""The longest restart, from a crash to the next look at the log, during which expired changes are excused."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStart:
-    """How a starting job goes on with a table, according to Kafka.
+    """How a starting job goes on with a table, according to the committed progress in Kafka.
 
     Attributes:
-        layout: the lanes to work with now.
+        layout: the lanes to work with.
         cursor: what is done on every lane.
         interrupted: the micro-batch that some lanes have committed, wholly or in part, and others have not.
-        assign: whether the layout is to be written to every lane's progress before work begins.
-        recover: whether `layout` is not the wanted one and is kept only to finish `interrupted` under it; then the
-            decision is to be made again.
-        entered_from_ms: the generation that was read before that of `goes_on_in_ms`; None when that is not known.
+        assign: whether every lane's progress record must get the layout before work begins.
+        recover: whether `layout` is not the configured one and is kept only to finish `interrupted` under it. The job
+            then decides anew.
+        entered_from_ms: the generation that was read before that of `goes_on_in_ms`; None when that is unknown.
         first: whether nothing of the table was published yet.
-        at_edge: whether the cursor may lie where changes are just expiring: then what expires before the reading has
-            left that place is no gap (`excuses`).
-        edge_us: before which write time changes may have expired when the table was laid, if it was laid there or
-            behind it, and its first micro-batch is not done yet.
+        at_edge: whether the cursor may lie where changes are just expiring. What expires before the reading has left
+            that place is no gap (`excuses`).
+        edge_us: the write time before which changes may have expired when the table's first lanes were assigned. Set
+            only if they were assigned there or behind it, and the first micro-batch is not done yet.
+        facts: what is known about the table from earlier runs; None when nothing is.
     """
 
     layout: Layout
@@ -43,6 +45,7 @@ class TableStart:
     first: bool = False
     at_edge: bool = False
     edge_us: UnixMicros | None = None
+    facts: TableFacts | None = None
 
     def __post_init__(self) -> None:
         if self.recover and self.interrupted is None:
@@ -50,14 +53,17 @@ class TableStart:
 
     @property
     def goes_on_in_ms(self) -> UnixMillis:
-        """The generation in which the next micro-batch is planned, what was interrupted being done."""
+        """The generation in which the next micro-batch is planned, once the interrupted one is done."""
         return (self.cursor if self.interrupted is None else self.interrupted.next).generation_ms
 
     def excuses(self, until_us: UnixMicros | None) -> bool:
-        """Whether it is no gap that changes from before `until_us` have expired, with the cursor where it is.
+        """Return whether expired changes are no gap, with the cursor where it is.
 
-        As long as nothing is published, nobody was promised anything. Of a first micro-batch at the edge that was
-        interrupted, so much can't be had as a restart takes. What expires while nobody reads for longer is lost.
+        Before the first publication the job has promised no changes. Once the first micro-batch at the edge is
+        interrupted, only what expires during one restart (600 s) is excused.
+
+        Args:
+            until_us: the write time before which changes have expired; None when it is unknown.
         """
         if not self.at_edge or self.interrupted is None or until_us is None:
             return self.at_edge
@@ -65,17 +71,24 @@ class TableStart:
         return until_us <= max(reached_us, self.edge_us or reached_us) + _RESTARTED_WITHIN_US
 
     def moved_to(self, cursor: Cursor, lanes: int) -> TableStart:
-        """The start with all lanes at a later cursor, because what lies before it is lost; the same if they are there.
+        """Return a start with all lanes at a later cursor, because the changes before it are lost.
 
-        What was interrupted is given up too: on the lanes that have not finished it, it belongs to what is lost.
+        An interrupted micro-batch is given up too: its rest belongs to what is lost.
+
+        Args:
+            cursor: where reading can go on.
+            lanes: the configured number of lanes.
+
+        Returns:
+            This start itself when its cursor is there already.
         """
         if cursor == self.cursor:
             return self
         beyond = cursor if self.interrupted is None else max(cursor, self.interrupted.next)
-        return TableStart(Layout(lanes, beyond), beyond, assign=True, at_edge=True)
+        return TableStart(Layout(lanes, beyond), beyond, assign=True, at_edge=True, facts=self.facts)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values, ready for JSON."""
         batch = self.interrupted
         return {
             "layout": self.layout.to_json(),
@@ -87,11 +100,16 @@ class TableStart:
             "first": self.first,
             "at_edge": self.at_edge,
             "edge": self.edge_us,
+            "facts": None if self.facts is None else self.facts.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """The start that `to_json` gave; raises BridgeError for anything else."""
+        """Return the start that `to_json` wrote.
+
+        Raises:
+            BridgeError: `value` is anything else.
+        """
         match value:
             case {
                 "layout": layout,
@@ -103,11 +121,18 @@ class TableStart:
                 "first": bool(first),
                 "at_edge": bool(at_edge),
                 "edge": int() | None as edge,
+                "facts": facts,
             }:
-                batch = None if interrupted is None else StreamOffset.from_json(interrupted).batch
-                entered_from_ms = None if before_ms is None else UnixMillis(before_ms)
                 return cls(
-                    Layout.from_json(layout), Cursor.from_json(cursor), batch, assign, recover, entered_from_ms,
-                    first, at_edge, None if edge is None else UnixMicros(edge),
-                )  # fmt: skip
+                    Layout.from_json(layout),
+                    Cursor.from_json(cursor),
+                    None if interrupted is None else StreamOffset.from_json(interrupted).batch,
+                    assign,
+                    recover,
+                    None if before_ms is None else UnixMillis(before_ms),
+                    first,
+                    at_edge,
+                    None if edge is None else UnixMicros(edge),
+                    None if facts is None else TableFacts.from_json(facts),
+                )
         raise BridgeError(f"not a table's start: {value!r}")

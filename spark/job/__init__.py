@@ -1,1 +1,1 @@
-"""The job: one streaming query for each table, started, watched and stopped."""
+"""The job: starts, follows and stops one streaming query for each table."""

@@ -1,7 +1,7 @@
-"""Runs the job: `python -m spark.job -c bridge.yaml` (what `scylla-cdc-bridge run` becomes).
+"""Runs the job: `python -m spark.job -c bridge.yaml`. `scylla-cdc-bridge run` replaces its process by this one.
 
-Its imports take a second, so that signals are looked after before all others: this module itself imports next to
-nothing. Exit statuses are those of `spark.job.application`.
+The job's imports take a second. This module imports next to nothing before it handles signals, so a signal ends the
+process during that second too. Exit statuses are those of `spark.job.application`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridge.runtime import signals
 
 
 def main() -> int:
-    """The job, from its first instruction on; gives the exit status."""
+    """Run the job; return its exit status."""
     signals.terminate_immediately()
     from spark.job import application
 
@@ -26,7 +26,7 @@ if __name__ == "__main__":
         code = main()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-    # Not sys.exit: the gateway's threads may wait for a JVM that is gone.
+    # Not sys.exit: Py4J's threads may wait for a JVM that is gone.
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

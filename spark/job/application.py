@@ -1,6 +1,6 @@
-"""The job: every captured table's query in one Spark application, from configuration to clean stop.
+"""The job from its command line to its exit status: one Spark application with a query for each captured table.
 
-`spark.job` runs it. Exit statuses: 0 stopped as asked; 1 failed while running; 2 refused before anything was written.
+Exit statuses: 0 stopped as asked; 1 failed while running; 2 refused before anything was written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 
 
-def _unexpected(error: Exception) -> int:
+def _log_unexpected(error: Exception) -> int:
     _log.error("%s: %s (please report this; --log-level debug shows where it comes from)", type(error).__name__, error)
     _log.debug("where it comes from:", exc_info=error)
     return EXIT_FAILED
@@ -40,7 +40,7 @@ def _end_before_start(signum: int, _frame: FrameType | None) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line of `python -m spark.job`."""
+    """Run the command line of `python -m spark.job`; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m spark.job", description="Publish CDC changes to Kafka.")
     parser.add_argument("-c", "--config", required=True, help="the configuration file")
     parser.add_argument("--once", action="store_true", help="publish what can be read now, then stop")
@@ -48,14 +48,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     log_setup.replace_closed_streams()
     arguments = parser.parse_args(argv)
     log_setup.setup(arguments.log_level)
-    # A container's first process ignores signals that it does not handle, and a start may wait long for its servers.
+    # A container's first process ignores signals without a handler, and a start may wait long for its servers.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end_before_start)
     try:
         config = loader.load(arguments.config)
         log_setup.setup(arguments.log_level, form=config.logging.format)
         log_setup.export_settings(arguments.log_level, config.logging.format)
-        with _fork_server(config.spark) as python:
+        with _open_fork_server(config.spark) as python:
             return _start(config, python, once=arguments.once)
     except ConfigError as error:
         for problem in error.problems:
@@ -65,13 +65,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             _log.error("%s", line)
         return EXIT_REFUSED
-    except Exception as error:  # noqa: BLE001  # the one place where a person, not a program, gets the error
-        return _unexpected(error)
+    except Exception as error:  # noqa: BLE001  # the outermost handler, for a person to read
+        return _log_unexpected(error)
 
 
 @contextmanager
-def _fork_server(settings: SparkSettings) -> Iterator[str | None]:
-    """Give the command by which Spark starts Python processes; None for the interpreter itself."""
+def _open_fork_server(settings: SparkSettings) -> Iterator[str | None]:
+    """Yield the command that Spark runs as its Python; None for the interpreter itself."""
     if not settings.fast_start:
         yield None
         return
@@ -89,14 +89,14 @@ def _fork_server(settings: SparkSettings) -> Iterator[str | None]:
 
 
 def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
-    """Look at everything while Spark comes up, then run; gives the exit status.
+    """Check the servers while Spark comes up, then run the job; return its exit status.
 
     Raises:
-        BridgeError: something is not as it must be, and nothing was begun.
+        BridgeError: a check has failed; nothing was begun.
     """
     session = StartingSession(config.name, config.spark, python=python)
     try:
-        # Not before: the JVM starts while all this is imported.
+        # The JVM starts while Python imports these.
         from bridge.cli import preflight
         from spark.job import supervisor
 
@@ -114,10 +114,14 @@ def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
 
 
 def stop_on_signals(stop: threading.Event) -> None:
-    """Have SIGTERM and SIGINT set an event that the main thread may be waiting for; call in that thread.
+    """Have SIGTERM and SIGINT set an event. Call this in the main thread.
 
-    A handler runs there, wherever that thread is: inside of the event's own lock it would wait for itself for ever. A
-    simple queue can be put to from everywhere, and another thread does the rest.
+    Python runs a signal handler in the main thread, which may hold the event's own lock at that moment: a handler that
+    sets the event would wait for itself for ever. So the handler only puts the signal into a `SimpleQueue`, which is
+    safe anywhere, and another thread sets the event.
+
+    Args:
+        stop: the event; the main thread may be waiting for it.
     """
     asked: SimpleQueue[int] = SimpleQueue()
 

@@ -1,7 +1,7 @@
-"""What Spark tells about a query's micro-batches: what lanes report, figures, and a plain progress line now and then.
+"""Takes the lanes' reports from what Spark reports about a query's micro-batches, and logs the progress.
 
-A task's report travels as Spark's own observed metric of the micro-batch (`observed`), so it comes with the word that
-the micro-batch is done, from executors wherever they are, and nothing else has to listen.
+A task's report travels as an observed metric of Spark's micro-batch (`observed`). So it arrives with the end of the
+micro-batch, from executors on any machine, and the job needs no server for it.
 """
 
 from __future__ import annotations
@@ -26,84 +26,96 @@ from spark.source.rows import REPORT
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S: Final = 0.4
-_SAY_EVERY_S: Final = 10.0
+_LOG_EVERY_S: Final = 10.0
 _TOTAL: Final = "triggerExecution"
 _METRICS: Final = "lanes"
 _REPORTS: Final = "reports"
 
 
 def observed(lanes: DataFrame) -> DataFrame:
-    """The same reports, of which Spark tells with each micro-batch."""
+    """Return the lanes' reports, observed so that Spark adds them to its report about each micro-batch."""
     return lanes.observe(_METRICS, collect_list(REPORT).alias(_REPORTS))
 
 
 class ProgressReport:
-    """Follows one table's queries, of which one runs at a time.
+    """Follows the queries of one table, one at a time.
 
-    `spark.sql.streaming.numRecentProgressUpdates` (see `spark.jvm.session`) is how many micro-batches Spark keeps for
-    us.
+    Spark keeps the reports of the last micro-batches only (`spark.sql.streaming.numRecentProgressUpdates`).
     """
 
     def __init__(
-        self, name: str, board: Board, *, changes_came: Callable[[], None], dead_letters: str | None = None
+        self,
+        name: str,
+        board: Board,
+        *,
+        changes_came: Callable[[], None],
+        dead_letters: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin.
+        """Begin without a query.
 
         Args:
-            name: the table's.
-            board: told where lanes stand, and what was counted.
+            name: of the table.
+            board: receives where the lanes stand, and their counts.
             changes_came: called when a micro-batch has read changes.
-            dead_letters: the topic of the table's dead letters.
+            dead_letters: the topic of the table's dead letters; None for none.
+            clock: monotonic seconds.
         """
         self._name = name
         self._board = board
         self._changes_came = changes_came
         self._dead_letters = dead_letters
         self._last: tuple[str, str] | None = None
-        self._look_at_s = time.monotonic() + _LOOK_EVERY_S
-        self._since_s = time.monotonic()
+        self._clock = clock
+        self._look_at_s = clock() + _LOOK_EVERY_S
+        self._since_s = clock()
         self._changes = 0
         self._published = 0
-        self._is_new = False
+        self._has_changes = False
         self._offset: StreamOffset | None = None
 
     def look(self, query: StreamingQuery, *, at_once: bool = False) -> None:
-        """Call often; asks the query when it is time, and writes a line when one is due and something happened."""
-        now_s = time.monotonic()
+        """Take Spark's new reports if a look is due, and log the progress if that is due and something happened.
+
+        Args:
+            query: the table's query.
+            at_once: whether to look even if no look is due.
+        """
+        now_s = self._clock()
         if now_s < self._look_at_s and not at_once:
             return
         self._look_at_s = now_s + _LOOK_EVERY_S
-        for progress in self._new(query):
+        for progress in self._fetch_new(query):
             self._take(progress)
-        if now_s - self._since_s < _SAY_EVERY_S:
+        if now_s - self._since_s < _LOG_EVERY_S:
             return
         if self._offset is not None:
             self._changes += self._published
             behind_s = time.time() - self._offset.next.reached_us / 1e6
-            if self._is_new:
+            if self._has_changes:
                 rate = self._published / (now_s - self._since_s)
                 _log.info("%s: %d changes, %.0f/s, %.1f s behind", self._name, self._changes, rate, behind_s)
             else:
-                # A silent table is looked at seldom: the same number would look like a stall.
+                # A table without changes is read seldom; "behind" would look like a stall.
                 _log.info("%s: nothing new; read to what was written %.1f s ago", self._name, behind_s)
-        self._since_s, self._published, self._offset, self._is_new = now_s, 0, None, False
+        self._since_s, self._published, self._offset, self._has_changes = now_s, 0, None, False
 
     def sum_up(self) -> None:
-        """Write how much was published in all, once the last query has ended and was looked at."""
+        """Log how much was published in all. Call this after the last look at the last query."""
         _log.info("%s: %d changes in all", self._name, self._changes + self._published)
 
-    def _new(self, query: StreamingQuery) -> Sequence[Mapping[str, Any]]:
-        """What Spark has reported since the last look, oldest first."""
-        # PySpark's own properties fetch and parse all that is kept, each time.
+    def _fetch_new(self, query: StreamingQuery) -> Sequence[Mapping[str, Any]]:
+        """Return what Spark has reported since the last look, oldest first."""
+        # PySpark's own properties fetch and parse all kept reports each time.
         spark: Any = query._jsq  # noqa: SLF001
         last = spark.lastProgress()
-        if last is None or self._mark(query, last) == self._last:
+        if last is None or self._mark_of(query, last) == self._last:
             return []
         found: list[Mapping[str, Any]] = []
         recent = spark.recentProgress()
         marks = []
         for at in reversed(range(len(recent))):
-            marks.append(self._mark(query, recent[at]))
+            marks.append(self._mark_of(query, recent[at]))
             if marks[-1] == self._last:
                 marks.pop()
                 break
@@ -112,9 +124,9 @@ class ProgressReport:
         return found[::-1]
 
     @staticmethod
-    def _mark(query: StreamingQuery, progress: Any) -> tuple[str, str]:
-        # A micro-batch's number is not enough: idle reports have the next one's, and a query that is started again goes
-        # on with the number at which it failed.
+    def _mark_of(query: StreamingQuery, progress: Any) -> tuple[str, str]:
+        # A micro-batch's number does not identify a report: an idle report has the next number, and a query that starts
+        # again goes on with the number at which it failed.
         return query.runId, progress.timestamp()
 
     def _take(self, progress: Mapping[str, Any]) -> None:
@@ -143,13 +155,13 @@ class ProgressReport:
         try:
             reports = [LaneReport.from_json(text) for text in texts]
         except BridgeError as error:
-            # Figures are never worth more: executors may be of another release for a while.
-            _log.warning("%s: a micro-batch's figures can't be read: %s", self._name, error)
+            # Counts are no reason to stop. Executors may run another release for a while.
+            _log.warning("%s: a micro-batch's counts can't be read: %s", self._name, error)
             return
         own = [figures for one in reports for table, _, figures in one.counted if table == self._name]
         self._published += sum(figures.changes for figures in own)
         if any(figures.log_rows or figures.changes for figures in own):
-            self._is_new = True
+            self._has_changes = True
             self._changes_came()
         for one in reports:
             if one.poison is not None:

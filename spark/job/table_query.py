@@ -1,79 +1,59 @@
-"""One captured table's part of a job: its topics, its lane layout, and its streaming query."""
+"""One captured table's streaming query: starts it as the bridge decides, and follows what Spark reports about it."""
 
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
-from uuid import UUID, uuid4
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.adapters import planner_signals
 from bridge.adapters.kafka.admin import KafkaAdmin
-from bridge.adapters.planner_signals import KnownTtl, LastPoll, SignalFolder
+from bridge.adapters.planner_signals import LastPoll, ReplacedTopic, SignalFolder
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine.lane_counts import configured_cores, too_many_lanes
 from bridge.engine.process_cache import ProcessCache
-from bridge.engine.start_position import cursor_after_gap, edge_us, first_cursor, oldest_us, warn_of_expired_start
-from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
-from bridge.model.cursor import Cursor
-from bridge.model.kept_formats import LaneProgress, canonical_json
-from bridge.model.times import UnixMicros
+from bridge.engine.table.start import Prepared, TableServices, TableStarter
+from bridge.engine.table.topic_watch import ChangeTopic
+from bridge.model.kept_formats import canonical_json
 from bridge.monitoring.state import Board
-from bridge.planning.data_loss import find_gap
-from bridge.planning.retention import LogTtl
-from bridge.planning.table_watch import TableState, made_anew_in_words
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.ownership import LaneOwnership
-from bridge.publishing.start_decision import decide_start
-from bridge.publishing.table_start import TableStart
-from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
-from bridge.reading.table_capture import describe_missing_table
-from bridge.runtime.background import run_in_background
-from schemas.cql.table import TableSchema
-from schemas.cql.table_changes import changes_between
+from bridge.publishing.topic_identity import ChangeTopicMessages
 from spark.job.checkpoint import Checkpoint
 from spark.job.progress_report import ProgressReport, observed
-from spark.job.topic_watch import ChangeTopic
 from spark.jvm.session import activate
 from spark.source.process import CACHE
 from spark.source.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, START_OPTION
 
 _log = logging.getLogger(__name__)
 
-_KEEP_WITHIN_S: Final = 5.0
-_KEEP_AGAIN_AFTER_S: Final = 30.0
-_LOOK_WHETHER_KEPT_EVERY_S: Final = 0.02
-_DOUBTED_AFTER: Final = 2
-"""So many failures of Spark's own in a row, none of them behind a micro-batch, are held against the checkpoint."""
-_PROGRESS_TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
-
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """What a table's start came to.
+class StartedQuery:
+    """A table's query after its start.
 
     Attributes:
         query: it runs.
-        settles: whether it only finishes the micro-batch that was interrupted, under the lanes of then, and ends; the
-            table is to be started again then.
+        recovers: whether it only finishes the interrupted micro-batch under the former lanes, and then ends. The table
+            has to start again after that.
     """
 
     query: StreamingQuery
-    settles: bool
+    recovers: bool
 
 
 class TableQuery:
-    """Brings one table from its committed progress to a running query."""
+    """Starts and follows the queries of one table.
+
+    Attributes:
+        name: `keyspace.table`.
+        change_topic: the table's change topic.
+    """
 
     def __init__(
         self,
@@ -83,322 +63,112 @@ class TableQuery:
         board: Board,
         cache: ProcessCache = CACHE,
     ) -> None:
-        """Prepare; nothing is asked yet.
+        """Prepare; this asks no server.
 
         Args:
             session: with the source registered.
             config: of the whole job.
             table: the captured table.
-            board: told what becomes of the table.
+            board: receives the table's state and counts.
             cache: of this process.
         """
-        self._board = board
-        self._cache = cache
-        self._owner = ""
+        self.name = f"{table.keyspace}.{table.table}"
         self._session = session
+        self._cache = cache
         self._config = config
         self._table = table
-        self.name = f"{table.keyspace}.{table.table}"
-        self.lanes = table.lanes or config.spark.lanes or configured_cores(config.spark)
-        if advice := too_many_lanes(config.spark, self.lanes):
+        lanes = table.lanes or config.spark.lanes or configured_cores(config.spark)
+        if advice := too_many_lanes(config.spark, lanes):
             _log.warning("%s: %s", self.name, advice)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
-        words = ChangeTopicMessages(
-            table=self.name,
-            topic=config.topic_of(table),
-            partitions=config.kafka.partitions,
-            progress_topic=self._progress_topic,
-            checkpoint=self._checkpoint.folder,
+        self._source = _source_of(config, table, lanes)
+        self._signals = SignalFolder()
+        self.change_topic = ChangeTopic(
+            _messages_of(config, table, self._checkpoint.folder), hand_over=ReplacedTopic(self._signals.path).write
         )
-        self.change_topic = ChangeTopic(words, self._checkpoint)
-        self._is_new = False
-        self._had_progress = False
-        self._fruitless = 0
-        self._log_id: UUID | None = None
-        self._logs_said: set[UUID | None] = set()
-        self._first_schema: TableSchema | None = None
-        self._source = SourceConfig(
-            scylla=config.scylla,
-            table=table,
-            reading=config.reading,
-            name=config.name,
-            output=config.output_of(table),
-            dead_letters=config.dead_letter_topic_of(table) is not None,
-            lanes=self.lanes,
-            sharing=len(config.tables),
+        services = TableServices(
+            cluster=cache.scylla.table(config.scylla, table.keyspace, table.table),
+            topics=partial(KafkaAdmin, config.kafka),
+            publisher=self._open_lane,
+            checkpoint=self._checkpoint,
+            report_lanes=partial(board.laid, self.name),
         )
-        self._cluster = cache.scylla.table(config.scylla, table.keyspace, table.table)
-        self._activity = SignalFolder()
-        self._known_ttl = KnownTtl(self._activity.path)
-        self._kept_ttl: LogTtl | None = None
-        self._keeping: tuple[LogTtl, Future[None]] | None = None
-        self._keep_at_s = 0.0
+        self._starter = TableStarter(config, self._source, services, self.change_topic)
         self._report = ProgressReport(
             self.name,
             board,
-            changes_came=partial(planner_signals.signal_changes, self._activity.path),
+            changes_came=partial(planner_signals.signal_changes, self._signals.path),
             dead_letters=config.dead_letter_topic_of(table),
         )
 
-    def start(self, *, once: bool, settled: bool) -> Begun:
-        """Make the topics, look at the lane layout, and start reading.
+    def start(self, *, once: bool, recovered: bool) -> StartedQuery:
+        """Prepare the table and start its query.
 
         Args:
-            once: whether to end with what can be read now.
-            settled: whether a query that was to settle the lanes has just come to its end.
+            once: whether the query ends with what can be read now.
+            recovered: whether a query that recovered the lanes has just ended.
 
         Raises:
             NoGenerationError: there is nothing to read yet; asking again soon costs little.
-            BridgeError: Kafka or ScyllaDB fail, or the progress does not hold together.
+            BridgeError: Kafka, ScyllaDB or the checkpoint fail, or changes are lost.
+            PySparkException, Py4JJavaError: Spark refuses the query.
         """
-        # The table may have been made anew with tablets, or without.
-        self._cluster.forget_streams()
-        if self._is_new:
-            first_cursor(self._source, self._cluster)
-            self._is_new = False
-        # Another one each time: tasks of the query before may still be on their way.
-        self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
-        state = self._state()
-        made_anew, topic = self._make_topics()
-        lanes = LaneOwnership(self._lane, self._owner)
-        progress = lanes.acquire(self._progress_partitions)
-        self.change_topic.begin(topic, made=made_anew, carried=bool(progress))
-        start = self._decide(progress)
-        if progress:
-            self._mend_checkpoint()
-            start = self._beyond_gap(state, start)
-        else:
-            warn_of_expired_start(self._source, self._cluster, state)
-        self._board.laid(self.name, start.layout, progress)
-        if start.recover:
-            if settled:
-                raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")
-            _log.info(
-                "%s: %d lanes become %d; the micro-batch that was interrupted is finished first",
-                self.name,
-                start.layout.lanes,
-                self.lanes,
-            )
-            return Begun(self._query(start, once=True), settles=True)
-        self._know_log(state)
-        self._first_schema = self._first_schema or state.schema
-        if start.assign:
-            # Also in lanes that the layout drops: their records say that they are retired.
-            laid = {
-                lane: LaneProgress(
-                    lane,
-                    start.layout,
-                    start.layout.since,
-                    entered_from_ms=start.entered_from_ms,
-                    first=start.first,
-                    edge_us=start.edge_us,
-                )
-                for lane in range(self._progress_partitions)
-            }
-            lanes.assign(laid, progress)
-            self._had_progress = True
-        _log.info("%s: %d lanes, from %s", self.name, start.layout.lanes, start.cursor)
-        return Begun(self._query(start, once=once), settles=False)
+        prepared = self._starter.prepare(recovered=recovered)
+        recovers = prepared.start.recover
+        return StartedQuery(self._start_query(prepared, once=once or recovers), recovers)
 
     def look(self, query: StreamingQuery, *, ended: bool) -> None:
-        """Take what its query has done; call often, and once more when it has ended."""
+        """Take what Spark reports about the query. Call this often, and once more when the query has ended."""
         self._report.look(query, at_once=ended)
-        self._keep_ttl()
 
     def sum_up(self) -> None:
-        """Tell how much was published since this job's start."""
+        """Log how much this job has published."""
         self._report.sum_up()
 
-    def stopped(self) -> None:
-        """Have the next job know what this one has seen, now that its JVM is to end; waits for some s at most."""
-        until_s = time.monotonic() + _KEEP_WITHIN_S
-        self._keep_at_s = 0.0
-        while self._keep_ttl() and time.monotonic() < until_s:
-            time.sleep(_LOOK_WHETHER_KEPT_EVERY_S)
-
-    def failed(self, query: StreamingQuery | None, *, by_spark: bool) -> None:
-        """Note a failure, before the table is started again.
+    def note_failure(self, query: StreamingQuery | None, *, by_spark: bool) -> None:
+        """Take a failure into account at the next start.
 
         Args:
-            query: the one that failed; None where none could be started.
-            by_spark: whether it is Spark's own: neither the bridge's, nor that of a Python process.
+            query: the query that failed; None when none could be started.
+            by_spark: whether the failure is Spark's own: not the bridge's, and not that of a Python process.
         """
-        if query is None and not by_spark:
-            # Nothing was asked of Spark.
-            return
-        worked = query is not None and query.lastProgress is not None
-        self._fruitless = self._fruitless + 1 if by_spark and not worked else 0
+        has_worked = query is not None and query.lastProgress is not None
+        self._starter.note_failure(by_spark=by_spark, has_query=query is not None, has_worked=has_worked)
 
-    def changes(self) -> str:
-        """What became of the table since the job first read it, in words; empty when nothing did, or none can tell."""
-        if self._first_schema is None:
-            return ""
-        try:
-            schema = self._state().schema
-        except BridgeError:
-            return ""
-        return "" if schema is None else "; ".join(changes_between(self._first_schema, schema))
+    def describe_changes(self) -> str:
+        """Return what has changed in the table since the job first read it; empty when nothing has."""
+        return self._starter.describe_changes()
 
-    def paced_for_s(self) -> float:
-        """For how long what was asked of the table's streams last still counts (`scylla.requests_per_second`)."""
-        return LastPoll(self._activity.path).remaining_s(time.monotonic())
+    def share_used_for_s(self) -> float:
+        """Return for how long the last poll still uses up the table's share of `scylla.requests_per_second`, in s."""
+        return LastPoll(self._signals.path).remaining_s(time.monotonic())
 
     def close(self) -> None:
-        """Leave nothing behind; the query has ended."""
-        self._activity.close()
-
-    def _make_topics(self) -> tuple[bool, CurrentTopic | None]:
-        """Have topics and their partitions; gives whether there was no change topic, and which one there is now."""
-        admin = KafkaAdmin(self._config.kafka)
-        change_topic = self._config.topic_of(self._table)
-        is_new = admin.ensure_topic(change_topic, self._config.kafka.partitions, {})
-        dead_letters = self._config.dead_letter_topic_of(self._table)
-        if dead_letters is not None:
-            admin.ensure_topic(dead_letters, 1, {})
-        admin.ensure_topic(self._progress_topic, self.lanes, _PROGRESS_TOPIC_CONFIG, grow=True)
-        # Brokers learn of a topic's growth one after the other, and any of them answers.
-        self._progress_partitions = max(self.lanes, admin.partitions(self._progress_topic))
-        try:
-            return is_new, admin.topics_now([change_topic]).get(change_topic)
-        except BridgeError as error:
-            _log.debug("%s: its change topic was not looked at: %s", self.name, error)
-            return is_new, None
-
-    @property
-    def _progress_topic(self) -> str:
-        return self._config.progress_topic_of(self._table)
-
-    def _decide(self, progress: Mapping[int, LaneProgress]) -> TableStart:
-        if progress:
-            self._had_progress = True
-            return decide_start(progress, self.lanes, None)
-        if self._had_progress or self._checkpoint.has_commits:
-            # Before the first micro-batch is done only this job knows.
-            raise DataLossError(
-                f"{self.name}: the progress topic {self._progress_topic} holds no cursor, but the checkpoint "
-                f"{self._checkpoint.folder} says that changes were published. Was the topic deleted? If so, stop the "
-                "job and delete the checkpoint, too, and the change topic unless what it holds may come again: the "
-                "table then begins anew, as reading.start says"
-            )
-        self._is_new = True
-        first = first_cursor(self._source, self._cluster)
-        return decide_start({}, self.lanes, first, edge_us(self._source, first, oldest_us(self._source, self._cluster)))
-
-    def _mend_checkpoint(self) -> None:
-        """Begin it anew when nothing comes of it: Spark refuses one with files that are missing or wrong."""
-        if self._fruitless < _DOUBTED_AFTER:
-            return
-        self._checkpoint.begin_anew()
-        self._fruitless = 0
-        _log.warning(
-            "%s: Spark makes nothing of the checkpoint %s; it is begun anew, from what Kafka says was published",
-            self.name,
-            self._checkpoint.folder,
-        )
-
-    def _state(self) -> TableState:
-        table = self._table
-        state = self._cluster.state()
-        if not state.exists:
-            raise TableMissingError(describe_missing_table(table.keyspace, table.table))
-        return state
-
-    def _see_ttl(self, state: TableState) -> LogTtl:
-        """Which TTLs the log has had, as far as this job and those before it have seen."""
-        if self._kept_ttl is None:
-            self._kept_ttl = self._checkpoint.ttl()
-            self._known_ttl.note(self._kept_ttl)
-        ttl = self._known_ttl.known()
-        if state.options is None:
-            return ttl
-        return ttl.seen(state.options.ttl_s, self._cluster.server_time.servers_us(), state.log_id)
-
-    def _keep_ttl(self) -> bool:
-        """Begin to keep what the planner has seen, or see whether it is kept; says whether something is to be done yet.
-
-        In the background, for the checkpoint's file system may hang; what failed is tried again after a while.
-        """
-        if self._keeping is not None:
-            ttl, writing = self._keeping
-            if not writing.done():
-                return True
-            self._keeping = None
-            error = writing.exception()
-            if error is None:
-                self._kept_ttl = ttl
-            else:
-                _log.warning("%s: the next job does not know the log's TTL yet (%r)", self.name, error)
-        known = self._known_ttl.known()
-        if known == self._kept_ttl:
-            return False
-        if time.monotonic() < self._keep_at_s:
-            return True
-        self._keep_at_s = time.monotonic() + _KEEP_AGAIN_AFTER_S
-        write = partial(self._checkpoint.keep_ttl, known)
-        self._keeping = known, run_in_background(write, f"keeping the TTL of {self.name}")
-        return True
-
-    def _check_log(self, state: TableState, start: Cursor, expired_us: UnixMicros | None) -> None:
-        # Said on evidence only: a log may be younger than what it holds, where changes have timestamps of their own.
-        known, made_us = self._log_id or self._checkpoint.log_id(), state.log_made_us
-        # Where no checkpoint says which it was, one that could not have kept what was not read for so long is another.
-        is_late = expired_us is not None and made_us is not None and start.reached_us < expired_us < made_us
-        is_another = is_late if known is None else known != state.log_id
-        if is_another and state.log_id not in self._logs_said:
-            self._logs_said.add(state.log_id)
-            _log.warning("%s: %s", self.name, made_anew_in_words(state, start))
-
-    def _know_log(self, state: TableState) -> None:
-        if state.log_id is not None and state.log_id != self._log_id:
-            self._checkpoint.keep_log_id(state.log_id)
-        self._log_id = state.log_id
-
-    def _beyond_gap(self, state: TableState, start: TableStart) -> TableStart:
-        """The same start, or one behind what is lost if that is accepted or nothing was promised yet."""
-        metadata = self._cluster.generations()
-        generations = metadata.generations()
-        expired_us = self._see_ttl(state).oldest_us(self._cluster.server_time.servers_us())
-        self._check_log(state, start.cursor, expired_us)
-        gap = find_gap(start.cursor, generations, expired_us, may_lag=metadata.may_lag, log_made_us=state.log_made_us)
-        if gap is None:
-            return start
-        # `earliest` lies at the very edge of what is left: a start that came to nothing has fallen behind it.
-        anew = cursor_after_gap(gap, self._source, generations, expired_us) if start.first else None
-        if anew is not None and anew > start.cursor:
-            assert gap.until_us is not None
-            wider = replace(gap, until_us=max(gap.until_us, anew.reached_us))
-            _log.warning("%s: %s; nothing was published yet, so the table begins anew, behind them", self.name, wider)
-            edge = edge_us(self._source, anew, expired_us)
-            return replace(start.moved_to(anew, self.lanes), first=True, edge_us=edge)
-        if gap.go_on_at == start.cursor and start.excuses(gap.until_us):
-            _log.warning("%s: %s; the table is only just beginning there, and goes on", self.name, gap)
-            return start
-        if gap.go_on_at is None or not self._config.reading.accept_data_loss:
-            raise gap.error(self.name)
-        _log.warning("%s: %s; going on, as reading.accept_data_loss says", self.name, gap)
-        return start.moved_to(gap.go_on_at, self.lanes)
+        """Delete the temporary files. Call this when the query has ended."""
+        self._signals.close()
 
     @contextmanager
-    def _lane(self, lane: int) -> Iterator[LanePublisher]:
+    def _open_lane(self, lane: int, owner: str) -> Iterator[LanePublisher]:
         place = (self._config, self._table.keyspace, self._table.table, lane)
         try:
-            yield self._cache.kafka.publisher(*place, self._owner)
+            yield self._cache.kafka.publisher(*place, owner)
         finally:
             self._cache.kafka.drop_publisher(*place)
 
-    def _query(self, start: TableStart, *, once: bool) -> StreamingQuery:
+    def _start_query(self, prepared: Prepared, *, once: bool) -> StreamingQuery:
         activate(self._session)
+        start = prepared.start
         reader = (
             self._session.readStream.format("scylla-cdc")
             .option(CONFIG_OPTION, self._source.model_dump_json())
             .option(START_OPTION, canonical_json(start.to_json()))
             .option(JOB_OPTION, self._config.model_dump_json())
-            .option(OWNER_OPTION, self._owner)
-            .option(ACTIVITY_OPTION, self._activity.path)
+            .option(OWNER_OPTION, prepared.owner)
+            .option(ACTIVITY_OPTION, self._signals.path)
         )
         writer = (
             observed(reader.load())
-            # The lanes' tasks have published already; all that is left to do is to run them.
+            # The lanes' tasks publish by themselves; the sink only makes Spark run them.
             .writeStream.format("noop")
             .option("checkpointLocation", self._checkpoint.folder)
             .outputMode("append")
@@ -409,3 +179,26 @@ class TableQuery:
         else:
             writer = writer.trigger(processingTime=f"{self._config.spark.trigger_interval_ms} milliseconds")
         return writer.start()
+
+
+def _source_of(config: BridgeConfig, table: TableSettings, lanes: int) -> SourceConfig:
+    return SourceConfig(
+        scylla=config.scylla,
+        table=table,
+        reading=config.reading,
+        name=config.name,
+        output=config.output_of(table),
+        dead_letters=config.dead_letter_topic_of(table) is not None,
+        lanes=lanes,
+        sharing=len(config.tables),
+    )
+
+
+def _messages_of(config: BridgeConfig, table: TableSettings, checkpoint: str) -> ChangeTopicMessages:
+    return ChangeTopicMessages(
+        table=f"{table.keyspace}.{table.table}",
+        topic=config.topic_of(table),
+        partitions=config.kafka.partitions,
+        progress_topic=config.progress_topic_of(table),
+        checkpoint=checkpoint,
+    )

@@ -18,6 +18,7 @@ from bridge.engine.planner import Planner
 from bridge.engine.process_cache import ProcessCache
 from bridge.engine.read_lane import LaneChanges
 from bridge.model.kept_formats import StreamOffset, canonical_json
+from bridge.model.table_facts import TableFacts
 from bridge.publishing.protocol import LaneTask
 from bridge.runtime import log_setup
 from spark.source import rows
@@ -34,6 +35,8 @@ class LanePartition(InputPartition):
         lane: number of the lane.
         offset: the micro-batch's `StreamOffset`, as canonical JSON.
         fingerprint: of the table at the planner's last look. It is no part of the plan: a replay may have another.
+        facts: what the planner knows about the table (`TableFacts`), as canonical JSON; empty where the task does not
+            publish. They are no part of the plan either.
     """
 
     keyspace: str
@@ -41,13 +44,15 @@ class LanePartition(InputPartition):
     lane: int
     offset: str
     fingerprint: str = ""
+    facts: str = ""
 
     @property
     def task(self) -> LaneTask:
         """The task in the bridge's own terms."""
         batch = StreamOffset.from_json(json.loads(self.offset)).batch
         assert batch is not None
-        return LaneTask(self.keyspace, self.table, self.lane, batch)
+        facts = TableFacts.from_json(json.loads(self.facts)) if self.facts else None
+        return LaneTask(self.keyspace, self.table, self.lane, batch, facts)
 
 
 class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -93,8 +98,9 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if batch is None:
             return []
         table, text = self._config.table, canonical_json(offset.to_json())
+        facts = "" if self._publishing is None else canonical_json(self._planner.facts.to_json())
         return [
-            LanePartition(table.keyspace, table.table, lane, text, self._planner.fingerprint)
+            LanePartition(table.keyspace, table.table, lane, text, self._planner.fingerprint, facts)
             for lane in range(batch.layout.lanes)
         ]
 

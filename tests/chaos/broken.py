@@ -31,7 +31,7 @@ def cursor_before_init(publisher: type[Any]) -> None:
     def _reopen(self: Any) -> None:
         self.close()
         raw = self._read_progress()
-        self._known = None if raw is None else LaneProgress.from_bytes(raw)
+        self._committed = None if raw is None else LaneProgress.from_bytes(raw)
         producer = self._make_producer()
         self._producer = producer
         producer.init()
@@ -58,8 +58,8 @@ def mid_group(publisher: type[Any]) -> None:
 
     def _publish(self: Any, *record: Any, **settings: Any) -> None:
         publish(self, *record, **settings)
-        if self._open and self._full:
-            self._commit(self._left.midway(self._group()))
+        if self._is_open and self._is_full:
+            self._commit(self._remainder.midway(self._last_position()))
 
     publisher.publish = _publish
 
@@ -73,8 +73,8 @@ def ownerless(publisher: type[Any]) -> None:
 
         def _reopen() -> None:
             publisher._reopen(self)
-            if self._known is not None:
-                self._owner = self._known.owner
+            if self._committed is not None:
+                self._owner = self._committed.owner
 
         self._reopen = _reopen
         try:

@@ -44,7 +44,7 @@ def test_three_short_runs(local_stack: LocalStack, tmp_path: Path) -> None:
     assert len(jobs) == 3
     assert [path for path in jobs if (path / "checkpoint").is_dir()], "each job had the same checkpoint"
     logs = [path.read_text(errors="replace") for path in tmp_path.glob("run/job*/*.log")]
-    fenced = [log for log in logs if "another job named alike" in log and "has taken it over from this one" in log]
+    fenced = [log for log in logs if "another job of the same name" in log and "has taken it over from this one" in log]
     assert len(fenced) >= 2
 
 

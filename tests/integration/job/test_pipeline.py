@@ -140,11 +140,11 @@ def test_damaged_checkpoint_is_no_obstacle(session: WritingSession, bridge: Make
     reached = 0
     for number, damage in enumerate((write_garbage, lose_most)):
         reached = kill_while_it_publishes(job, kill_group, reached + 200)
-        assert job.log.read_text(encoding="utf-8", errors="replace").count("it is begun anew") == number
+        assert job.log.read_text(encoding="utf-8", errors="replace").count("The job begins it anew") == number
         damage(plan)
     assert reached < len(written), "everything was published before the damage"
     del reading["max_window_ms"]
     job.run_once()
     verdict = job.verdict([schema], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
-    assert job.log.read_text(encoding="utf-8", errors="replace").count("it is begun anew") == 2
+    assert job.log.read_text(encoding="utf-8", errors="replace").count("The job begins it anew") == 2

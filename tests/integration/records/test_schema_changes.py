@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -312,7 +313,8 @@ def _recreate(session: WritingSession, job: BridgeJob, written: Written) -> None
 
 
 def _recreate_between_two_runs(session: WritingSession, job: BridgeJob, written: Written) -> None:
-    # While nobody looks: the next run knows from the checkpoint that the log is another one.
+    # While no job runs: the next run knows from the progress topic that the log is another one.
+    shutil.rmtree(job.folder / "checkpoint")
     log_before = job.log.stat().st_size
     SimulatedTable(written.schema).drop(session)
     written.create()
@@ -337,6 +339,8 @@ def test_what_expired_under_a_ttl_that_was_raised_again_is_told(
         written.options(ttl_s=15)
         wait("the warning about the TTL", lambda: says(job, f"{name}: the cdc option 'ttl' is 15 s since"))
         assert job.stop() == 0
+        # The progress topic keeps the TTL.
+        shutil.rmtree(tmp_path / "checkpoint")
         written.write(v=b"unread")
         unread_until_us = system_clock_us()
         wait("that it would have expired", lambda: system_clock_us() > unread_until_us + 16_000_000)

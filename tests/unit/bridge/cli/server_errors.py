@@ -428,34 +428,34 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "the change topic is deleted",
-            "shop.orders: there was no change topic shop.orders although the progress topic ... says that the table "
-            "was carried before. It was made anew and goes on from there: what a deleted one held does not come again. "
-            "To publish all that the log still holds, stop the job, delete the change topic, the progress topic ... "
-            "and the checkpoint ..., and start it again",
+            "shop.orders: the change topic shop.orders did not exist, although the progress topic ... shows that the "
+            "table was published before. The bridge has created it and goes on publishing: what a deleted topic held "
+            "is not published again. To publish all that the log still holds, stop the job, delete the change topic, "
+            "the progress topic ... and the checkpoint ..., and start it again",
             "goes on",
-            "test_change_topic_that_is_gone_is_told",
+            "test_topic_that_was_missing_is_logged",
         ),
         _one(
             "the change topic is deleted and created again by another user or a broker",
-            "shop.orders: the change topic shop.orders is another one than when it was noted last, at "
-            "2026-01-01T12:00:00.000000Z (its id was ..., and is ...). Unless this is another Kafka cluster, it was "
-            "deleted since, made anew with 1 of 12 partitions (kafka.partitions), and the table goes on in it: what "
-            "the deleted one held does not come again. To publish all ...",
+            "shop.orders: the change topic shop.orders is not the one of 2026-01-01T12:00:00.000000Z (its id was ..., "
+            "and is ...). Unless this is another Kafka cluster, the topic was deleted and created anew with 1 of 12 "
+            "partitions (kafka.partitions). The table goes on publishing to it: what the deleted topic held is not "
+            "published again. To publish all ...",
             "goes on",
-            "test_topic_that_is_made_anew_under_a_running_table_is_told_once",
+            "test_topic_that_is_replaced_under_a_running_table_is_logged_once",
         ),
         _one(
             "the change topic of a table without writes is deleted, and not created again",
-            "shop.orders: the change topic shop.orders is not found any more: it was deleted, or the right Describe on "
-            "it was taken away. With the table's next change, or at its next start, it is made anew; what a deleted "
-            "one held does not come again. To publish all ...",
+            "shop.orders: the change topic shop.orders is missing: it was deleted, or the job has lost the right "
+            "Describe on it. The table's next change, or its next start, creates a deleted topic anew; what it held is "
+            "not published again. To publish all ...",
             "goes on",
-            "test_topic_that_is_away_is_told_once",
+            "test_topic_that_is_missing_is_logged_once",
         ),
         _one(
             "a second job of the same name",
-            "shop.orders lane 0 of 2, ...: another job named alike (...) has taken it over from this one (...). Stop "
-            "one of the two; what is running goes on by itself",
+            "shop.orders lane 0 of 2, ...: another job of the same name (...) has taken it over from this one (...). "
+            "Stop one of the two; the other one goes on by itself",
             "goes on",
             "test_three_short_runs",
         ),
@@ -484,11 +484,11 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         ),
         _one(
             "the progress topic was deleted",
-            "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... says "
+            "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... shows "
             "that changes were published. Was the topic deleted? If so, stop the job and delete the checkpoint, too, "
-            "and the change topic unless what it holds may come again: ...",
+            "and the change topic unless duplicates of what it holds are acceptable: ...",
             "stops the table: 1",
-            "test_progress_that_is_gone_is_told",
+            "test_progress_that_is_gone_stops_the_table",
         ),
         _one(
             "`consume` of a topic that does not exist",
@@ -537,7 +537,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "Ctrl-C or SIGTERM while `run` starts",
             "(nothing)",
             "130, or 143",
-            "test_signals_end_what_only_imports_in_silence",
+            "test_signals_end_a_job_that_still_imports_in_silence",
         ),
         _one(
             "Ctrl-C or SIGTERM while the job waits for its servers",
@@ -557,18 +557,18 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
             "shop.orders stops: checkpoint s4://... can't be read; see spark.checkpoint (...: No FileSystem for scheme "
             '"s4")',
             "stops the table: 1",
-            "test_folder_that_can_not_be_used_is_told",
+            "test_folder_that_can_not_be_used_is_named",
         ),
         _one(
             "`spark.checkpoint` is not readable at a table's start",
             "shop.orders: checkpoint /... can't be read; see spark.checkpoint (...) (failure 1; starting again in 1 s)",
             "goes on",
-            "test_folder_that_can_not_be_used_is_told",
+            "test_folder_that_can_not_be_used_is_named",
         ),
         _one(
             "a checkpoint with missing, torn or foreign files, after two failures",
-            "shop.orders: Spark makes nothing of the checkpoint ...; it is begun anew, from what Kafka says was "
-            "published",
+            "shop.orders: Spark cannot use the checkpoint .... The job begins it anew and goes on from the progress "
+            "topic",
             "goes on",
             "test_damaged_checkpoint_is_no_obstacle",
         ),

@@ -25,7 +25,7 @@ from bridge.reading.schema_change import Changes
 from bridge.reading.table_capture import Schemas
 from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
-from tests.unit.spark.job.test_supervisor import config_of
+from tests.unit.spark.job.fakes import config_of
 
 G = UnixMillis(5)
 NEXT = Cursor(G, UnixMicros(9_000))
@@ -174,7 +174,7 @@ def test_log_line_of_a_fenced_lane_names_it_once(process: Process, caplog: pytes
     with pytest.raises(FencedError, match=re.escape(f"{TASK}: ")):
         process.publish(Lane(), "another")
     (line,) = caplog.messages
-    assert line.startswith(f"{TASK}: another job named alike")
+    assert line.startswith(f"{TASK}: another job of the same name")
     assert process.broker.committed == {}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -12,8 +12,9 @@ import pytest
 from bridge.engine.planner import Planner
 from bridge.engine.start_position import edge_us, first_cursor, oldest_us
 from bridge.errors import DataLossError, RetriableError
-from bridge.model.kept_formats import LaneProgress, StreamOffset
+from bridge.model.kept_formats import LaneProgress, StreamOffset, canonical_json
 from bridge.model.micro_batch import PlannedBatch
+from bridge.model.table_facts import TableFacts
 from bridge.model.times import timeuuid_of
 from bridge.publishing.protocol import LaneTask, remainder
 from bridge.publishing.start_decision import decide_start
@@ -273,12 +274,10 @@ def test_table_that_was_created_again_has_lost_nothing_to_the_ttl(
     assert "between 1970-01-01T00:19:00.000000Z, up to where it was read, and 1970" in caplog.text
 
 
-def test_next_planner_knows_the_former_ttl(cluster: Cluster, clock: Clock, tmp_path: Path) -> None:
+def test_next_planner_knows_the_former_ttl(cluster: Cluster, clock: Clock) -> None:
     """Changes that were written under a TTL of 30 s are lost, although the log now keeps changes for longer."""
-    file = tmp_path / "changes-came"
-    file.touch()
     start = TableStart(LAYOUT, at(G1, 998))
-    first = planner_of(cluster, start, signals=str(file), confidence_ms=0)
+    first = planner_of(cluster, start, confidence_ms=0)
     cluster.ttl_s = 3600
     end = planned(first, first.first_offset())
     cluster.ttl_s = 30
@@ -287,9 +286,10 @@ def test_next_planner_knows_the_former_ttl(cluster: Cluster, clock: Clock, tmp_p
     cluster.ttl_s = 3600
     cluster.now_us = at(G1, 1200).time_us
     clock.now_s += 200
-    again = planner_of(cluster, start, signals=str(file), confidence_ms=0)
+    start = replace(start, facts=TableFacts.from_json(json.loads(canonical_json(first.facts.to_json()))))
+    again = planner_of(cluster, start, confidence_ms=0)
     with pytest.raises(DataLossError, match="the log's TTL has passed: changes written between 1970-01-01T00:33:18"):
         again.next_offset(again.first_offset())
     cluster.log_id = UUID(int=9)
-    fresh = planner_of(cluster, start, signals=str(file), confidence_ms=0)
+    fresh = planner_of(cluster, start, confidence_ms=0)
     fresh.next_offset(fresh.first_offset())

@@ -31,7 +31,7 @@ from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 from tests.unit.bridge.log_pages import RawLog
 from tests.unit.bridge.reading.test_fast_path import GENERATION_MS, OPENED, START_US, damaged, layout_of, written
 from tests.unit.schemas.example_tables import log_columns, table
-from tests.unit.spark.job.test_supervisor import config_of
+from tests.unit.spark.job.fakes import config_of
 
 TABLE = table({"pk": "int"}, {"ck": "int"}, {"v": "text", "w": "int"})
 LAYOUT = Layout(1, Cursor(GENERATION_MS, UnixMicros(START_US)))

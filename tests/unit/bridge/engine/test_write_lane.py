@@ -24,7 +24,7 @@ from bridge.reading.table_capture import Schemas
 from schemas.errors import IncompatibleSchemaError
 from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
-from tests.unit.spark.job.test_supervisor import config_of
+from tests.unit.spark.job.fakes import config_of
 
 NEXT = Cursor(UnixMillis(5), UnixMicros(9_000))
 BATCH = PlannedBatch(Cursor(UnixMillis(5), UnixMicros(6_000)), NEXT, Layout(2, Cursor.at_start_of(UnixMillis(5))))

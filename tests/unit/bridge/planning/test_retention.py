@@ -198,12 +198,3 @@ def test_ttl_that_was_changed_while_nobody_looked_may_have_been_so_for_long() ->
     longer = shorter.seen(DAY, UnixMicros(20 * HOUR * SECOND), LOG)
     assert longer.oldest_us(UnixMicros(21 * HOUR * SECOND)) == 20 * HOUR * SECOND
     assert longer.seen(0, UnixMicros(0), UUID(int=2)).oldest_us(UnixMicros(99 * DAY * SECOND)) is None
-
-
-def test_ttl_travels_as_text() -> None:
-    """From job to job; what was torn or is of something else tells nothing."""
-    known = LogTtl().seen(DAY, UnixMicros(5), LOG).seen(HOUR, UnixMicros(9), LOG)
-    assert LogTtl.from_text(known.to_text()) == known
-    assert LogTtl.from_text(LogTtl().to_text()) == LogTtl()
-    for text in ("", "{", '{"log": 5}', "[]", known.to_text()[:-3]):
-        assert LogTtl.from_text(text) == LogTtl()

@@ -1,4 +1,4 @@
-"""Jobs that start at the same time, step by step; tests/unit/chaos has them at random."""
+"""Jobs that start at the same time, step by step; tests/unit/chaos lets them start at random."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEGIN = Cursor(UnixMillis(1000), UnixMicros(0))
 
 
 class Job:
-    """One that starts, with so many lanes; `before` is called ahead of each lane that it opens."""
+    """A job that starts with so many lanes; it calls `before` ahead of each lane that it opens."""
 
     def __init__(self, broker: Broker, owner: str, lanes: int) -> None:
         self._broker, self._owner, self._wanted = broker, owner, lanes
@@ -47,12 +47,12 @@ class Job:
             publisher.close()
 
     def decide(self, counted: int) -> TableStart:
-        """Take the lanes over, as many as were counted."""
+        """Acquire as many lanes as were counted, and decide."""
         self.taken = self.lanes.acquire(counted)
         return decide_start(self.taken, self._wanted, BEGIN)
 
     def assign(self, start: TableStart, counted: int) -> None:
-        """Lay its layout."""
+        """Assign the lanes of its layout."""
         since = start.layout.since
         self.lanes.assign({lane: LaneProgress(lane, start.layout, since) for lane in range(counted)}, self.taken)
 
@@ -63,19 +63,22 @@ def start_with(broker: Broker, owner: str, lanes: int, counted: int) -> None:
 
 
 def test_job_that_counted_fewer_lanes_than_there_are_takes_none() -> None:
-    """It was held up, or a broker answered that had not heard of the topic's growth: two would write the same keys."""
+    """It was slow, or the broker that answered did not know the new partitions: two jobs would write the same keys."""
     broker = Broker()
     start_with(broker, "first", 2, 2)
     start_with(broker, "second", 4, 4)
     before = dict(broker.markers)
-    with pytest.raises(RetriableError, match="there are 4 lanes and not 2; another job named alike has just laid them"):
+    with pytest.raises(
+        RetriableError,
+        match=r"there are 4 lanes and not 2\. Either another job of the same name has just assigned",
+    ):
         Job(broker, "third", 2).decide(2)
     assert broker.markers == before
 
 
 @pytest.mark.parametrize("there", [0, 2])
-def test_job_that_loses_the_table_while_it_lays_new_lanes_is_refused(there: int) -> None:
-    """New lanes refuse nobody; what it has laid is no damage to whoever starts next."""
+def test_job_that_loses_the_table_while_it_assigns_new_lanes_is_refused(there: int) -> None:
+    """No owner is checked on a new lane. What the loser has assigned does not damage the next start."""
     broker = Broker()
     if there:
         start_with(broker, "former", there, there)
@@ -84,12 +87,14 @@ def test_job_that_loses_the_table_while_it_lays_new_lanes_is_refused(there: int)
     decided: list[TableStart] = []
 
     def overtake(lane: int) -> None:
-        # Ahead of its first lane that nobody had before, behind those that somebody had.
+        # Before its first new lane, and after the lanes that had an owner.
         if lane == max(there, 1) and not decided:
             decided.append(fast.decide(4))
 
     slow.before = overtake
-    with pytest.raises(RetriableError, match="lane 0: another job named alike has taken it over while the lanes were"):
+    with pytest.raises(
+        RetriableError, match="lane 0: another job of the same name has acquired it while the lanes were"
+    ):
         slow.assign(start, 4)
     with pytest.raises(RetriableError):
         fast.assign(decided[0], 4)

@@ -1,4 +1,4 @@
-"""How many partitions a topic has, without asking for each micro-batch."""
+"""How many partitions a topic has, without a request for each micro-batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bridge.publishing.partition_counts import KEPT_FOR_S, PartitionCounts
 
 
 class Kafka:
-    """Answers, and counts how often it was asked."""
+    """Answers, and records what it was asked."""
 
     def __init__(self) -> None:
         self.partitions = {"a": 3, "b": 5}
@@ -25,7 +25,7 @@ class Kafka:
 
 
 def test_a_topic_is_asked_for_once_a_minute() -> None:
-    """Each by itself; one that grew meanwhile is seen then, and not before."""
+    """Each topic by itself. New partitions are noticed then, and not before."""
     kafka = Kafka()
     sizes = PartitionCounts(kafka.ask, clock=kafka.clock)
     assert [sizes.of(topic) for topic in ("a", "b", "a", "b")] == [3, 5, 3, 5]
@@ -38,7 +38,7 @@ def test_a_topic_is_asked_for_once_a_minute() -> None:
 
 
 def test_a_missing_topic_is_named_and_asked_for_again() -> None:
-    """Nothing is remembered of a topic that is not there, also when it was there."""
+    """A missing topic is forgotten, also when it existed before."""
     kafka = Kafka()
     sizes = PartitionCounts(kafka.ask, clock=kafka.clock)
     assert sizes.of("a") == 3

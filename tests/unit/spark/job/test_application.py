@@ -21,7 +21,7 @@ assert stop.wait(20)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_signal_that_meets_the_event_s_own_lock_stops_the_job(name: str) -> None:
-    """The handler must not wait for what the thread holds that it interrupts."""
+def test_signal_stops_a_job_that_holds_the_event_s_lock(name: str) -> None:
+    """The handler must not wait for a lock that the interrupted thread holds."""
     ended = subprocess.run([sys.executable, "-c", _ASKED.format(name=name)], timeout=30, check=False)
     assert ended.returncode == 0

@@ -1,4 +1,4 @@
-"""Signals while the job only comes up."""
+"""Signals that come while the job still imports its modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ sys.meta_path.insert(0, Finder)
 from spark.job.__main__ import main
 sys.exit(main())
 """
-"""The job, to which the signal comes while it imports what it is made of."""
+"""The signal comes while the job imports its modules."""
 
 HANDED_ON = """
 import os, sys
@@ -33,12 +33,12 @@ with signals.blocked():
     os.kill(os.getpid(), {number})
     os.execv(sys.executable, [sys.executable, "-S", "-c", "from spark.job.__main__ import main; main()"])
 """
-"""What becomes the job, to which the signal comes just before."""
+"""The signal comes just before the process becomes the job."""
 
 
 @pytest.mark.parametrize("script", [IMPORTING, HANDED_ON])
 @pytest.mark.parametrize("number", signals.STOP_SIGNALS)
-def test_signals_end_what_only_imports_in_silence(script: str, number: signal.Signals) -> None:
+def test_signals_end_a_job_that_still_imports_in_silence(script: str, number: signal.Signals) -> None:
     """No traceback, and the status that the signal itself gives, whether it comes now or came a moment ago."""
     command = [sys.executable, "-S", "-c", script.format(number=int(number))]
     ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=60, check=False, text=True)
@@ -46,7 +46,7 @@ def test_signals_end_what_only_imports_in_silence(script: str, number: signal.Si
 
 
 def test_handlers_are_given_back() -> None:
-    """Only what would begin nothing is ended like that."""
+    """Only a process that has begun nothing ends like that."""
     former = {number: signal.getsignal(number) for number in signals.STOP_SIGNALS}
     with signals.terminating_immediately():
         assert signal.getsignal(signal.SIGTERM) not in former.values()

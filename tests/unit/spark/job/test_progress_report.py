@@ -1,4 +1,4 @@
-"""What is taken from Spark's reports of micro-batches."""
+"""What the job takes from Spark's reports about micro-batches."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from bridge.monitoring.counters import LaneFigures
 from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.snapshot import Batches, TableView
 from bridge.monitoring.state import Board
-from spark.job import progress_report
 from spark.job.progress_report import ProgressReport
-from tests.unit.spark.job.test_supervisor import config_of
+from tests.unit.spark.job.fakes import config_of
 
 G = UnixMillis(1_000)
 
 
 def lane(number: int, table: str = "a.b", poison: str | None = None, **figures: int) -> str:
-    """A lane's report of so many figures of a table."""
+    """A lane's report with these counts of a table."""
     return LaneReport("a.b", number, Cursor(G, UnixMicros(0)), [(table, 0, LaneFigures(**figures))], poison).to_json()
 
 
@@ -46,7 +45,7 @@ def progress(run: str, batch_id: int, *lanes: str) -> dict[str, Any]:
 
 
 class Query:
-    """A query as the JVM shows it; counts how often it is asked for a whole report."""
+    """A query as the JVM shows it; counts how often it has to render a whole report."""
 
     def __init__(self, recent: list[dict[str, Any]]) -> None:
         self.runId = recent[0]["runId"] if recent else ""
@@ -68,13 +67,10 @@ class Query:
         return json.dumps(one)
 
 
-def look(
-    monkeypatch: pytest.MonkeyPatch, *rounds: list[dict[str, Any]], came: Callable[[], None] = lambda: None
-) -> TableView:
+def look(*rounds: list[dict[str, Any]], came: Callable[[], None] = lambda: None) -> TableView:
     clock = [0.0]
-    monkeypatch.setattr(progress_report.time, "monotonic", lambda: clock[0])
     board = Board(config_of("a.b"), "0", lambda: 0.0)
-    made = ProgressReport("a.b", board, changes_came=came, dead_letters="dead.b")
+    made = ProgressReport("a.b", board, changes_came=came, dead_letters="dead.b", clock=lambda: clock[0])
     seen: set[str] = set()
     for one in rounds:
         clock[0] += 11.0
@@ -89,11 +85,10 @@ def look(
     return board.view().tables[0]
 
 
-def test_each_batch_counts_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_batch_counts_once(caplog: pytest.LogCaptureFixture) -> None:
     """Spark repeats what it reported; a query that starts again repeats the number at which it failed."""
     caplog.set_level(logging.INFO)
     table = look(
-        monkeypatch,
         [],
         [progress("r1", 0), progress("r1", 1)],
         [progress("r1", 0), progress("r1", 1), progress("r1", 2)],
@@ -113,46 +108,44 @@ def test_each_batch_counts_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     ]
 
 
-def test_silence_is_not_told_as_a_stall(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A table to which nothing is written is looked at seldom, and is no further behind for that."""
+def test_table_without_changes_is_not_logged_as_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """The bridge reads it seldom, and it is no further behind for that."""
     caplog.set_level(logging.INFO)
-    look(monkeypatch, [progress("r1", 0, lane(0), lane(1))])
+    look([progress("r1", 0, lane(0), lane(1))])
     line, _ = caplog.messages
     assert line.startswith("a.b: nothing new; read to what was written ")
 
 
-def test_reports_without_a_micro_batch_count_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_without_a_micro_batch_count_nothing() -> None:
     """An idle query reports as well."""
     idle = progress("r1", 0) | {"durationMs": {"latestOffset": 3}}
     first = progress("r1", 1) | {"sources": [{"endOffset": None}]}
-    assert look(monkeypatch, [idle, first]).batches == Batches()
+    assert look([idle, first]).batches == Batches()
 
 
-def test_micro_batch_without_lanes_reports_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that the checkpoint has kept and that is not to be done has no tasks."""
-    table = look(monkeypatch, [progress("r1", 0) | {"observedMetrics": {"lanes": {"reports": []}}}])
+def test_micro_batch_without_lanes_reports_none() -> None:
+    """A micro-batch that the checkpoint has kept and that Kafka does not confirm has no tasks."""
+    table = look([progress("r1", 0) | {"observedMetrics": {"lanes": {"reports": []}}}])
     assert (table.total.changes, table.batches.last) == (0, 0)
 
 
-def test_dead_letters_are_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """With their table and topic, and why the first is one."""
-    look(monkeypatch, [progress("r1", 0, lane(0), lane(1, poison="column 'v' is torn"))])
+def test_dead_letters_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """With their table and topic, and the reason of the first."""
+    look([progress("r1", 0, lane(0), lane(1, poison="column 'v' is torn"))])
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == ["a.b: changes became dead letters in topic dead.b; the first: column 'v' is torn"]
 
 
-def test_reports_of_another_release_end_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_reports_of_another_release_end_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """The micro-batch counts all the same."""
-    assert look(monkeypatch, [progress("r1", 0, '{"v":2}')]).batches.last == 0
-    assert "a.b: a micro-batch's figures can't be read: not a lane's report: " in caplog.text
+    assert look([progress("r1", 0, '{"v":2}')]).batches.last == 0
+    assert "a.b: a micro-batch's counts can't be read: not a lane's report: " in caplog.text
 
 
-def test_planner_is_told_of_log_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the table's own; a micro-batch that found none, and what was counted for other tables, say nothing."""
+def test_planner_is_signalled_for_log_rows_only() -> None:
+    """Those of its own table. A micro-batch without rows, and counts of other tables, are no signal."""
     for table, log_rows, told in (("a.b", 0, 0), ("a.b", 3, 1), ("x.y", 3, 0)):
         came: list[None] = []
         found = progress("r1", 0, lane(0), lane(1, table, log_rows=log_rows, transactions=1))
-        look(monkeypatch, [found], came=partial(came.append, None))
+        look([found], came=partial(came.append, None))
         assert len(came) == told

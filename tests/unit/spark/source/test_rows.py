@@ -21,7 +21,7 @@ from spark.source.source import ScyllaCdcSource, SourceOptions
 from spark.source.stream_reader import LanePartition
 from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.schemas.example_tables import table
-from tests.unit.spark.job.test_supervisor import config_of
+from tests.unit.spark.job.fakes import config_of
 
 SMALL = table({"pk": "int"}, {"ck": "int"}, {"v": "int"}, {})
 NEXT = Cursor(UnixMillis(5), UnixMicros(9_000))
