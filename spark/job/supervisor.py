@@ -16,9 +16,9 @@ from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.config.document import BridgeConfig
 from bridge.engine.table.topic_watch import TopicWatch
 from bridge.errors import StartupError
-from bridge.monitoring.counters import tally
+from bridge.monitoring.counters import process_counters
 from bridge.monitoring.monitor import Monitor
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from spark.job.failures import describe_error
 from spark.job.table_query import TableQuery
 from spark.job.table_run import Intervals, Table, TableRun
@@ -36,7 +36,7 @@ class Job:
         self,
         tables: Sequence[Table],
         topic_watch: TopicWatch,
-        board: Board,
+        job_state: JobState,
         stop: threading.Event,
         *,
         once: bool,
@@ -49,7 +49,7 @@ class Job:
         Args:
             tables: the captured tables.
             topic_watch: compares the change topics of the tables that run.
-            board: receives what becomes of the tables.
+            job_state: receives what becomes of the tables.
             stop: set when the job is to stop.
             once: whether to end with what can be read now.
             outlive_tables: whether to go on when every table was given up (`monitoring.outlive_tables`).
@@ -60,17 +60,17 @@ class Job:
         self._outlive_tables = outlive_tables and not once
         self._warm = warm
         self._stop = stop
-        self._board = board
+        self._job_state = job_state
         self._topic_watch = topic_watch
         self._intervals = intervals
-        self._tables = [TableRun(table, board, intervals, once=once) for table in tables]
+        self._tables = [TableRun(table, job_state, intervals, once=once) for table in tables]
 
     def run(self) -> int:
         """Run the tables; return the exit status."""
         try:
             while not self._stop.is_set():
-                self._board.tick()
-                self._board.count(tally.take())
+                self._job_state.tick()
+                self._job_state.add_counters(process_counters.take())
                 for one in self._tables:
                     one.step(self._may_start)
                 self._topic_watch.look(
@@ -128,20 +128,20 @@ def run(config: BridgeConfig, coming: StartingSession, stop: threading.Event, *,
         StartupError: the port of `monitoring.listen` can't be opened.
     """
     with Monitor(config) as monitor:
-        return run_monitored(config, coming, stop, monitor.board, once=once)
+        return run_monitored(config, coming, stop, monitor.job_state, once=once)
 
 
 def run_monitored(
-    config: BridgeConfig, coming: StartingSession, stop: threading.Event, board: Board, *, once: bool
+    config: BridgeConfig, coming: StartingSession, stop: threading.Event, job_state: JobState, *, once: bool
 ) -> int:
-    """Run the job and report to `board`; return the exit status. The arguments are those of `run`."""
+    """Run the job and report to `job_state`; return the exit status. The arguments are those of `run`."""
     try:
         session = coming.result()
         status = Job(
-            [TableQuery(session, config, table, board) for table in config.tables],
+            [TableQuery(session, config, table, job_state) for table in config.tables],
             # A new client for each look: one that was kept would log in with the password or token of its start.
             TopicWatch(lambda topics: KafkaAdmin(config.kafka, quiet=True).topics_now(topics)),
-            board,
+            job_state,
             stop,
             once=once,
             outlive_tables=config.monitoring.outlive_tables,

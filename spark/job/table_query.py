@@ -21,7 +21,7 @@ from bridge.engine.process_cache import ProcessCache
 from bridge.engine.table.start import Prepared, TableServices, TableStarter
 from bridge.engine.table.topic_watch import ChangeTopic
 from bridge.model.kept_formats import canonical_json
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.topic_identity import ChangeTopicMessages
 from spark.job.checkpoint import Checkpoint
@@ -60,7 +60,7 @@ class TableQuery:
         session: SparkSession,
         config: BridgeConfig,
         table: TableSettings,
-        board: Board,
+        job_state: JobState,
         cache: ProcessCache = CACHE,
     ) -> None:
         """Prepare; this asks no server.
@@ -69,7 +69,7 @@ class TableQuery:
             session: with the source registered.
             config: of the whole job.
             table: the captured table.
-            board: receives the table's state and counts.
+            job_state: receives the table's state and counts.
             cache: of this process.
         """
         self.name = f"{table.keyspace}.{table.table}"
@@ -91,12 +91,12 @@ class TableQuery:
             topics=partial(KafkaAdmin, config.kafka),
             publisher=self._open_lane,
             checkpoint=self._checkpoint,
-            report_lanes=partial(board.laid, self.name),
+            report_lanes=partial(job_state.assign_lanes, self.name),
         )
         self._starter = TableStarter(config, self._source, services, self.change_topic)
         self._report = ProgressReport(
             self.name,
-            board,
+            job_state,
             changes_came=partial(planner_signals.signal_changes, self._signals.path),
             dead_letters=config.dead_letter_topic_of(table),
         )

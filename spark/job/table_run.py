@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bridge.engine.table.restart_policy import LONGEST_BACKOFF_S, RestartPolicy
 from bridge.engine.table.topic_watch import ChangeTopic
 from bridge.errors import BridgeError, NoGenerationError
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from bridge.runtime.background import run_in_background
 from spark.job.failures import Failure
 from spark.job.table_query import StartedQuery
@@ -112,12 +112,12 @@ class TableRun:
         given_up: why the table has stopped for good; None while it goes on.
     """
 
-    def __init__(self, table: Table, board: Board, intervals: Intervals, *, once: bool) -> None:
+    def __init__(self, table: Table, job_state: JobState, intervals: Intervals, *, once: bool) -> None:
         """Begin without a query.
 
         Args:
             table: the table.
-            board: receives the table's state.
+            job_state: receives the table's state.
             intervals: how often to look, and how long to wait.
             once: whether the job ends with what can be read now.
         """
@@ -126,7 +126,7 @@ class TableRun:
         self.attempt: Future[StartedQuery] | None = None
         self.attempt_s = 0.0
         self.given_up: str | None = None
-        self._board = board
+        self._job_state = job_state
         self._intervals = intervals
         self._once = once
         self._restarts = RestartPolicy(longest_backoff_s=intervals.longest_backoff_s)
@@ -206,7 +206,7 @@ class TableRun:
             elif changed := changes.result():
                 message += f" (changed since the job began to read the table: {changed})"
         self._verdict, self.given_up, self._reminded_s = None, message, time.monotonic()
-        self._board.stopped(name, message)
+        self._job_state.set_stopped(name, message)
         _log.error("%s stops: %s", name, message)
 
     def stop(self, deadline_s: float) -> None:
@@ -241,7 +241,7 @@ class TableRun:
 
     def _begin_attempt(self) -> None:
         if not self._waits and not self._recovered:
-            self._board.starting(self.table.name)
+            self._job_state.set_starting(self.table.name)
         # A start waits for servers, in part inside libraries. In the background it holds up neither the job's loop, nor
         # a stop, nor the other tables.
         start = partial(self.table.start, once=self._once, recovered=self._recovered)
@@ -272,20 +272,20 @@ class TableRun:
             self.query, self._recovers = started.query, started.recovers
             self._since_s, self._waits = time.monotonic(), False
             if not started.recovers:
-                self._board.running(self.table.name)
+                self._job_state.set_running(self.table.name)
 
     def _wait_for_generation(self, error: NoGenerationError) -> None:
         name = self.table.name
         if self._once:
             self._has_nothing = True
             _log.warning("%s: %s. There is nothing to read", name, error)
-            self._board.finished(name)
+            self._job_state.set_finished(name)
             return
         if not self._waits:
             _log.warning("%s: %s. Waiting for it", name, error)
         self._waits = True
         self._restarts.wait(self._intervals.first_generation_s)
-        self._board.waiting(name, str(error))
+        self._job_state.set_waiting(name, str(error))
 
     def _follow_query(self, query: StreamingQuery, now_s: float) -> None:
         is_active = query.isActive
@@ -301,7 +301,7 @@ class TableRun:
             # The next start decides how the table goes on, from what Kafka holds by then.
             self.query, self._recovered = None, True
         else:
-            self._board.finished(self.table.name)
+            self._job_state.set_finished(self.table.name)
 
     def _meet_failure(self, error: Exception, query: StreamingQuery | None = None) -> None:
         failure, name = Failure.of(error), self.table.name
@@ -312,7 +312,7 @@ class TableRun:
             return
         self.table.note_failure(query, by_spark=failure.by_spark)
         pause_s = self._restarts.note_failure(self.table.share_used_for_s())
-        self._board.retrying(name, failure.message, pause_s)
+        self._job_state.set_retrying(name, failure.message, pause_s)
         _log.warning(
             "%s: %s (failure %d; starting again in %.0f s)", name, failure.message, self._restarts.failures, pause_s
         )

@@ -102,7 +102,7 @@ class ChangeTopic:
         self._known = KnownTopic(self.name, now.id, self._clock())
 
     def _note_missing(self, now: CurrentTopic | None) -> None:
-        # A table without changes does not fail when its topic is missing. One look without the topic says nothing:
+        # A table without changes does not fail when its topic is missing. One look without the topic is no evidence:
         # whoever creates a topic anew deletes it first.
         self._looks_without = self._looks_without + 1 if now is None and self._seen else 0
         if self._looks_without == _MISSING_AFTER_LOOKS:

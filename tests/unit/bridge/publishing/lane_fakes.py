@@ -8,7 +8,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.monitoring.counters import LaneFigures
+from bridge.monitoring.counters import LaneCounters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
 from tests.chaos.fault_points import Watched
@@ -49,7 +49,7 @@ def make(
     most_bytes: int = 10**9,
     most_s: float = float("inf"),
     clock: Callable[[], float] = lambda: 0.0,
-    count: Callable[[LaneFigures], None] = lambda _: None,
+    count: Callable[[LaneCounters], None] = lambda _: None,
 ) -> LanePublisher:
     return LanePublisher(
         lambda: Watched(Client(broker, "id" if lane == 0 else f"id{lane}"), PROGRESS, broker.reach),

@@ -12,7 +12,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros
-from bridge.monitoring.counters import LaneFigures
+from bridge.monitoring.counters import LaneCounters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
 from bridge.publishing.start_decision import decide_start
@@ -234,7 +234,7 @@ def test_committed_records_are_counted() -> None:
     """Counts are those of committed records, over several transactions and after a crash."""
     broker = Broker()
     first_start(broker)
-    total = LaneFigures()
+    total = LaneCounters()
     publisher = make(broker, most_records=7, count=total.add)
     work(publisher, batch(0, 10), fresh=False)
     broker.crash_at = "before commit"
@@ -251,13 +251,13 @@ def test_committed_records_are_counted() -> None:
 
 def test_tombstones_and_dead_letters_are_no_changes() -> None:
     """A delete is one change, with or without a tombstone behind it. A dead letter is none."""
-    total = LaneFigures()
+    total = LaneCounters()
     broker = Broker()
     first_start(broker)
     publisher = make(broker, count=total.add)
     publisher.start(batch(0, 10), fresh=False)
     for key, value in ((b"k", b"v"), (b"k", None), (None, b"letter"), (b"k", b"w")):
         publisher.publish("topic", key, value, position(5, 0), {})
-    assert total == LaneFigures()
+    assert total == LaneCounters()
     publisher.finish()
     assert (total.changes, total.dead_letters, total.groups, total.transactions) == (2, 1, 1, 1)

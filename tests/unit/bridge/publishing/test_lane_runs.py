@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import TooLargeError
 from bridge.model.kept_formats import LaneProgress
-from bridge.monitoring.counters import LaneFigures
+from bridge.monitoring.counters import LaneCounters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
 from tests.chaos.fault_points import IN_PRODUCER, FaultError, Point
@@ -74,7 +74,7 @@ def test_runs_are_published_as_record_after_record(
     """Records, transactions and counts are the same. After a crash only the rest is published."""
     seen: list[tuple[object, ...]] = []
     for runs in ([0], sizes):
-        broker, total = Broker(), LaneFigures()
+        broker, total = Broker(), LaneCounters()
         first_start(broker)
         broker.crash_at, broker.limit = crash, limit
         task = batch(0, 40)

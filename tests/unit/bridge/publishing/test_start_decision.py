@@ -76,28 +76,28 @@ def test_level_lanes_are_assigned_anew_at_once() -> None:
 @pytest.mark.parametrize("lanes", [2, 3])
 def test_assigned_lanes_differ_from_lanes_that_have_published(lanes: int) -> None:
     """Before the first micro-batch nothing can be lost. After a change of lanes it can, without any batch, too."""
-    laid = {lane: standing(1_000_000, layout=LAYOUT, lane=lane, first=True) for lane in (0, 1)}
-    start = decide_start({lane: LaneProgress.from_bytes(at.to_bytes()) for lane, at in laid.items()}, lanes, None)
+    assigned = {lane: standing(1_000_000, layout=LAYOUT, lane=lane, first=True) for lane in (0, 1)}
+    start = decide_start({lane: LaneProgress.from_bytes(at.to_bytes()) for lane, at in assigned.items()}, lanes, None)
     assert (start.first, start.at_edge) == (True, True)
     relaid = {lane: standing(3_000_000, layout=Layout(2, at(3_000_000)), lane=lane) for lane in (0, 1)}
     start = decide_start({lane: LaneProgress.from_bytes(at.to_bytes()) for lane, at in relaid.items()}, lanes, None)
     assert (start.first, start.at_edge) == (False, False)
     assert not decide_start({0: done(BATCH, lane=0), 1: done(BATCH)}, lanes, None).first
-    assert not decide_start({0: done(EARLIER, lane=0), 1: laid[1]}, 2, None).first
+    assert not decide_start({0: done(EARLIER, lane=0), 1: assigned[1]}, 2, None).first
 
 
 def test_first_micro_batch_stays_at_the_edge() -> None:
     """After a crash inside it the table may stand where changes expire; after its end it does not."""
     edge_us = UnixMicros(2_000_000)
-    laid = {lane: replace(standing(2_000_000, lane=lane, first=True), edge_us=edge_us) for lane in (0, 1)}
-    left = remainder(TASK, laid[1], TOPIC)
+    assigned = {lane: replace(standing(2_000_000, lane=lane, first=True), edge_us=edge_us) for lane in (0, 1)}
+    left = remainder(TASK, assigned[1], TOPIC)
     midway = LaneProgress.from_bytes(left.midway(group(2_500_000)).to_bytes())
     again = remainder(TASK, midway, TOPIC)
     finished = LaneProgress.from_bytes(again.completed().to_bytes())
     for found, lanes in (
-        ({0: laid[0], 1: midway}, 2),
-        ({0: laid[0], 1: finished}, 2),
-        ({0: laid[0], 1: finished}, 3),
+        ({0: assigned[0], 1: midway}, 2),
+        ({0: assigned[0], 1: finished}, 2),
+        ({0: assigned[0], 1: finished}, 3),
     ):
         start = decide_start(found, lanes, None)
         assert (start.first, start.at_edge, start.edge_us) == (False, True, edge_us)
@@ -109,10 +109,10 @@ def test_first_micro_batch_stays_at_the_edge() -> None:
     for lanes in (2, 3):
         start = decide_start({0: replace(finished, lane=0), 1: finished}, lanes, None)
         assert (start.at_edge, start.edge_us, start.excuses(UnixMicros(3_000_001))) == (False, None, False)
-        assert decide_start(laid, lanes, None).edge_us == edge_us
-        assert decide_start(laid, lanes, None).excuses(UnixMicros(10**15))
-    elsewhere = remainder(TASK, replace(laid[1], edge_us=None), TOPIC).midway(group(2_500_000))
-    assert not decide_start({0: laid[0], 1: elsewhere}, 2, None).at_edge
+        assert decide_start(assigned, lanes, None).edge_us == edge_us
+        assert decide_start(assigned, lanes, None).excuses(UnixMicros(10**15))
+    elsewhere = remainder(TASK, replace(assigned[1], edge_us=None), TOPIC).midway(group(2_500_000))
+    assert not decide_start({0: assigned[0], 1: elsewhere}, 2, None).at_edge
     following = PlannedBatch(BATCH.next, at(4_000_000), LAYOUT)
     second = remainder(LaneTask("ks", "t", 1, following), finished, TOPIC)
     for further in (second.midway(group(3_500_000)), second.completed()):

@@ -1,4 +1,4 @@
-"""Queries, tables and a board for tests of the job, without Spark and without servers."""
+"""Queries, tables and a job state for tests of the job, without Spark and without servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 from bridge.config.document import BridgeConfig, validate
 from bridge.engine.table.topic_watch import ChangeTopic, TopicWatch
 from bridge.errors import RetriableError
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from spark.job.supervisor import Job
 from spark.job.table_query import StartedQuery
 from spark.job.table_run import Intervals
@@ -31,8 +31,8 @@ def config_of(*tables: str, **sections: Any) -> BridgeConfig:
     )
 
 
-def board_of(*tables: str) -> Board:
-    return Board(config_of(*tables), "0", lambda: 7.0)
+def job_state_of(*tables: str) -> JobState:
+    return JobState(config_of(*tables), "0", lambda: 7.0)
 
 
 class Query:
@@ -59,8 +59,8 @@ class Recovering(Query):
     """A query that only finishes what the lanes of a former layout had begun."""
 
 
-class StoppingBoard(Board):
-    """A board that stops the job in the given round of its loop."""
+class StoppingJobState(JobState):
+    """A job state that stops the job in the given round of its loop."""
 
     def __init__(self, config: BridgeConfig, rounds: int) -> None:
         super().__init__(config, "0", lambda: 0.0)
@@ -160,7 +160,7 @@ def run_job(
     queries: dict[str, Any],
     *,
     once: bool,
-    board: Board | None = None,
+    job_state: JobState | None = None,
     warm: bool = False,
     outlive_tables: bool = False,
     intervals: Intervals = AT_ONCE,
@@ -170,15 +170,15 @@ def run_job(
 ) -> int:
     """Run a job over tables with the given queries; return its exit status."""
     journal, answer = journal or Journal(), answer or threading.Event()
-    board = board or board_of(*queries)
-    stop = board.stop if isinstance(board, StoppingBoard) else threading.Event()
+    job_state = job_state or job_state_of(*queries)
+    stop = job_state.stop if isinstance(job_state, StoppingJobState) else threading.Event()
     tables = [FakeTable(name, found, journal, answer) for name, found in queries.items()]
     status = None
     try:
         status = Job(
             tables,
             watch or RecordingWatch(),
-            board,
+            job_state,
             stop,
             once=once,
             outlive_tables=outlive_tables,

@@ -94,5 +94,5 @@ def test_failure_of_somebody_elses_python_is_described_by_its_last_line() -> Non
     ],
 )
 def test_only_sparks_own_failures_count_against_the_checkpoint(error: Exception, by_spark: bool) -> None:
-    """A worker that was killed, or a mistake of the bridge, says nothing about the checkpoint's files."""
+    """A worker that was killed, or a mistake of the bridge, is no evidence about the checkpoint's files."""
     assert Failure.of(error).by_spark is by_spark

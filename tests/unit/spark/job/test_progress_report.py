@@ -15,10 +15,10 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import StreamOffset
 from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.counters import LaneFigures
+from bridge.monitoring.counters import LaneCounters
 from bridge.monitoring.reports import LaneReport
-from bridge.monitoring.snapshot import Batches, TableView
-from bridge.monitoring.state import Board
+from bridge.monitoring.snapshot import BatchStatistics, TableSnapshot
+from bridge.monitoring.state import JobState
 from spark.job.progress_report import ProgressReport
 from tests.unit.spark.job.fakes import config_of
 
@@ -27,7 +27,7 @@ G = UnixMillis(1_000)
 
 def lane(number: int, table: str = "a.b", poison: str | None = None, **figures: int) -> str:
     """A lane's report with these counts of a table."""
-    return LaneReport("a.b", number, Cursor(G, UnixMicros(0)), [(table, 0, LaneFigures(**figures))], poison).to_json()
+    return LaneReport("a.b", number, Cursor(G, UnixMicros(0)), [(table, 0, LaneCounters(**figures))], poison).to_json()
 
 
 def progress(run: str, batch_id: int, *lanes: str) -> dict[str, Any]:
@@ -67,10 +67,10 @@ class Query:
         return json.dumps(one)
 
 
-def look(*rounds: list[dict[str, Any]], came: Callable[[], None] = lambda: None) -> TableView:
+def look(*rounds: list[dict[str, Any]], came: Callable[[], None] = lambda: None) -> TableSnapshot:
     clock = [0.0]
-    board = Board(config_of("a.b"), "0", lambda: 0.0)
-    made = ProgressReport("a.b", board, changes_came=came, dead_letters="dead.b", clock=lambda: clock[0])
+    job_state = JobState(config_of("a.b"), "0", lambda: 0.0)
+    made = ProgressReport("a.b", job_state, changes_came=came, dead_letters="dead.b", clock=lambda: clock[0])
     seen: set[str] = set()
     for one in rounds:
         clock[0] += 11.0
@@ -82,7 +82,7 @@ def look(*rounds: list[dict[str, Any]], came: Callable[[], None] = lambda: None)
         assert query.asked == len(marks - seen)
         seen |= marks
     made.sum_up()
-    return board.view().tables[0]
+    return job_state.snapshot().tables[0]
 
 
 def test_each_batch_counts_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -120,7 +120,7 @@ def test_reports_without_a_micro_batch_count_nothing() -> None:
     """An idle query reports as well."""
     idle = progress("r1", 0) | {"durationMs": {"latestOffset": 3}}
     first = progress("r1", 1) | {"sources": [{"endOffset": None}]}
-    assert look([idle, first]).batches == Batches()
+    assert look([idle, first]).batches == BatchStatistics()
 
 
 def test_micro_batch_without_lanes_reports_none() -> None:
@@ -144,8 +144,8 @@ def test_reports_of_another_release_end_nothing(caplog: pytest.LogCaptureFixture
 
 def test_planner_is_signalled_for_log_rows_only() -> None:
     """Those of its own table. A micro-batch without rows, and counts of other tables, are no signal."""
-    for table, log_rows, told in (("a.b", 0, 0), ("a.b", 3, 1), ("x.y", 3, 0)):
+    for table, log_rows, signals in (("a.b", 0, 0), ("a.b", 3, 1), ("x.y", 3, 0)):
         came: list[None] = []
         found = progress("r1", 0, lane(0), lane(1, table, log_rows=log_rows, transactions=1))
         look([found], came=partial(came.append, None))
-        assert len(came) == told
+        assert len(came) == signals

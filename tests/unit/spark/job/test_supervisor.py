@@ -20,9 +20,9 @@ from tests.unit.spark.job.fakes import (
     Journal,
     Query,
     RecordingWatch,
-    StoppingBoard,
-    board_of,
+    StoppingJobState,
     config_of,
+    job_state_of,
     run_job,
 )
 
@@ -105,11 +105,11 @@ def test_nothing_stays_behind_a_jvm_that_ends() -> None:
 def test_start_that_hangs_holds_up_no_other_tables_start(caplog: pytest.LogCaptureFixture) -> None:
     """Tables start one after the other, but a slow start holds up the next one only for a while, and is logged."""
     hanging, journal = threading.Event(), Journal()
-    board = StoppingBoard(config_of("a.hanging", "a.other"), 1000)
+    job_state = StoppingJobState(config_of("a.hanging", "a.other"), 1000)
     queries = {"a.hanging": [hanging], "a.other": [Query(10**9, None)]}
     intervals = replace(AT_ONCE, stop_s=0.01, alone_s=0.05, remind_s=0.1)
     try:
-        assert run_job(queries, once=False, board=board, journal=journal, intervals=intervals) == 0
+        assert run_job(queries, once=False, job_state=job_state, journal=journal, intervals=intervals) == 0
     finally:
         hanging.set()
     assert journal.starts == [("a.hanging", False), ("a.other", False)]
@@ -119,22 +119,22 @@ def test_start_that_hangs_holds_up_no_other_tables_start(caplog: pytest.LogCaptu
 def test_neither_loop_nor_stop_nor_other_tables_wait_for_a_start(caplog: pytest.LogCaptureFixture) -> None:
     """A start that hangs in a library leaves the job at work, and is left behind when the job stops."""
     hanging, failing = threading.Event(), Query(3, RuntimeError("bridge.errors.PoisonError: column v"))
-    board = StoppingBoard(config_of("a.failing", "a.hanging"), 50)
+    job_state = StoppingJobState(config_of("a.failing", "a.hanging"), 50)
     queries: dict[str, Any] = {"a.failing": [failing], "a.hanging": [hanging]}
     began_s = time.monotonic()
     try:
-        assert run_job(queries, once=False, board=board, intervals=replace(AT_ONCE, stop_s=0.01)) == 1
+        assert run_job(queries, once=False, job_state=job_state, intervals=replace(AT_ONCE, stop_s=0.01)) == 1
     finally:
         hanging.set()
     assert time.monotonic() - began_s < 30
-    assert [table.state for table in board.view().tables] == ["stopped", "starting"]
+    assert [table.state for table in job_state.snapshot().tables] == ["stopped", "starting"]
     assert caplog.messages == ["a.failing stops: column v", "a.hanging: stopped in the midst of its start"]
 
 
 def test_start_that_ends_with_the_stop_leaves_no_query() -> None:
     """The query of a start that was under way is stopped with the rest."""
-    query, board = Query(10**6, None), StoppingBoard(config_of("a.b"), 1)
-    assert run_job({"a.b": [query]}, once=False, board=board) == 0
+    query, job_state = Query(10**6, None), StoppingJobState(config_of("a.b"), 1)
+    assert run_job({"a.b": [query]}, once=False, job_state=job_state) == 0
     assert query.stopped
 
 
@@ -143,9 +143,9 @@ def test_start_that_ends_with_the_stop_leaves_no_query() -> None:
 )
 def test_job_may_outlive_its_tables(outlive: bool, once: bool, rounds_left: bool) -> None:
     """When every table was given up the job ends, unless it is to go on until it is stopped."""
-    board = StoppingBoard(config_of("a.b"), 50)
-    assert run_job({"a.b": [PoisonError("column v")]}, once=once, board=board, outlive_tables=outlive) == 1
-    assert (board.left > 0) is rounds_left
+    job_state = StoppingJobState(config_of("a.b"), 50)
+    assert run_job({"a.b": [PoisonError("column v")]}, once=once, job_state=job_state, outlive_tables=outlive) == 1
+    assert (job_state.left > 0) is rounds_left
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,10 @@ def test_jvm_that_ends_fails_the_job_unless_it_was_to_stop(
         raise failure
 
     coming: Any = SimpleNamespace(result=fail)
-    config, board, stop = config_of("a.b"), board_of("a.b"), threading.Event()
-    assert run_monitored(config, coming, stop, board, once=False) == 1
+    config, job_state, stop = config_of("a.b"), job_state_of("a.b"), threading.Event()
+    assert run_monitored(config, coming, stop, job_state, once=False) == 1
     assert words in caplog.text
     caplog.clear()
     stop.set()
-    assert run_monitored(config, coming, stop, board, once=False) == 0
+    assert run_monitored(config, coming, stop, job_state, once=False) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]

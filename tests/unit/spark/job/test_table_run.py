@@ -12,15 +12,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from bridge.errors import NoGenerationError, PoisonError, RetriableError
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from tests.unit.spark.job.fakes import (
     AT_ONCE,
     Journal,
     Query,
     Recovering,
-    StoppingBoard,
-    board_of,
+    StoppingJobState,
     config_of,
+    job_state_of,
     run_job,
 )
 
@@ -88,12 +88,12 @@ def test_failed_query_waits_for_its_share_of_requests() -> None:
     """Its start asks all streams at once: no sooner than scylla.requests_per_second allows."""
     waits: dict[str, float] = {}
 
-    class Recording(Board):
-        def retrying(self, table: str, reason: str, after_s: float) -> None:
+    class Recording(JobState):
+        def set_retrying(self, table: str, reason: str, after_s: float) -> None:
             waits[table] = after_s
 
     queries = {name: [Query(1, RuntimeError(AWAY)), Query(3, None)] for name in ("a.free", "a.paced")}
-    assert run_job(queries, once=True, board=Recording(config_of(*queries), "0", lambda: 7.0)) == 0
+    assert run_job(queries, once=True, job_state=Recording(config_of(*queries), "0", lambda: 7.0)) == 0
     assert waits == {"a.free": 0.01, "a.paced": 0.03}
 
 
@@ -109,17 +109,17 @@ def test_lanes_are_recovered_beside_other_tables() -> None:
     recovering, other, journal = Recovering(200, None), Query(3, None), Journal()
     left_at_end: list[int] = []
 
-    class Recording(Board):
-        def finished(self, table: str) -> None:
+    class Recording(JobState):
+        def set_finished(self, table: str) -> None:
             left_at_end.append(recovering.looks)
-            super().finished(table)
+            super().set_finished(table)
 
     queries: dict[str, Any] = {"a.relaid": [recovering, Query(3, None)], "a.other": [other]}
-    board = Recording(config_of(*queries), "0", lambda: 7.0)
-    assert run_job(queries, once=True, board=board, journal=journal) == 0
+    job_state = Recording(config_of(*queries), "0", lambda: 7.0)
+    assert run_job(queries, once=True, job_state=job_state, journal=journal) == 0
     assert journal.starts == [("a.relaid", False), ("a.other", False), ("a.relaid", True)]
     assert left_at_end[0] > 0
-    relaid = board.view().tables[0]
+    relaid = job_state.snapshot().tables[0]
     assert (relaid.state, relaid.starts, relaid.failures) == ("finished", 1, 0)
 
 
@@ -134,25 +134,25 @@ def test_lanes_that_could_not_be_recovered_are_tried_again() -> None:
 
 def test_stop_ends_a_recovery() -> None:
     """A stop does not wait until lanes stand level."""
-    recovering, board = Recovering(10**6, None), StoppingBoard(config_of("a.b"), 50)
-    assert run_job({"a.b": [recovering]}, once=False, board=board) == 0
+    recovering, job_state = Recovering(10**6, None), StoppingJobState(config_of("a.b"), 50)
+    assert run_job({"a.b": [recovering]}, once=False, job_state=job_state) == 0
     assert recovering.stopped
 
 
 @pytest.mark.parametrize("stop_at", [None, 50])
 def test_nothing_waits_for_the_changes_of_a_table(caplog: pytest.LogCaptureFixture, stop_at: int | None) -> None:
     """A ScyllaDB that does not answer holds up neither the loop nor a stop, and the table's end is logged anyway."""
-    board, answer = StoppingBoard(config_of("a.asked"), stop_at or 10**6), threading.Event()
+    job_state, answer = StoppingJobState(config_of("a.asked"), stop_at or 10**6), threading.Event()
     began_s = time.monotonic()
     intervals = replace(AT_ONCE, changes_s=60.0 if stop_at else 0.01)
     try:
         queries: dict[str, Any] = {"a.asked": [PoisonError("column v")]}
-        assert run_job(queries, once=False, board=board, answer=answer, intervals=intervals) == 1
+        assert run_job(queries, once=False, job_state=job_state, answer=answer, intervals=intervals) == 1
     finally:
         answer.set()
     assert time.monotonic() - began_s < 30
     assert caplog.messages == ["a.asked stops: column v"]
-    assert (board.left == 0) is (stop_at is not None)
+    assert (job_state.left == 0) is (stop_at is not None)
 
 
 def test_changes_that_can_not_be_found_out_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -172,9 +172,9 @@ def test_board_shows_what_becomes_of_a_table() -> None:
         "a.good": [Query(1, RuntimeError(AWAY)), Query(3, None)],
         "a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))],
     }
-    board = board_of(*queries)
-    assert run_job(queries, once=True, board=board) == 1
-    good, bad = board.view().tables
+    job_state = job_state_of(*queries)
+    assert run_job(queries, once=True, job_state=job_state) == 1
+    good, bad = job_state.snapshot().tables
     assert (good.state, good.starts, good.failures) == ("finished", 2, 1)
     assert (bad.state, bad.reason, bad.starts, bad.failures) == ("stopped", "column v", 1, 1)
 
@@ -183,10 +183,10 @@ def test_table_without_streams_is_waited_for_and_holds_up_no_other(caplog: pytes
     """It is no failure and logged once. Others run meanwhile, as tablets do in a cluster without a generation."""
     good = Query(3, None)
     none_yet = NoGenerationError("test:1 has no CDC generation yet")
-    board = StoppingBoard(config_of("a.young", "a.good"), 200)
+    job_state = StoppingJobState(config_of("a.young", "a.good"), 200)
     queries = {"a.young": [none_yet, none_yet, none_yet, Query(10**9, None)], "a.good": [good]}
-    assert run_job(queries, once=False, board=board, intervals=replace(AT_ONCE, first_generation_s=0)) == 0
-    young = board.view().tables[0]
+    assert run_job(queries, once=False, job_state=job_state, intervals=replace(AT_ONCE, first_generation_s=0)) == 0
+    young = job_state.snapshot().tables[0]
     assert (young.state, young.starts, young.failures) == ("running", 1, 0)
     assert caplog.messages == ["a.young: test:1 has no CDC generation yet. Waiting for it"]
     assert good.looks < 0
@@ -195,7 +195,7 @@ def test_table_without_streams_is_waited_for_and_holds_up_no_other(caplog: pytes
 def test_run_that_is_to_end_waits_for_no_streams(caplog: pytest.LogCaptureFixture) -> None:
     """With `--once` there is nothing to read then."""
     none_yet = NoGenerationError("test:1 has no CDC generation yet")
-    board = board_of("a.young", "a.good")
-    assert run_job({"a.young": [none_yet], "a.good": [Query(3, None)]}, once=True, board=board) == 0
-    assert [table.state for table in board.view().tables] == ["finished", "finished"]
+    job_state = job_state_of("a.young", "a.good")
+    assert run_job({"a.young": [none_yet], "a.good": [Query(3, None)]}, once=True, job_state=job_state) == 0
+    assert [table.state for table in job_state.snapshot().tables] == ["finished", "finished"]
     assert caplog.messages == ["a.young: test:1 has no CDC generation yet. There is nothing to read"]

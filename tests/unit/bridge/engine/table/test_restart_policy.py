@@ -46,7 +46,7 @@ IDLE, BUSY, NONE = (True, False), (True, True), (False, False)
         # A query that has reported progress could use its checkpoint.
         ([(True, IDLE), (True, BUSY), (True, NONE)], False),
         ([(True, IDLE), (False, IDLE), (True, IDLE)], False),
-        # A start that failed before Spark says nothing about the checkpoint, for or against it.
+        # A start that failed before Spark is no evidence about the checkpoint.
         ([(True, IDLE), (False, NONE), (True, IDLE)], True),
     ],
 )
