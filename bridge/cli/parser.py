@@ -50,7 +50,7 @@ def _add_run(commands: Subparsers) -> None:
 
 
 def _add_validate(commands: Subparsers) -> None:
-    help_text = "check the configuration and say what would be done"
+    help_text = "check the configuration and show what the job would do"
     validate = _add_command_with_file(commands, "validate", _command_of("validate"), help_text)
     validate.add_argument("--online", action="store_true", help="also check the servers and every table")
 
@@ -126,7 +126,7 @@ def _command_of(module: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _run_job(arguments: argparse.Namespace) -> int:
-    # Signals end the process at once: the imports alone take a while, and nothing has begun that needs an orderly end.
+    # Signals end the process at once, because the imports take a while and nothing needs an orderly end yet.
     with signals.terminating_immediately():
         return _command_of("run")(arguments)
 

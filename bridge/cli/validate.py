@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from bridge.cli import preflight
 from bridge.cli.output import print_line
+from bridge.cli.preflight import checks
 from bridge.cli.table_argument import cql_table_name
 from bridge.config.document import BridgeConfig, TableSettings
 from bridge.config.file import loader
@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = loader.load(arguments.config)
     if arguments.online:
         print_line(f"{arguments.config}: no problem found in the file; checking the servers")
-        preflight.check(config, report=print_line)
+        checks.check_all(config, report=print_line)
         print_line(f"Tables: {', '.join(map(cql_table_name, config.tables))}: all are captured")
     else:
         print_line(f"{arguments.config}: no problem found")

@@ -36,8 +36,8 @@ class LocatedProblem(NamedTuple):
 
 def located_error(problems: Sequence[LocatedProblem]) -> PydanticCustomError:
     """Return the error that a validator of a whole model raises, so that each problem is reported at its location."""
-    words = "; ".join(f"{'.'.join(map(str, problem.location))}: {problem.text}" for problem in problems)
-    return PydanticCustomError(LOCATED, "{words}", {"words": words, "problems": list(problems)})
+    text = "; ".join(f"{'.'.join(map(str, problem.location))}: {problem.text}" for problem in problems)
+    return PydanticCustomError(LOCATED, "{text}", {"text": text, "problems": list(problems)})
 
 
 class Model(BaseModel):
@@ -48,7 +48,7 @@ class Model(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedText:
-    """Annotates a text field: says in words what its regular expression accepts."""
+    """Annotates a text field: describes what its regular expression accepts."""
 
     text: str
 
@@ -74,7 +74,7 @@ def _check_address(value: object) -> object:
     if "://" in value:
         raise ValueError(f"{value!r} begins with a scheme; an address is host:port alone")
     if not _ADDRESS.match(value):
-        bracketed = ", and an IPv6 host stands in brackets, as in [::1]:9042" if value.count(":") > 1 else ""
+        bracketed = ", and an IPv6 host is in brackets, as in [::1]:9042" if value.count(":") > 1 else ""
         raise ValueError(f"{value!r} is not host:port{bracketed}")
     port = int(value.rpartition(":")[2])
     if port not in _PORTS:

@@ -116,16 +116,14 @@ class BridgeConfig(Model):
                 theirs = taken.setdefault(_PERIOD.sub("_", mine[0]), mine)
                 if theirs != mine:
                     alike = "" if theirs[0] == mine[0] else f" (and {theirs[0]}, which Kafka takes for the same name)"
-                    words = "each table needs a change topic and a progress topic of its own"
-                    problems.append(
-                        LocatedProblem(location, f"{mine[0]}{alike} is a topic of {theirs[1]} too; {words}")
-                    )
+                    rule = "each table needs a change topic and a progress topic of its own"
+                    problems.append(LocatedProblem(location, f"{mine[0]}{alike} is a topic of {theirs[1]} too; {rule}"))
         # Tables may share a dead-letter topic, but readers of changes or cursors can't read dead letters.
         dead_letter_topics = {self.dead_letter_topic_of(table) or "" for table in self.tables} - {""}
         mixed = sorted(topic for topic in dead_letter_topics if _PERIOD.sub("_", topic) in taken)
         if mixed:
-            words = f"{', '.join(mixed)}: a dead-letter topic can't be a change or progress topic too"
-            problems.append(LocatedProblem(("publishing", "dead_letter_topic"), words))
+            problem = f"{', '.join(mixed)}: a dead-letter topic can't be a change or progress topic too"
+            problems.append(LocatedProblem(("publishing", "dead_letter_topic"), problem))
         return problems
 
     def topic_of(self, table: TableSettings) -> str:

@@ -9,7 +9,7 @@ from bridge.adapters.connect import call_registry_while_running
 from bridge.adapters.registry import registration
 from bridge.adapters.registry.client import Registry
 from bridge.config.document import BridgeConfig
-from bridge.monitoring.counters import Store
+from bridge.monitoring.counters import CounterStore
 from bridge.publishing.protocol import LaneTask
 from schemas.wire import framing
 from schemas.wire.subjects import Part
@@ -18,7 +18,9 @@ from schemas.wire.subjects import Part
 class FrameHeaders:
     """Registers a lane's schemas, or looks them up, and counts the registry's answers."""
 
-    def __init__(self, config: BridgeConfig, task: LaneTask, registry: Callable[[], Registry], counters: Store) -> None:
+    def __init__(
+        self, config: BridgeConfig, task: LaneTask, registry: Callable[[], Registry], counters: CounterStore
+    ) -> None:
         """Prepare; this asks the registry nothing.
 
         Args:
@@ -54,5 +56,5 @@ class FrameHeaders:
         finally:
             if registry.calls > calls:
                 task, took_s = self._task, perf_counter() - asked_s
-                self._counters.registry(f"{task.keyspace}.{task.table}", task.lane, took_s, failed=failed)
+                self._counters.count_registry_call(f"{task.keyspace}.{task.table}", task.lane, took_s, failed=failed)
         return framing.header(schema_id)

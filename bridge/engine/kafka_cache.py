@@ -14,7 +14,7 @@ from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.adapters.registry.id_cache import SchemaIdCache
 from bridge.config.document import BridgeConfig, KafkaSettings, RegistrySettings
 from bridge.engine.ports import Clocks, RunningTask
-from bridge.monitoring.counters import LaneFigures, Store, tally
+from bridge.monitoring.counters import CounterStore, LaneCounters, process_counters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import transactional_id
@@ -74,7 +74,7 @@ class KafkaCache:
         running_task: Callable[[], RunningTask | None],
         connections: KafkaConnections = KafkaConnections(),  # immutable
         clocks: Clocks = Clocks(),  # noqa: B008  # immutable
-        counters: Store = tally,
+        counters: CounterStore = process_counters,
     ) -> None:
         """Prepare; this connects to nothing.
 
@@ -161,7 +161,7 @@ class KafkaCache:
                 name,
                 known_topic=topic,
                 topics_limit=self._record_limit(config, keyspace, table),
-                throttled=lambda seconds: count(LaneFigures(throttled_ms=round(seconds * 1000))),
+                throttled=lambda seconds: count(LaneCounters(throttled_ms=round(seconds * 1000))),
             )
 
         return LanePublisher(

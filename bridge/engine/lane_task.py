@@ -10,7 +10,7 @@ from bridge.config.document import BridgeConfig
 from bridge.engine.kafka_cache import KafkaCache
 from bridge.engine.read_lane import LaneChanges
 from bridge.errors import BridgeError, FencedError
-from bridge.monitoring.counters import LaneFigures, Store, tally
+from bridge.monitoring.counters import CounterStore, LaneCounters, process_counters
 from bridge.monitoring.reports import LaneReport
 from bridge.publishing.protocol import LaneTask, Remainder
 
@@ -41,7 +41,7 @@ def publish_lane(
     *,
     is_retry: bool,
     frame_header: FrameHeader | None = None,
-    counters: Store = tally,
+    counters: CounterStore = process_counters,
 ) -> LaneReport:
     """Publish a lane's part of a micro-batch in Kafka transactions of its own; on return, all of it is committed.
 
@@ -68,7 +68,7 @@ def publish_lane(
     header = frame_header or _registered_header(config, task, cache, counters)
     output = LaneOutput(config, task, publisher, header, lambda topic: cache.partition_counts(config).of(topic))
     work = (table, task.batch)
-    counters.begin(work, publishing.owner)
+    counters.begin_task(work, publishing.owner)
     try:
         left = publisher.start(task, fresh=is_retry)
         if is_retry:
@@ -83,12 +83,12 @@ def publish_lane(
             # Spark retries, for minutes where attempts are slow, and reports the error only when it gives up.
             _log.warning("%s: %s", task, str(error).removeprefix(f"{task}: "))
         if isinstance(error, FencedError):
-            counters.add(table, task.lane, LaneFigures(fencings=1))
+            counters.add(table, task.lane, LaneCounters(fencings=1))
         # For a killed task as well: only Kafka knows how far the transaction got.
         cache.drop_publisher(*key)
         cache.drop_partition_counts(config)
         raise
-    counted = counters.report(work, publishing.owner)
+    counted = counters.take_for_report(work, publishing.owner)
     return LaneReport(table, task.lane, task.batch.next, counted, output.dead_letter_reason)
 
 
@@ -98,7 +98,7 @@ def _publish_remainder(lane: LaneChanges, left: Remainder, output: LaneOutput) -
         output.publish(changes)
 
 
-def _registered_header(config: BridgeConfig, task: LaneTask, cache: KafkaCache, counters: Store) -> FrameHeader:
+def _registered_header(config: BridgeConfig, task: LaneTask, cache: KafkaCache, counters: CounterStore) -> FrameHeader:
     from bridge.engine.frame_headers import FrameHeaders
 
     return FrameHeaders(config, task, lambda: cache.registry(config), counters).header

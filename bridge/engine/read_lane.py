@@ -20,8 +20,8 @@ from bridge.errors import PoisonError, RetriableError
 from bridge.model.log_rows import Cells, Group, LogLayout
 from bridge.model.micro_batch import Part
 from bridge.model.position import Position
-from bridge.monitoring.counters import LaneFigures, Store, tally
-from bridge.monitoring.measured_log import ObservedLog
+from bridge.monitoring.counters import CounterStore, LaneCounters, process_counters
+from bridge.monitoring.measured_log import MeasuredLog
 from bridge.planning.poll_rate import LONGEST_PAUSE_S, load_interval_s
 from bridge.publishing.protocol import LaneTask
 from bridge.reading import schema_change
@@ -56,7 +56,7 @@ class LaneChanges:
         *,
         is_retry: bool,
         sleep: Callable[[float], None] = time.sleep,
-        counters: Store = tally,
+        counters: CounterStore = process_counters,
     ) -> None:
         """Prepare; this asks the cluster nothing.
 
@@ -156,7 +156,7 @@ class LaneChanges:
         # Records that depend on each change or group, beyond key, value and position, need the general path.
         by_page = form.is_plain and self._config.payload == "avro" and not reading.deduplicate
         plain = FastPath(captured.codec.page_encoder, layout, opened, check) if by_page else None
-        log = ObservedLog(captured.reader, self._counters, self._name, task.lane)
+        log = MeasuredLog(captured.reader, self._counters, self._name, task.lane)
         counted = StreamCounter(keep_rows(layout) if plain is None else plain.encode_page)
         chunks = read_lane(
             log,
@@ -179,9 +179,9 @@ class LaneChanges:
             captured.probe.record_result(self._name, len(streams), counted.count)
         finally:
             if encoder.unknown_operations:
-                self._count(LaneFigures(unknown_operations=encoder.unknown_operations))
+                self._count(LaneCounters(unknown_operations=encoder.unknown_operations))
             if check is not None:
-                self._count(LaneFigures(keys_checked=check.checked, keys_misplaced=check.misplaced))
+                self._count(LaneCounters(keys_checked=check.checked, keys_misplaced=check.misplaced))
 
     def _groups(self, log_rows: Iterator[Cells], layout: LogLayout) -> Iterator[Group]:
         found = grouping.groups(
@@ -193,11 +193,11 @@ class LaneChanges:
             read_anew=self._is_retry,
         )
         if self._config.reading.deduplicate:
-            found = grouping.without_repeats(found, layout, left_out=partial(self._count, LaneFigures(repeats=1)))
+            found = grouping.without_repeats(found, layout, left_out=partial(self._count, LaneCounters(repeats=1)))
         return found
 
-    def _count(self, figures: LaneFigures) -> None:
-        self._counters.add(self._name, self.task.lane, figures)
+    def _count(self, counters: LaneCounters) -> None:
+        self._counters.add(self._name, self.task.lane, counters)
 
 
 def as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator[EncodedChange]:

@@ -1,1 +1,1 @@
-"""What the job tells about itself: figures from its tasks, metrics, probes, and the status page."""
+"""Observes the job: counters of its tasks, metrics, probes and the status page."""

@@ -1,9 +1,9 @@
-"""What tasks count, and how it adds up: plain values that travel from the workers' processes to the driver's.
+"""Counters of tasks: plain values that travel from the workers' processes to the driver.
 
-A process counts into its own store (`tally`); what it has counted leaves with the next task that succeeds there, in its
-report (`bridge.monitoring.reports`). So what a failed attempt counted is not lost with it. Reports arrive when the
-whole micro-batch is done; of one that failed they are told again by the process's next task of it. A process that dies
-takes figures along. Counting happens for each page, group and transaction, never for a change.
+Each process counts into its own store, `process_counters`. The next task that succeeds in the process sends the counts
+with its report (`bridge.monitoring.reports`), so the counts of a failed attempt are sent later. Reports arrive when the
+whole micro-batch is done. If the micro-batch fails, the process's next task of it sends the counts again. The counts of
+a process that dies are lost. Processes count pages, groups and transactions, never single changes.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import Any, Final, Self
 from bridge.errors import BridgeError
 
 LATENCY_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of the histogram of requests, in s."""
+"""Upper bounds of the histograms of requests, in s."""
 
 DURATION_BOUNDS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Upper bounds of the histogram of micro-batches, in s."""
+"""Upper bounds of the histogram of micro-batch durations, in s."""
 
 LaneKey = tuple[str, int]
-"""Table, as in `keyspace.table`, and lane."""
+"""A table as `keyspace.table`, and the number of a lane."""
 
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts by size.
+    """Counts values by size.
 
     Attributes:
-        bounds: upper bounds, inclusive, ascending; a last bucket without bound follows.
-        counts: how many fell into each bucket, not accumulated.
-        total: the sum of what was observed.
+        bounds: inclusive upper bounds of the buckets, ascending; one more bucket has no bound.
+        counts: number of values in each bucket, not accumulated.
+        total: sum of the values.
     """
 
     bounds: tuple[float, ...] = LATENCY_BOUNDS_S
@@ -46,48 +46,48 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many were observed."""
+        """Number of values."""
         return sum(self.counts)
 
     def observe(self, value: float) -> None:
-        """Count one."""
+        """Count one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def add(self, other: Histogram) -> None:
-        """Count all that the other has counted; both have the same bounds."""
-        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
+        """Add the counts of another histogram with the same bounds."""
+        self.counts = [ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
     def copy(self) -> Histogram:
-        """One that counts by itself."""
+        """Return an independent copy."""
         return Histogram(self.bounds, list(self.counts), self.total)
 
 
 @dataclass(slots=True)
-class LaneFigures:
-    """What was counted of one lane of one table.
+class LaneCounters:
+    """Counts of one lane of one table.
 
     Attributes:
-        changes: published and committed; neither tombstones nor dead letters.
-        value_bytes: bytes of their keys and values, framed, before compression.
-        groups: committed, by their first record.
-        transactions: committed, those with a cursor alone included.
-        aborts: transactions that were given up.
-        fencings: how often another process had taken the transactional id over, or Kafka had ended a transaction for
-            its age: it does not tell these apart.
-        pages: latency of requests to the log, failed ones included, in s.
-        page_errors: those that failed.
+        changes: committed changes, without tombstones and dead letters.
+        value_bytes: bytes of their framed keys and values, before compression.
+        groups: committed groups, counted with their first record.
+        transactions: committed transactions, including those that only move the cursor.
+        aborts: aborted transactions.
+        fencings: how often Kafka fenced the lane, because another process had taken over the transactional id or a
+            transaction had timed out; Kafka does not distinguish these.
+        pages: durations of requests to the log, including failed ones, in s.
+        page_errors: failed requests to the log.
         log_rows: rows in the pages.
-        most_in_flight: most requests of a lane under way at once.
-        registry: latency of the schema registry's answers, in s.
-        registry_errors: calls that failed.
-        unknown_operations: changes that were read with a `cdc$operation` which this release does not know.
-        dead_letters: committed to the dead-letter topic.
-        repeats: groups left out as repeats of an earlier one (`reading.deduplicate`).
-        keys_checked: changes whose key was held against their stream.
-        keys_misplaced: those of them whose key does not belong there.
-        throttled_ms: how long brokers had the lane's producer wait for quotas.
+        most_in_flight: maximum number of requests under way at once.
+        registry: durations of calls of the schema registry, in s.
+        registry_errors: failed calls of the schema registry.
+        unknown_operations: changes with a `cdc$operation` that this release does not know.
+        dead_letters: records committed to the dead-letter topic.
+        repeats: groups left out because they repeat an earlier one (`reading.deduplicate`).
+        keys_checked: changes whose key was compared with their stream.
+        keys_misplaced: checked changes whose key does not belong to their stream.
+        throttled_ms: time for which brokers throttled the lane's producer because of quotas.
     """
 
     changes: int = 0
@@ -109,150 +109,174 @@ class LaneFigures:
     keys_misplaced: int = 0
     throttled_ms: int = 0
 
-    def add(self, other: LaneFigures) -> None:
-        """Add another's counts to these; of `most_in_flight` the last that is known stays."""
-        for one in fields(self):
-            mine, theirs = getattr(self, one.name), getattr(other, one.name)
-            if isinstance(mine, Histogram):
-                mine.add(theirs)
-            elif one.name == "most_in_flight":
-                self.most_in_flight = theirs or mine
+    def add(self, other: LaneCounters) -> None:
+        """Add the counts of another; `most_in_flight` takes the other's value unless that is 0."""
+        for counter in fields(self):
+            ours, theirs = getattr(self, counter.name), getattr(other, counter.name)
+            if isinstance(ours, Histogram):
+                ours.add(theirs)
+            elif counter.name == "most_in_flight":
+                self.most_in_flight = theirs or ours
             else:
-                setattr(self, one.name, mine + theirs)
+                setattr(self, counter.name, ours + theirs)
 
-    def copy(self) -> LaneFigures:
-        """One that counts by itself."""
-        made = LaneFigures()
-        made.add(self)
-        return made
+    def copy(self) -> LaneCounters:
+        """Return an independent copy."""
+        copied = LaneCounters()
+        copied.add(self)
+        return copied
 
     def to_json(self) -> dict[str, Any]:
-        """What is not zero, as plain values."""
+        """Return the counts that are not zero as JSON values."""
         found: dict[str, Any] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for counter in fields(self):
+            value = getattr(self, counter.name)
             if isinstance(value, Histogram):
                 if value.count:
-                    found[one.name] = [value.counts, value.total]
+                    found[counter.name] = [value.counts, value.total]
             elif value:
-                found[one.name] = value
+                found[counter.name] = value
         return found
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
-        """Raises BridgeError when this is not what `to_json` gave."""
-        made = cls()
+        """Return the counts that `to_json` returned.
+
+        Raises:
+            BridgeError: the value has another form.
+        """
+        counters = cls()
         for name, found in value.items():
-            match getattr(made, name, None), found:
+            match getattr(counters, name, None), found:
                 case Histogram() as histogram, [list(counts), (int() | float()) as total]:
                     histogram.add(Histogram(histogram.bounds, counts, total))
                 case int(), int():
-                    setattr(made, name, found)
+                    setattr(counters, name, found)
                 case _:
-                    raise BridgeError(f"not a lane's figures: {name} is {found!r}")
-        return made
+                    raise BridgeError(f"not the counters of a lane: {name} is {found!r}")
+        return counters
 
 
-Counted = list[tuple[str, int, LaneFigures]]
-"""Figures by table and lane, as they travel."""
+CountersByLane = list[tuple[str, int, LaneCounters]]
+"""Table, lane and their counters, as a report has them."""
 
 
-def to_json(counted: Counted) -> list[Any]:
-    """Plain values."""
-    return [[table, lane, figures.to_json()] for table, lane, figures in counted]
+def to_json(counted: CountersByLane) -> list[Any]:
+    """Return the counters of lanes as JSON values."""
+    return [[table, lane, counters.to_json()] for table, lane, counters in counted]
 
 
-def from_json(value: Iterable[Any]) -> Counted:
-    """Raises BridgeError when this is not what `to_json` gave."""
-    found: Counted = []
-    for one in value:
-        match one:
-            case [str(table), int(lane), dict(figures)]:
-                found.append((table, lane, LaneFigures.from_json(figures)))
+def from_json(value: Iterable[Any]) -> CountersByLane:
+    """Return the counters that `to_json` returned.
+
+    Raises:
+        BridgeError: the value has another form.
+    """
+    found: CountersByLane = []
+    for item in value:
+        match item:
+            case [str(table), int(lane), dict(counters)]:
+                found.append((table, lane, LaneCounters.from_json(counters)))
             case _:
-                raise BridgeError(f"not a lane's figures: {one!r}")
+                raise BridgeError(f"not the counters of a lane: {item!r}")
     return found
 
 
-Work = tuple[str, Hashable]
+BatchKey = tuple[str, Hashable]
 """A table, and one of its micro-batches."""
 
 
 @dataclass(slots=True)
 class _Sent:
-    work: Work
+    batch: BatchKey
     attempt: str
-    counted: Counted
+    counted: CountersByLane
 
 
-class Store:
-    """What this process has counted and not handed on yet. Thread-safe: a driver's threads count too."""
+class CounterStore:
+    """Counts of this process that no report has sent yet. Thread-safe, because threads of the driver count too."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._pending: dict[LaneKey, LaneFigures] = {}
+        self._pending: dict[LaneKey, LaneCounters] = {}
         self._sent: dict[str, _Sent] = {}
 
-    def add(self, table: str, lane: int, figures: LaneFigures) -> None:
-        """Count."""
+    def add(self, table: str, lane: int, counters: LaneCounters) -> None:
+        """Add the counts of one lane."""
         with self._lock:
-            self._of(table, lane).add(figures)
+            self._counters_of(table, lane).add(counters)
 
-    def absorb(self, counted: Counted) -> None:
-        """Count what was counted elsewhere, or before."""
-        for table, lane, figures in counted:
-            self.add(table, lane, figures)
+    def add_all(self, counted: CountersByLane) -> None:
+        """Add the counts of several lanes."""
+        for table, lane, counters in counted:
+            self.add(table, lane, counters)
 
-    def begin(self, work: Work, attempt: str) -> None:
-        """A task begins: what was reported with an earlier attempt at the same micro-batch has not arrived.
+    def begin_task(self, batch: BatchKey, attempt: str) -> None:
+        """Take back the counts that an earlier attempt at the same micro-batch reported, because they did not arrive.
 
         Args:
-            work: the micro-batch.
-            attempt: of the query that works it; all tasks of a micro-batch that succeeds have the same.
+            batch: the micro-batch of the task that begins.
+            attempt: the attempt of the query; all tasks of a micro-batch that succeeds have the same.
         """
         with self._lock:
-            sent = self._sent.get(work[0])
-            if sent is None or (sent.work, sent.attempt) == (work, attempt):
+            sent = self._sent.get(batch[0])
+            if sent is None or (sent.batch, sent.attempt) == (batch, attempt):
                 return
-            del self._sent[work[0]]
-        if sent.work == work:
-            self.absorb(sent.counted)
+            del self._sent[batch[0]]
+        if sent.batch == batch:
+            self.add_all(sent.counted)
 
-    def report(self, work: Work, attempt: str) -> Counted:
-        """Hand on what was counted since the last time, with a task that succeeds; arguments as `begin`."""
+    def take_for_report(self, batch: BatchKey, attempt: str) -> CountersByLane:
+        """Remove and return the counts, for the report of a task that succeeds.
+
+        The store keeps a copy until the next micro-batch, in case this one fails.
+
+        Args:
+            batch: the micro-batch of the task.
+            attempt: the attempt of the query.
+        """
         counted = self.take()
         with self._lock:
-            self._sent.setdefault(work[0], _Sent(work, attempt, [])).counted.extend(counted)
+            self._sent.setdefault(batch[0], _Sent(batch, attempt, [])).counted.extend(counted)
         return counted
 
-    def take(self) -> Counted:
-        """Hand on what was counted since the last time, for good."""
+    def take(self) -> CountersByLane:
+        """Remove and return the counts."""
         with self._lock:
             taken, self._pending = self._pending, {}
-        return [(table, lane, figures) for (table, lane), figures in taken.items()]
+        return [(table, lane, counters) for (table, lane), counters in taken.items()]
 
-    def page(self, table: str, lane: int, seconds: float, rows: int, in_flight: int, *, failed: bool) -> None:
-        """Count a request for a page of the log."""
+    def count_page(self, table: str, lane: int, seconds: float, rows: int, in_flight: int, *, failed: bool) -> None:
+        """Count a request to the log.
+
+        Args:
+            table: `keyspace.table`.
+            lane: the lane that sent the request.
+            seconds: how long the request took.
+            rows: number of rows that it returned.
+            in_flight: number of the lane's requests under way when it was sent, including this one.
+            failed: whether it failed.
+        """
         with self._lock:
-            of = self._of(table, lane)
-            of.pages.observe(seconds)
-            of.log_rows += rows
-            of.page_errors += failed
-            of.most_in_flight = max(of.most_in_flight, in_flight)
+            counters = self._counters_of(table, lane)
+            counters.pages.observe(seconds)
+            counters.log_rows += rows
+            counters.page_errors += failed
+            counters.most_in_flight = max(counters.most_in_flight, in_flight)
 
-    def registry(self, table: str, lane: int, seconds: float, *, failed: bool) -> None:
-        """Count a call of the schema registry."""
+    def count_registry_call(self, table: str, lane: int, seconds: float, *, failed: bool) -> None:
+        """Count a call of the schema registry that took so many seconds."""
         with self._lock:
-            of = self._of(table, lane)
-            of.registry.observe(seconds)
-            of.registry_errors += failed
+            counters = self._counters_of(table, lane)
+            counters.registry.observe(seconds)
+            counters.registry_errors += failed
 
-    def _of(self, table: str, lane: int) -> LaneFigures:
+    def _counters_of(self, table: str, lane: int) -> LaneCounters:
         found = self._pending.get((table, lane))
         if found is None:
-            found = self._pending[table, lane] = LaneFigures()
+            found = self._pending[table, lane] = LaneCounters()
         return found
 
 
-tally: Final = Store()
-"""This process's."""
+process_counters: Final = CounterStore()
+"""The store of this process."""

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them: the only module that imports `prometheus_client`."""
+"""Metrics in the formats that Prometheus reads; the only module that imports `prometheus_client`."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from bridge.monitoring.counters import Histogram
 from bridge.monitoring.metrics import METRICS, Metric
-from bridge.monitoring.snapshot import JobView
+from bridge.monitoring.snapshot import JobSnapshot
 
 _FAMILIES: Final = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
 
 class Exposition:
-    """Answers scrapes. Thread-safe."""
+    """Answers scrapes. Thread-safe.
 
-    def __init__(self, look: Callable[[], JobView]) -> None:
-        """Prepare; nothing is asked yet.
+    Args:
+        take_snapshot: returns the present state of the job; called for each scrape.
+    """
 
-        Args:
-            look: gives the job as it is.
-        """
+    def __init__(self, take_snapshot: Callable[[], JobSnapshot]) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_JobCollector(look))
+        self._registry.register(_JobCollector(take_snapshot))
         ProcessCollector(registry=self._registry)
 
     def answer(self, accept: str) -> tuple[str, bytes]:
-        """Content type and body of a scrape.
+        """Return content type and body for a scrape.
 
         Args:
-            accept: the request's header, which chooses the format.
+            accept: the request's header `Accept`, which selects the format.
         """
         encode, content_type = choose_encoder(accept)
         body: bytes = encode(self._registry)
@@ -50,16 +49,16 @@ class Exposition:
 
 
 class _JobCollector(Collector):
-    def __init__(self, look: Callable[[], JobView]) -> None:
-        self._look = look
+    def __init__(self, take_snapshot: Callable[[], JobSnapshot]) -> None:
+        self._take_snapshot = take_snapshot
 
     def collect(self) -> Iterator[Family]:
-        job = self._look()
+        job = self._take_snapshot()
         for metric in METRICS:
-            yield _family(metric, job)
+            yield _make_family(metric, job)
 
 
-def _family(metric: Metric, job: JobView) -> Family:
+def _make_family(metric: Metric, job: JobSnapshot) -> Family:
     if metric.kind == "histogram":
         made = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for labels, value in metric.read(job):

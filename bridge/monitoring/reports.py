@@ -1,4 +1,4 @@
-"""What a task says of the lane that it has published, in words that travel with Spark's own report of a micro-batch."""
+"""The report of a task on the lane that it has published; it travels in Spark's progress of the micro-batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.errors import BridgeError
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import canonical_json
 from bridge.monitoring import counters
-from bridge.monitoring.counters import Counted
+from bridge.monitoring.counters import CountersByLane
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +19,20 @@ class LaneReport:
 
     Attributes:
         table: `keyspace.table`.
-        lane: its number.
-        cursor: where the lane stands now.
-        counted: what the task's process has counted since its last report, of whatever lane.
-        poison: why the first of the task's dead letters is one; None without any.
+        lane: the number of the lane.
+        cursor: the lane's cursor after the micro-batch.
+        counted: what the task's process has counted since its last report, for any lane.
+        dead_letter_reason: why the first of the task's dead letters is one; None if there are none.
     """
 
     table: str
     lane: int
     cursor: Cursor
-    counted: Counted
-    poison: str | None = None
+    counted: CountersByLane
+    dead_letter_reason: str | None = None
 
     def to_json(self) -> str:
-        """As it travels."""
+        """Return the report as JSON text."""
         return canonical_json(
             {
                 "v": 1,
@@ -40,17 +40,21 @@ class LaneReport:
                 "lane": self.lane,
                 "cursor": self.cursor.to_json(),
                 "counted": counters.to_json(self.counted),
-                "poison": self.poison,
+                "dead_letter_reason": self.dead_letter_reason,
             }
         )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Raises BridgeError when this is not what `to_json` gave."""
+        """Return the report that `to_json` returned as text.
+
+        Raises:
+            BridgeError: the text has another form.
+        """
         try:
             value: Any = json.loads(text)
         except ValueError as error:
-            raise BridgeError(f"a lane's report of {len(text)} characters is no JSON") from error
+            raise BridgeError(f"a lane's report of {len(text)} characters is not JSON") from error
         match value:
             case {
                 "v": 1,
@@ -58,7 +62,7 @@ class LaneReport:
                 "lane": int(lane),
                 "cursor": cursor,
                 "counted": list(counted),
-                "poison": str() | None as poison,
+                "dead_letter_reason": str() | None as reason,
             }:
-                return cls(table, lane, Cursor.from_json(cursor), counters.from_json(counted), poison)
+                return cls(table, lane, Cursor.from_json(cursor), counters.from_json(counted), reason)
         raise BridgeError(f"not a lane's report: {text[:200]!r}")

@@ -1,4 +1,4 @@
-"""The HTTP port: `/metrics`, `/healthz`, `/readyz`, and the status page at `/`. Read only; holds no secret."""
+"""The HTTP port: `/metrics`, `/healthz`, `/readyz`, and the status page at `/`. Read-only and without secrets."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bridge.errors import StartupError
 from bridge.monitoring import health
 from bridge.monitoring.exposition import Exposition
 from bridge.monitoring.page import document
-from bridge.monitoring.snapshot import JobView
+from bridge.monitoring.snapshot import JobSnapshot
 
 _log = logging.getLogger(__name__)
 
 _TEXT: Final = "text/plain; charset=utf-8"
-_REQUEST_WITHIN_S: Final = 10.0
+_REQUEST_TIMEOUT_S: Final = 10.0
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -34,49 +34,53 @@ Answer = tuple[int, str, bytes]
 
 
 class Answers:
-    """What each path answers."""
+    """Answers requests for each path.
 
-    def __init__(self, look: Callable[[], JobView]) -> None:
-        self._look = look
-        self._exposition = Exposition(look)
+    Args:
+        take_snapshot: returns the present state of the job.
+    """
+
+    def __init__(self, take_snapshot: Callable[[], JobSnapshot]) -> None:
+        self._take_snapshot = take_snapshot
+        self._exposition = Exposition(take_snapshot)
 
     def to(self, path: str, accept: str) -> Answer:
-        """The answer to a request for a path.
+        """Return the answer to a request.
 
         Args:
-            path: without query.
-            accept: the request's header.
+            path: the path without the query.
+            accept: the request's header `Accept`.
         """
         match path:
             case "/":
-                return HTTPStatus.OK, "text/html; charset=utf-8", document.render(self._look()).encode()
+                return HTTPStatus.OK, "text/html; charset=utf-8", document.render(self._take_snapshot()).encode()
             case "/metrics":
                 return HTTPStatus.OK, *self._exposition.answer(accept)
             case "/healthz":
-                return _probe(*health.live_answer(self._look()))
+                return _probe_answer(*health.live_answer(self._take_snapshot()))
             case "/readyz":
-                return _probe(*health.ready_answer(self._look()))
+                return _probe_answer(*health.ready_answer(self._take_snapshot()))
         return HTTPStatus.NOT_FOUND, _TEXT, b"there are /, /metrics, /healthz and /readyz\n"
 
 
-def _probe(good: bool, text: str) -> Answer:
+def _probe_answer(good: bool, text: str) -> Answer:
     return (HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE), _TEXT, text.encode()
 
 
 class MonitoringServer:
-    """Serves in threads of its own.
+    """Serves the answers in its own threads.
 
     Attributes:
-        address: where it listens, `host:port`.
+        address: the address that it listens on, `host:port`.
     """
 
     def __init__(self, listen: str, answers: Answers, *, or_free_port: bool) -> None:
-        """Open the port and begin to serve.
+        """Open the port and start serving.
 
         Args:
             listen: `host:port`.
-            answers: what to say.
-            or_free_port: whether any free port of the host will do when this one is taken.
+            answers: the answers to serve.
+            or_free_port: whether to use any free port of the host if this one is in use.
 
         Raises:
             StartupError: the port can't be opened.
@@ -100,10 +104,10 @@ class MonitoringServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving and close the port."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(_REQUEST_WITHIN_S)
+        self._thread.join(_REQUEST_TIMEOUT_S)
 
 
 class _Server(ThreadingHTTPServer):
@@ -112,7 +116,7 @@ class _Server(ThreadingHTTPServer):
     answers: Answers
 
     def server_bind(self) -> None:
-        # Not HTTPServer's: that asks the name server for our own name.
+        # HTTPServer.server_bind would ask the name server for the host's own name.
         TCPServer.server_bind(self)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -131,18 +135,18 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "scylla-cdc-bridge"
     sys_version = ""
-    timeout = _REQUEST_WITHIN_S
+    timeout = _REQUEST_TIMEOUT_S
     server: _Server
 
-    def do_GET(self) -> None:  # the library's name
-        """Answer."""
-        self._answer(with_body=True)
+    def do_GET(self) -> None:  # name given by http.server
+        """Answer a request."""
+        self._send_answer(with_body=True)
 
-    def do_HEAD(self) -> None:  # the library's name
-        """Answer without the body."""
-        self._answer(with_body=False)
+    def do_HEAD(self) -> None:  # name given by http.server
+        """Answer a request without the body."""
+        self._send_answer(with_body=False)
 
-    def _answer(self, *, with_body: bool) -> None:
+    def _send_answer(self, *, with_body: bool) -> None:
         status, content_type, body = self.server.answers.to(urlsplit(self.path).path, self.headers.get("Accept", ""))
         self.send_response(status)
         for name, value in (("Content-Type", content_type), ("Content-Length", str(len(body))), *_HEADERS.items()):
@@ -151,5 +155,5 @@ class _Handler(BaseHTTPRequestHandler):
         if with_body:
             self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the library's name
-        """Say nothing: probes and scrapes come all the time."""
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # name given by http.server
+        """Log nothing, because probes and scrapes are frequent."""

@@ -1,6 +1,6 @@
-"""The job at one moment, as values: what metrics, probes and the status page are made from. Pure.
+"""The job at one moment, as values: the source of metrics, probes and the status page. Pure.
 
-Instants are in s since 1970, spans in s, unless a name says otherwise.
+Instants are in s since 1970 and durations in s, unless a name says otherwise.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, Window
 from bridge.model.streams import Token
 from bridge.model.times import UnixMillis
-from bridge.monitoring.counters import DURATION_BOUNDS_S, Histogram, LaneFigures
+from bridge.monitoring.counters import DURATION_BOUNDS_S, Histogram, LaneCounters
 from bridge.planning.poll_rate import load_interval_s
 
 TableState = Literal["starting", "waiting", "running", "retrying", "stopped", "finished"]
-"""`waiting`: nothing can be read yet, and nothing is wrong; `retrying`: failed, to be started
-again; `stopped`: given up."""
+"""`waiting`: there is nothing to read yet, which is no error. `retrying`: the query failed and will start again.
+`stopped`: the job does not start the query again."""
 
 STATES: tuple[TableState, ...] = ("starting", "waiting", "running", "retrying", "stopped", "finished")
 
 
 @dataclass(slots=True)
-class Batches:
-    """What Spark tells about a table's micro-batches.
+class BatchStatistics:
+    """What Spark reports about a table's micro-batches.
 
     Attributes:
-        last: the last one's number; None before the first.
-        durations: by length, in s.
-        phases_s: time spent in each of Spark's phases of a micro-batch, added up.
-        last_s: how long the last one took.
-        window: what the last one read, of the streams that go on through it.
+        last: number of the last micro-batch; None before the first.
+        durations: their durations, in s.
+        phases_s: total time in each of Spark's phases of a micro-batch.
+        last_s: duration of the last micro-batch.
+        window: window of the last micro-batch, for the streams that stay open.
     """
 
     last: int | None = None
@@ -41,41 +41,43 @@ class Batches:
     last_s: float | None = None
     window: Window | None = None
 
-    def copy(self) -> Batches:
-        """One that changes by itself."""
-        return Batches(self.last, self.durations.copy(), dict(self.phases_s), self.last_s, self.window)
+    def copy(self) -> BatchStatistics:
+        """Return an independent copy."""
+        return BatchStatistics(self.last, self.durations.copy(), dict(self.phases_s), self.last_s, self.window)
 
 
 @dataclass(frozen=True, slots=True)
-class LaneView:
+class LaneSnapshot:
     """One lane.
 
     Attributes:
-        cursor: where it stands; None for a lane of a former layout, or before the lanes are opened.
-        figures: what was counted of it since the job's start.
+        cursor: the lane's cursor; None for a lane of an earlier layout, or before the lanes are assigned.
+        counters: the lane's counts since the start of the job.
     """
 
     lane: int
     cursor: Cursor | None
-    figures: LaneFigures
+    counters: LaneCounters
 
     def lag_s(self, now_s: float) -> float | None:
-        """Age of the youngest write time that it has passed."""
+        """Return the age of the lane's cursor; None without a cursor."""
         return None if self.cursor is None else max(0.0, now_s - self.cursor.reached_us / 1e6)
 
 
 @dataclass(frozen=True, slots=True)
-class TableView:
+class TableSnapshot:
     """One table.
 
     Attributes:
-        reason: what it waits for, or what went wrong.
-        again_at_s: when it is started again.
-        since_s: since when it is in its state.
-        starts: of its query.
-        failures: of its query, those of its start included.
-        layout: its lanes; None before they are opened.
-        advanced_s: when its slowest lane moved last; None when it has not since the job's start.
+        name: `keyspace.table`.
+        since_s: when the table entered its state.
+        reason: what the table waits for, or what went wrong.
+        again_at_s: when its query starts again.
+        starts: number of starts of its query.
+        failures: number of failures of its query, including those of its start.
+        layout: its lane layout; None before the lanes are assigned.
+        lanes: its lanes, including those of earlier layouts.
+        advanced_s: when the cursor of its slowest lane last moved; None if it has not since the start of the job.
     """
 
     name: str
@@ -87,44 +89,50 @@ class TableView:
     starts: int = 0
     failures: int = 0
     layout: Layout | None = None
-    lanes: tuple[LaneView, ...] = ()
-    batches: Batches = field(default_factory=Batches)
+    lanes: tuple[LaneSnapshot, ...] = ()
+    batches: BatchStatistics = field(default_factory=BatchStatistics)
     advanced_s: float | None = None
 
     @property
-    def active(self) -> tuple[LaneView, ...]:
-        """The lanes of the present layout."""
-        return () if self.layout is None else tuple(one for one in self.lanes if one.lane < self.layout.lanes)
+    def assigned_lanes(self) -> tuple[LaneSnapshot, ...]:
+        """The lanes of the current layout."""
+        return () if self.layout is None else tuple(lane for lane in self.lanes if lane.lane < self.layout.lanes)
 
     @property
     def slowest(self) -> Cursor | None:
-        """Where the table's slowest lane stands."""
-        return min((one.cursor for one in self.active if one.cursor is not None), default=None)
+        """The cursor of the slowest lane."""
+        return min((lane.cursor for lane in self.assigned_lanes if lane.cursor is not None), default=None)
 
     @property
-    def total(self) -> LaneFigures:
-        """What was counted of all lanes."""
-        total = LaneFigures()
-        for one in self.lanes:
-            total.add(one.figures)
+    def total(self) -> LaneCounters:
+        """The sum of the counts of all lanes."""
+        total = LaneCounters()
+        for lane in self.lanes:
+            total.add(lane.counters)
         return total
 
     def lag_s(self, now_s: float) -> float | None:
-        """That of its slowest lane; None before the lanes are opened."""
+        """Return the lag of the slowest lane; None before the lanes are assigned."""
         slowest = self.slowest
         return None if slowest is None else max(0.0, now_s - slowest.reached_us / 1e6)
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A generation's stream sets: a vnode's streams, or a tablet's single one.
+    """The streams of a generation on the token ring.
 
     Attributes:
-        sets: token of each set's last stream, ascending, and how many streams it has.
+        groups: the stream groups (a vnode's streams, or a tablet's single stream): token of the group's last stream,
+            ascending, and number of its streams.
     """
 
     generation_ms: UnixMillis
-    sets: tuple[tuple[Token, int], ...]
+    groups: tuple[tuple[Token, int], ...]
+
+    @property
+    def stream_count(self) -> int:
+        """Number of streams."""
+        return sum(count for _, count in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +140,8 @@ class TableStreams:
     """The streams of one table in a tablets keyspace, or of all tables in vnode keyspaces.
 
     Attributes:
-        generations: starts of the published generations, ascending; some may lie ahead.
-        ring: of the youngest generation that has begun; None until it is read.
+        generations: starts of the published generations, ascending; some may be in the future.
+        ring: streams of the latest generation that has started; None until they are read.
     """
 
     generations: tuple[UnixMillis, ...] = ()
@@ -142,14 +150,15 @@ class TableStreams:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What the cluster says about its CDC streams.
+    """The state of the cluster's CDC streams and logs.
 
     Attributes:
-        streams: by table; those in vnode keyspaces have the same.
-        ttl_s: the log's TTL by table; 0 is for ever, and a table that is not there is not known.
-        failures: how often reading it failed.
-        problem: why it failed the last time; None when that succeeded.
-        clock_ahead_s: by how much this machine's clock is ahead of the servers', behind if negative; None until known.
+        streams: by table; tables in vnode keyspaces share one object.
+        ttl_s: TTL of the log by table; 0 for no TTL, absent if unknown.
+        failures: how often reading failed.
+        problem: why the last reading failed; None if it succeeded.
+        clock_ahead_s: by how much this machine's clock is ahead of the servers' clocks, negative if it is behind; None
+            if unknown.
     """
 
     streams: Mapping[str, TableStreams] = field(default_factory=dict)
@@ -161,11 +170,11 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A warning or an error of the job's first process.
+    """A warning or an error that the driver process has logged.
 
     Attributes:
-        at_s: of the last one.
-        times: how many of them came one after the other.
+        at_s: when it was last logged.
+        times: how often it was logged in a row.
     """
 
     at_s: float
@@ -176,11 +185,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A point of the plots.
+    """A point of the charts.
 
     Attributes:
-        changes: published since the job's start, by table.
-        lag_s: by table, where it is known.
+        changes: changes published since the start of the job, by table.
+        lag_s: lag by table, where it is known.
     """
 
     at_s: float
@@ -189,15 +198,15 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
+class JobSnapshot:
     """The job.
 
     Attributes:
-        stalled_after_s: how long a table's cursors may stand although there is something to read.
-        dead_after_s: how long the supervisor may be silent.
-        tick_s: when the supervisor was last seen alive.
-        message_counts: warnings and errors since the job's start, by level.
-        requests_per_s: most requests a second that looking at all tables may cost.
+        stalled_after_s: how long a table's cursors may stand still although there are changes to read.
+        dead_after_s: how long the supervisor may pause between two checks of the queries.
+        tick_s: when the supervisor last checked the queries.
+        message_counts: number of warnings and errors since the start of the job, by level.
+        requests_per_s: limit of requests per second for finding changes, over all tables.
     """
 
     name: str
@@ -209,7 +218,7 @@ class JobView:
     started_s: float
     now_s: float
     tick_s: float
-    tables: tuple[TableView, ...] = ()
+    tables: tuple[TableSnapshot, ...] = ()
     topology: Topology = field(default_factory=Topology)
     messages: tuple[Message, ...] = ()
     message_counts: Mapping[str, int] = field(default_factory=dict)
@@ -218,25 +227,31 @@ class JobView:
 
     @property
     def servers_s(self) -> float:
-        """The time by the servers' clocks, which write times are of; by this machine's until theirs is known."""
+        """The time on the servers' clocks, which also make the write times; on this machine's while that is unknown."""
         return self.now_s - (self.topology.clock_ahead_s or 0.0)
 
-    def look_every_s(self, table: TableView) -> float | None:
-        """How far apart the bound on requests keeps the table's micro-batches; None until its streams are known."""
-        streams = self.topology.streams.get(table.name)
-        if streams is None or streams.ring is None:
-            return None
-        return load_interval_s(sum(many for _, many in streams.ring.sets), self.requests_per_s / len(self.tables))
-
-    def stall_bound_s(self, table: TableView) -> float | None:
-        """How long a key that moves to another stream waits at most, but for the two micro-batches' own time.
+    def batch_interval_s(self, table: TableSnapshot) -> float | None:
+        """Return the shortest time between two micro-batches of a table that the limit of requests allows.
 
         None until the table's streams are known.
         """
-        look_s = self.look_every_s(table)
-        return None if look_s is None else self.confidence_s + self.leeway_s + 2 * look_s
+        streams = self.topology.streams.get(table.name)
+        if streams is None or streams.ring is None:
+            return None
+        return load_interval_s(streams.ring.stream_count, self.requests_per_s / len(self.tables))
 
-    def ttl_left_s(self, table: TableView, lane: LaneView) -> float | None:
-        """How long until the log drops what the lane has still to read; negative once it has; None without a TTL."""
+    def stall_bound_s(self, table: TableSnapshot) -> float | None:
+        """Return how long a key that moves to another stream waits at most, without the duration of two micro-batches.
+
+        None until the table's streams are known.
+        """
+        interval_s = self.batch_interval_s(table)
+        return None if interval_s is None else self.confidence_s + self.leeway_s + 2 * interval_s
+
+    def ttl_left_s(self, table: TableSnapshot, lane: LaneSnapshot) -> float | None:
+        """Return how long until changes that the lane has not read expire; None without a TTL.
+
+        Negative if such changes have expired already.
+        """
         ttl_s, lag_s = self.topology.ttl_s.get(table.name, 0), lane.lag_s(self.servers_s)
         return None if lag_s is None or ttl_s == 0 else ttl_s - lag_s

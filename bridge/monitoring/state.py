@@ -1,7 +1,7 @@
-"""What is known of the running job, gathered in its first process: the one place that metrics, probes and page read.
+"""The state of the running job, collected in the driver process.
 
-The supervisor and the topology's watcher write; whoever wants to tell something takes a `View`, which does
-not change any more.
+Metrics, probes and the status page read snapshots of it. The supervisor, the queries' progress reports, the log handler
+and the topology watcher write to it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,29 @@ from bridge.config.document import BridgeConfig
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout
-from bridge.monitoring.counters import Counted, LaneFigures
+from bridge.monitoring.counters import CountersByLane, LaneCounters
 from bridge.monitoring.reports import LaneReport
-from bridge.monitoring.snapshot import Batches, JobView, LaneView, Message, Sample, TableState, TableView, Topology
+from bridge.monitoring.snapshot import (
+    BatchStatistics,
+    JobSnapshot,
+    LaneSnapshot,
+    Message,
+    Sample,
+    TableSnapshot,
+    TableState,
+    Topology,
+)
 
 SAMPLE_EVERY_S: Final = 5.0
 _SAMPLES: Final = 181
-"""A quarter of an hour."""
+"""Enough for a quarter of an hour."""
 _MESSAGES: Final = 50
 
 
 @dataclass(slots=True)
 class _Lane:
     cursor: Cursor | None = None
-    figures: LaneFigures = field(default_factory=LaneFigures)
+    counters: LaneCounters = field(default_factory=LaneCounters)
 
 
 @dataclass(slots=True)
@@ -43,20 +52,26 @@ class _Table:
     failures: int = 0
     layout: Layout | None = None
     lanes: dict[int, _Lane] = field(default_factory=dict)
-    batches: Batches = field(default_factory=Batches)
+    batches: BatchStatistics = field(default_factory=BatchStatistics)
     slowest: Cursor | None = None
     advanced_s: float | None = None
 
 
-class Board:
-    """Gathers; thread-safe. Every instant is in s since 1970, as `clock` gives it."""
+class JobState:
+    """Collects the state of the job. Thread-safe.
+
+    Args:
+        config: the job's configuration.
+        version: the installed release.
+        clock: returns s since 1970.
+    """
 
     def __init__(self, config: BridgeConfig, version: str, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = Lock()
         self._started_s = clock()
         self._tick_s = clock()
-        self._job = JobView(
+        self._job = JobSnapshot(
             name=config.name,
             version=version,
             confidence_s=config.reading.confidence_ms / 1000,
@@ -77,99 +92,101 @@ class Board:
         self._message_counts = {"warning": 0, "error": 0}
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
 
-    # -- the supervisor -------------------------------------------------------------------------------------------
-
     def tick(self) -> None:
-        """The supervisor is alive; call often."""
+        """Note that the supervisor is alive, and take a sample when one is due."""
         now_s = self._clock()
         with self._lock:
             self._tick_s = now_s
             if not self._samples or now_s - self._samples[-1].at_s >= SAMPLE_EVERY_S:
-                self._samples.append(self._sample(now_s))
+                self._samples.append(self._take_sample(now_s))
 
-    def starting(self, table: str) -> None:
-        """A query is about to be started."""
+    def set_starting(self, table: str) -> None:
+        """Note that a table's query is about to start."""
         with self._lock:
             self._tables[table].starts += 1
-            self._turn(table, "starting")
+            self._set_state(table, "starting")
 
-    def waiting(self, table: str, reason: str) -> None:
-        """Nothing can be read yet, and nothing is wrong."""
+    def set_waiting(self, table: str, reason: str) -> None:
+        """Note that a table has nothing to read yet, which is no error."""
         with self._lock:
-            self._turn(table, "waiting", reason)
+            self._set_state(table, "waiting", reason)
 
-    def laid(self, table: str, layout: Layout, progress: Mapping[int, LaneProgress]) -> None:
-        """The table's lanes are opened; `progress` is what they have committed."""
+    def assign_lanes(self, table: str, layout: Layout, progress: Mapping[int, LaneProgress]) -> None:
+        """Note the lane layout of a table.
+
+        Args:
+            table: `keyspace.table`.
+            layout: the new layout; lanes that it shares with the present one keep their counters.
+            progress: what the lanes have committed. A lane without progress in this layout begins at its `since`.
+        """
         with self._lock:
-            of = self._tables[table]
-            if of.layout != layout:
-                kept = {lane: one for lane, one in of.lanes.items() if lane < layout.lanes}
-                of.lanes = {lane: kept.get(lane, _Lane()) for lane in range(layout.lanes)}
-                of.layout = layout
-            for lane, one in of.lanes.items():
-                found = progress.get(lane)
-                one.cursor = found.cursor if found is not None and found.layout == layout else layout.since
+            state = self._tables[table]
+            if state.layout != layout:
+                kept = {number: lane for number, lane in state.lanes.items() if number < layout.lanes}
+                state.lanes = {number: kept.get(number, _Lane()) for number in range(layout.lanes)}
+                state.layout = layout
+            for number, lane in state.lanes.items():
+                found = progress.get(number)
+                lane.cursor = found.cursor if found is not None and found.layout == layout else layout.since
 
-    def running(self, table: str) -> None:
-        """The query is started."""
+    def set_running(self, table: str) -> None:
+        """Note that a table's query runs."""
         with self._lock:
-            self._turn(table, "running")
+            self._set_state(table, "running")
 
-    def retrying(self, table: str, reason: str, after_s: float) -> None:
-        """The query has failed and will be started again."""
+    def set_retrying(self, table: str, reason: str, after_s: float) -> None:
+        """Note that a table's query has failed and starts again after so many seconds."""
         with self._lock:
             self._tables[table].failures += 1
-            self._turn(table, "retrying", reason, self._clock() + after_s)
+            self._set_state(table, "retrying", reason, self._clock() + after_s)
 
-    def stopped(self, table: str, reason: str) -> None:
-        """The table was given up."""
+    def set_stopped(self, table: str, reason: str) -> None:
+        """Note that the job does not start a table's query again."""
         with self._lock:
             self._tables[table].failures += 1
-            self._turn(table, "stopped", reason)
+            self._set_state(table, "stopped", reason)
 
-    def finished(self, table: str) -> None:
-        """Everything that was asked for is published."""
+    def set_finished(self, table: str) -> None:
+        """Note that a table's query has published everything that it should."""
         with self._lock:
-            self._turn(table, "finished")
+            self._set_state(table, "finished")
 
-    def batch(self, table: str, change: Callable[[Batches], None]) -> None:
-        """Note what Spark tells about a micro-batch."""
+    def update_batches(self, table: str, update: Callable[[BatchStatistics], None]) -> None:
+        """Let `update` change the statistics of a table's micro-batches."""
         with self._lock:
-            change(self._tables[table].batches)
+            update(self._tables[table].batches)
 
-    # -- others ---------------------------------------------------------------------------------------------------
-
-    def report(self, reports: Sequence[LaneReport]) -> None:
-        """Take what the tasks of a micro-batch report."""
+    def add_reports(self, reports: Sequence[LaneReport]) -> None:
+        """Add the tasks' reports of a micro-batch."""
         with self._lock:
-            for one in reports:
-                found = self._tables.get(one.table)
-                if found is not None:
-                    self._reached(found, one.lane, one.cursor)
-        for one in reports:
-            self.count(one.counted)
+            for report in reports:
+                table = self._tables.get(report.table)
+                if table is not None:
+                    self._move_cursor(table, report.lane, report.cursor)
+        for report in reports:
+            self.add_counters(report.counted)
 
-    def count(self, counted: Counted) -> None:
-        """Add what some process has counted."""
+    def add_counters(self, counted: CountersByLane) -> None:
+        """Add what a process has counted."""
         with self._lock:
-            for table, lane, figures in counted:
-                found = self._tables.get(table)
-                if found is not None:
-                    found.lanes.setdefault(lane, _Lane()).figures.add(figures)
+            for name, lane, counters in counted:
+                table = self._tables.get(name)
+                if table is not None:
+                    table.lanes.setdefault(lane, _Lane()).counters.add(counters)
 
-    def topology(self, topology: Topology) -> None:
-        """The cluster's generations as they are now."""
+    def set_topology(self, topology: Topology) -> None:
+        """Replace the topology; the number of failures stays."""
         with self._lock:
             self._topology = replace(topology, failures=self._topology.failures)
 
-    def topology_failed(self, reason: str) -> None:
-        """The cluster's generations could not be read; what was known stays."""
+    def set_topology_failed(self, reason: str) -> None:
+        """Note that the topology could not be read; the rest of it stays."""
         with self._lock:
-            before = self._topology
-            self._topology = replace(before, failures=before.failures + 1, problem=reason)
+            known = self._topology
+            self._topology = replace(known, failures=known.failures + 1, problem=reason)
 
-    def message(self, message: Message) -> None:
-        """Keep a line of the log."""
+    def add_message(self, message: Message) -> None:
+        """Keep a line of the log; a repetition of the last one only increases its count."""
         with self._lock:
             self._message_counts[message.level] += 1
             last = self._messages[-1] if self._messages else None
@@ -178,58 +195,61 @@ class Board:
             else:
                 self._messages.append(message)
 
-    def view(self) -> JobView:
-        """Everything as it is now."""
+    def snapshot(self) -> JobSnapshot:
+        """Return the present state, which does not change any more."""
         with self._lock:
             return replace(
                 self._job,
                 now_s=self._clock(),
                 tick_s=self._tick_s,
-                tables=tuple(_view(name, of) for name, of in self._tables.items()),
+                tables=tuple(_snapshot_of(name, table) for name, table in self._tables.items()),
                 topology=self._topology,
                 messages=tuple(self._messages),
                 message_counts=dict(self._message_counts),
                 samples=tuple(self._samples),
             )
 
-    def _reached(self, of: _Table, lane: int, cursor: Cursor) -> None:
-        one = of.lanes.setdefault(lane, _Lane())
-        if one.cursor is None or cursor > one.cursor:
-            one.cursor = cursor
-        own = [of.lanes[at].cursor for at in range(of.layout.lanes if of.layout else 0) if at in of.lanes]
-        known = [at for at in own if at is not None]
-        slowest = min(known, default=None)
-        if slowest is not None and (of.slowest is None or slowest > of.slowest):
-            of.slowest, of.advanced_s = slowest, self._clock()
+    def _move_cursor(self, table: _Table, number: int, cursor: Cursor) -> None:
+        lane = table.lanes.setdefault(number, _Lane())
+        if lane.cursor is None or cursor > lane.cursor:
+            lane.cursor = cursor
+        assigned = range(table.layout.lanes if table.layout else 0)
+        cursors = [table.lanes[number].cursor for number in assigned if number in table.lanes]
+        slowest = min((cursor for cursor in cursors if cursor is not None), default=None)
+        if slowest is not None and (table.slowest is None or slowest > table.slowest):
+            table.slowest, table.advanced_s = slowest, self._clock()
 
-    def _turn(self, table: str, state: TableState, reason: str | None = None, again_at_s: float | None = None) -> None:
+    def _set_state(
+        self, table: str, state: TableState, reason: str | None = None, again_at_s: float | None = None
+    ) -> None:
         of = self._tables[table]
         if of.state != state:
             of.since_s = self._clock()
         of.state, of.reason, of.again_at_s = state, reason, again_at_s
 
-    def _sample(self, now_s: float) -> Sample:
-        views = [_view(name, of) for name, of in self._tables.items()]
+    def _take_sample(self, now_s: float) -> Sample:
+        tables = [_snapshot_of(name, table) for name, table in self._tables.items()]
         servers_s = now_s - (self._topology.clock_ahead_s or 0.0)
         return Sample(
             now_s,
-            {view.name: view.total.changes for view in views},
-            {view.name: lag for view in views if (lag := view.lag_s(servers_s)) is not None},
+            {table.name: table.total.changes for table in tables},
+            {table.name: lag_s for table in tables if (lag_s := table.lag_s(servers_s)) is not None},
         )
 
 
-def _view(name: str, of: _Table) -> TableView:
-    return TableView(
+def _snapshot_of(name: str, table: _Table) -> TableSnapshot:
+    lanes = sorted(table.lanes.items())
+    return TableSnapshot(
         name=name,
-        topic=of.topic,
-        state=of.state,
-        reason=of.reason,
-        again_at_s=of.again_at_s,
-        since_s=of.since_s,
-        starts=of.starts,
-        failures=of.failures,
-        layout=of.layout,
-        lanes=tuple(LaneView(lane, one.cursor, one.figures.copy()) for lane, one in sorted(of.lanes.items())),
-        batches=of.batches.copy(),
-        advanced_s=of.advanced_s,
+        topic=table.topic,
+        state=table.state,
+        reason=table.reason,
+        again_at_s=table.again_at_s,
+        since_s=table.since_s,
+        starts=table.starts,
+        failures=table.failures,
+        layout=table.layout,
+        lanes=tuple(LaneSnapshot(number, lane.cursor, lane.counters.copy()) for number, lane in lanes),
+        batches=table.batches.copy(),
+        advanced_s=table.advanced_s,
     )

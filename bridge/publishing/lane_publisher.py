@@ -17,7 +17,7 @@ from bridge.encoding.group_encoder import EncodedRun
 from bridge.errors import BridgeError, FencedError, RetriableError, TooLargeError
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.position import GROUP_BYTES, LanePosition, group_of
-from bridge.monitoring.counters import LaneFigures
+from bridge.monitoring.counters import LaneCounters
 from bridge.publishing.protocol import LaneTask, Remainder, remainder
 from schemas.compiled.page_loop import PlainChange
 
@@ -103,7 +103,7 @@ class LanePublisher:
         most_bytes: int,
         most_s: float = float("inf"),
         clock: Callable[[], float] = time.monotonic,
-        count: Callable[[LaneFigures], None] = lambda _figures: None,
+        count: Callable[[LaneCounters], None] = lambda _counters: None,
     ) -> None:
         self._make_producer = producer
         self._read_progress = read_progress
@@ -310,7 +310,7 @@ class LanePublisher:
             return
         if self._open:
             self._open = False
-            self._count(LaneFigures(aborts=1))
+            self._count(LaneCounters(aborts=1))
             producer.abort()
         producer.close()
 
@@ -361,7 +361,7 @@ class LanePublisher:
         self._open = False
         self._known = progress
         self._count(
-            LaneFigures(
+            LaneCounters(
                 changes=self._records - self._tombstones - self._dead_letters,
                 dead_letters=self._dead_letters,
                 value_bytes=self._bytes,

@@ -97,10 +97,10 @@ def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
     session = StartingSession(config.name, config.spark, python=python)
     try:
         # Not before: the JVM starts while all this is imported.
-        from bridge.cli import preflight
+        from bridge.cli.preflight import checks
         from spark.job import supervisor
 
-        preflight.check(config, report=_log.info, warn=_log.warning, resuming=True)
+        checks.check_all(config, report=_log.info, warn=_log.warning, resuming=True)
     except BaseException:
         session.give_up()
         raise

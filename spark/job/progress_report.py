@@ -19,8 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bridge.errors import BridgeError
 from bridge.model.kept_formats import StreamOffset
 from bridge.monitoring.reports import LaneReport
-from bridge.monitoring.snapshot import Batches
-from bridge.monitoring.state import Board
+from bridge.monitoring.snapshot import BatchStatistics
+from bridge.monitoring.state import JobState
 from spark.source.rows import REPORT
 
 _log = logging.getLogger(__name__)
@@ -45,18 +45,18 @@ class ProgressReport:
     """
 
     def __init__(
-        self, name: str, board: Board, *, changes_came: Callable[[], None], dead_letters: str | None = None
+        self, name: str, job_state: JobState, *, changes_came: Callable[[], None], dead_letters: str | None = None
     ) -> None:
         """Begin.
 
         Args:
             name: the table's.
-            board: told where lanes stand, and what was counted.
+            job_state: told where lanes stand, and what was counted.
             changes_came: called when a micro-batch has read changes.
             dead_letters: the topic of the table's dead letters.
         """
         self._name = name
-        self._board = board
+        self._job_state = job_state
         self._changes_came = changes_came
         self._dead_letters = dead_letters
         self._last: tuple[str, str] | None = None
@@ -129,14 +129,14 @@ class ProgressReport:
         batch_id = int(progress["batchId"])
         window, durations_ms = offset.batch.kept_window, dict(progress["durationMs"])
 
-        def note(batches: Batches) -> None:
+        def note(batches: BatchStatistics) -> None:
             total_s = durations_ms.pop(_TOTAL) / 1000
             batches.last, batches.last_s, batches.window = batch_id, total_s, window
             batches.durations.observe(total_s)
             for phase, millis in durations_ms.items():
                 batches.phases_s[phase] = batches.phases_s.get(phase, 0.0) + millis / 1000
 
-        self._board.batch(self._name, note)
+        self._job_state.update_batches(self._name, note)
 
     def _take_reports(self, progress: Mapping[str, Any]) -> None:
         texts = progress.get("observedMetrics", {}).get(_METRICS, {}).get(_REPORTS, ())
@@ -146,15 +146,15 @@ class ProgressReport:
             # Figures are never worth more: executors may be of another release for a while.
             _log.warning("%s: a micro-batch's figures can't be read: %s", self._name, error)
             return
-        own = [figures for one in reports for table, _, figures in one.counted if table == self._name]
-        self._published += sum(figures.changes for figures in own)
-        if any(figures.log_rows or figures.changes for figures in own):
+        own = [counters for one in reports for table, _, counters in one.counted if table == self._name]
+        self._published += sum(counters.changes for counters in own)
+        if any(counters.log_rows or counters.changes for counters in own):
             self._is_new = True
             self._changes_came()
         for one in reports:
-            if one.poison is not None:
+            if one.dead_letter_reason is not None:
                 _log.warning(
                     "%s: changes became dead letters in topic %s; the first: %s",
-                    *(self._name, self._dead_letters, one.poison),
+                    *(self._name, self._dead_letters, one.dead_letter_reason),
                 )
-        self._board.report(reports)
+        self._job_state.add_reports(reports)

@@ -20,9 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config.document import BridgeConfig
 from bridge.errors import BridgeError, NoGenerationError, StartupError, is_hopeless
-from bridge.monitoring.counters import tally
+from bridge.monitoring.counters import process_counters
 from bridge.monitoring.monitor import Monitor
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from bridge.runtime.background import run_in_background
 from spark.job.table_query import Begun, TableQuery
 from spark.job.topic_watch import TopicWatch
@@ -129,7 +129,7 @@ class Job:
         stop: threading.Event,
         *,
         once: bool,
-        board: Board,
+        job_state: JobState,
         warm: bool = False,
     ) -> None:
         """Prepare; nothing is started yet.
@@ -139,23 +139,23 @@ class Job:
             config: of the whole job.
             stop: set when the job is to stop.
             once: whether to end with what can be read now.
-            board: told what becomes of the tables.
+            job_state: told what becomes of the tables.
             warm: whether planner processes come up in no time, so that queries need not wait for each other's.
         """
         self._once = once
         self._outlive_tables = config.monitoring.outlive_tables and not once
         self._warm = warm
         self._stop = stop
-        self._board = board
-        self._tables = [_Running(TableQuery(session, config, table, board)) for table in config.tables]
+        self._job_state = job_state
+        self._tables = [_Running(TableQuery(session, config, table, job_state)) for table in config.tables]
         self._topic_watch = TopicWatch(config.kafka)
 
     def run(self) -> int:
         """Start the queries and look after them; gives the exit status."""
         try:
             while not self._stop.is_set():
-                self._board.tick()
-                self._board.count(tally.take())
+                self._job_state.tick()
+                self._job_state.add_counters(process_counters.take())
                 for running in self._tables:
                     self._look_after(running)
                 self._topic_watch.look(
@@ -228,7 +228,7 @@ class Job:
             return
         failure = query.exception()
         if failure is None and not running.settles:
-            self._board.finished(running.table.name)
+            self._job_state.set_finished(running.table.name)
             return
         running.query = None
         if failure is None:
@@ -246,7 +246,7 @@ class Job:
 
     def _start(self, running: _Running) -> None:
         if not running.waits and not running.settled:
-            self._board.starting(running.table.name)
+            self._job_state.set_starting(running.table.name)
         # It waits for servers, in part inside of libraries: neither the job's pulse, nor a stop, nor the other tables
         # wait with it.
         start = partial(running.table.start, once=self._once, settled=running.settled)
@@ -260,18 +260,18 @@ class Job:
             running.query, running.settles = begun.query, begun.settles
             running.since_s, running.waits = time.monotonic(), False
             if not begun.settles:
-                self._board.running(running.table.name)
+                self._job_state.set_running(running.table.name)
         except NoGenerationError as waiting:
             if self._once:
                 running.nothing = True
                 _log.warning("%s: %s. There is nothing to read", running.table.name, waiting)
-                self._board.finished(running.table.name)
+                self._job_state.set_finished(running.table.name)
                 return
             # Not waited for in there: others have theirs.
             if not running.waits:
                 _log.warning("%s: %s. Waiting for it", running.table.name, waiting)
             running.waits, running.again_at_s = True, time.monotonic() + _FIRST_GENERATION_EVERY_S
-            self._board.waiting(running.table.name, str(waiting))
+            self._job_state.set_waiting(running.table.name, str(waiting))
         except (BridgeError, PySparkException, Py4JJavaError) as failure:
             # What Spark refuses this table (its checkpoint can't be reached, say) is no reason to end the others. A JVM
             # that is gone is none of these.
@@ -290,7 +290,7 @@ class Job:
         backoff_s = min(_LONGEST_BACKOFF_S, 0.5 * 2 ** min(running.tries, _LONGEST_AFTER))
         wait_s = max(backoff_s, running.table.paced_for_s())
         running.again_at_s = time.monotonic() + wait_s
-        self._board.retrying(running.table.name, words, wait_s)
+        self._job_state.set_retrying(running.table.name, words, wait_s)
         _log.warning("%s: %s (failure %d; starting again in %.0f s)", running.table.name, words, running.tries, wait_s)
 
     def _give_up(self, running: _Running, verdict: _Verdict) -> None:
@@ -302,7 +302,7 @@ class Job:
             elif changes := verdict.changes.result():
                 words += f" (changed since the job began to read the table: {changes})"
         running.verdict, running.given_up, running.again_at_s = None, words, time.monotonic() + _REMIND_EVERY_S
-        self._board.stopped(name, words)
+        self._job_state.set_stopped(name, words)
         _log.error("%s stops: %s", name, words)
 
     def _stop_queries(self) -> None:
@@ -400,7 +400,7 @@ def run(config: BridgeConfig, coming: StartingSession, stop: threading.Event, *,
 def _run(config: BridgeConfig, coming: StartingSession, stop: threading.Event, monitor: Monitor, *, once: bool) -> int:
     try:
         session = coming.result()
-        status = Job(session, config, stop, once=once, board=monitor.board, warm=coming.is_warm).run()
+        status = Job(session, config, stop, once=once, job_state=monitor.job_state, warm=coming.is_warm).run()
         session.stop()
     except (Py4JError, ConnectionError, PySparkException, StartupError) as error:
         if stop.is_set():

@@ -28,7 +28,7 @@ from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissi
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress, canonical_json
 from bridge.model.times import UnixMicros
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from bridge.planning.data_loss import find_gap
 from bridge.planning.retention import LogTtl
 from bridge.planning.table_watch import TableState, made_anew_in_words
@@ -80,7 +80,7 @@ class TableQuery:
         session: SparkSession,
         config: BridgeConfig,
         table: TableSettings,
-        board: Board,
+        job_state: JobState,
         cache: ProcessCache = CACHE,
     ) -> None:
         """Prepare; nothing is asked yet.
@@ -89,10 +89,10 @@ class TableQuery:
             session: with the source registered.
             config: of the whole job.
             table: the captured table.
-            board: told what becomes of the table.
+            job_state: told what becomes of the table.
             cache: of this process.
         """
-        self._board = board
+        self._job_state = job_state
         self._cache = cache
         self._owner = ""
         self._session = session
@@ -135,7 +135,7 @@ class TableQuery:
         self._keep_at_s = 0.0
         self._report = ProgressReport(
             self.name,
-            board,
+            job_state,
             changes_came=partial(planner_signals.signal_changes, self._activity.path),
             dead_letters=config.dead_letter_topic_of(table),
         )
@@ -169,7 +169,7 @@ class TableQuery:
             start = self._beyond_gap(state, start)
         else:
             warn_of_expired_start(self._source, self._cluster, state)
-        self._board.laid(self.name, start.layout, progress)
+        self._job_state.assign_lanes(self.name, start.layout, progress)
         if start.recover:
             if settled:
                 raise RetriableError(f"{self.name}: its {start.layout.lanes} lanes do not stand level yet")

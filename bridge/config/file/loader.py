@@ -35,7 +35,7 @@ def load(path: str | Path) -> BridgeConfig:
         raise ConfigError(["the configuration file's name is empty, or no valid file name"])
     text = _read_text(Path(path), name)
     document = parse(text, name)
-    problems = [(line, _with_location(location, words)) for location, words, line in document.problems()]
+    problems = [(line, _with_location(location, message)) for location, message, line in document.problems()]
     if isinstance(document.value, dict):
         try:
             config = validate(_fill_empty_sections(document.value))
@@ -49,7 +49,7 @@ def load(path: str | Path) -> BridgeConfig:
                 return config
     # The sort is stable, so problems of one line keep the order of the model.
     problems.sort(key=lambda found: found[0] or 0)
-    raise ConfigError([with_line(name, line, words) for line, words in problems])
+    raise ConfigError([with_line(name, line, message) for line, message in problems])
 
 
 def from_options(options: Mapping[str, str], model: type[M]) -> M:
@@ -158,5 +158,5 @@ def _fill_empty_sections(value: dict[Any, Any], parent: str = "") -> dict[Any, A
     return filled
 
 
-def _with_location(location: Location, words: str) -> str:
-    return f"{location_text(location)}: {words}" if location else words
+def _with_location(location: Location, message: str) -> str:
+    return f"{location_text(location)}: {message}" if location else message

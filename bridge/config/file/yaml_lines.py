@@ -93,18 +93,18 @@ def parse(text: str, name: str) -> Document:
         raise ConfigError([f"{name}: not YAML that can be read: nested too deeply"]) from None
 
 
-def with_line(name: str, line: int | None, words: str) -> str:
+def with_line(name: str, line: int | None, message: str) -> str:
     """Return a message in the form that editors understand: `bridge.yaml:12: ...`."""
-    return f"{name}: {words}" if line is None else f"{name}:{line}: {words}"
+    return f"{name}: {message}" if line is None else f"{name}:{line}: {message}"
 
 
 def _syntax_text(error: yaml.MarkedYAMLError) -> str:
-    words = ", ".join(part for part in (error.context, error.problem) if part)
+    text = ", ".join(part for part in (error.context, error.problem) if part)
     # An alias or a tag may be a password that begins with `*` or `!`, so only single characters and <tokens> stay.
-    words = re.sub(r" ?'(?!<)[^']{2,}'", "", words)
+    text = re.sub(r" ?'(?!<)[^']{2,}'", "", text)
     if re.search(r" ?'\\t'", f"{error.problem}"):
-        words += " (a tab; YAML allows only blanks for indentation)"
-    return words.replace("could not determine a constructor for the tag", "unknown tag")
+        text += " (a tab; YAML allows only blanks for indentation)"
+    return text.replace("could not determine a constructor for the tag", "unknown tag")
 
 
 def _find_repeated_keys(node: yaml.Node, location: Location, seen: set[int]) -> Iterator[tuple[Location, int, int]]:

@@ -1,8 +1,8 @@
-// Takes the page anew every two seconds, and says so when nobody answers: an old page must not look like a good one.
+// Reloads the page every two seconds. If the job does not answer, the page says how old it is.
 (() => {
-  const since = { at: Date.now() };
+  const lastAnswer = { at: Date.now() };
   const gone = document.getElementById("gone");
-  async function renew() {
+  async function reload() {
     try {
       const answer = await fetch("/", { cache: "no-store", signal: AbortSignal.timeout(5000) });
       if (!answer.ok) throw new Error(String(answer.status));
@@ -16,15 +16,15 @@
       document.querySelector("main").replaceWith(main);
       main.querySelectorAll(".scroll").forEach((one, at) => { one.scrollLeft = left[at] || 0; });
       document.title = page.title;
-      since.at = Date.now();
+      lastAnswer.at = Date.now();
       document.body.classList.remove("gone");
     } catch {
-      const silent = Math.round((Date.now() - since.at) / 1000);
-      gone.textContent = `The job does not answer. What follows is ${silent} s old.`;
+      const age = Math.round((Date.now() - lastAnswer.at) / 1000);
+      gone.textContent = `The job does not answer. This page is ${age} s old.`;
       document.title = "no answer";
       document.body.classList.add("gone");
     }
-    setTimeout(renew, 2000);
+    setTimeout(reload, 2000);
   }
-  setTimeout(renew, 2000);
+  setTimeout(reload, 2000);
 })();

@@ -103,7 +103,7 @@ def test_a_running_job_tells_what_it_does(local_stack: LocalStack, written: int,
             "registry_request_duration_seconds_count",
             "batch_duration_seconds_count",
             "cql_requests_in_flight",
-            "stream_sets",
+            "stream_groups",
         ):
             assert figures[name] > 0, name
         assert figures["keys_checked_total"] == written

@@ -14,7 +14,7 @@ from bridge.config.document import SourceConfig
 from bridge.model.micro_batch import Window
 from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
-from bridge.monitoring.counters import tally
+from bridge.monitoring.counters import process_counters
 from bridge.reading.stream_probe import STREAMS_PER_PROBE
 from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.pacing import system_clock_us
@@ -76,14 +76,14 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: WritingSession
     before_us, node_us, after_us = system_clock_us(), log.node_time_us(), system_clock_us()
     assert before_us - 1000 <= node_us <= after_us
     reader = source(session)
-    tally.take()
+    process_counters.take()
     reader.prepareForTriggerAvailableNow()
     at, found = reader.initialOffset(), []
     while (step := work(reader, at))[0] != at:
         at = step[0]
         found += step[1]
     assert len(found) == written
-    counted = [one for _, _, one in tally.take()]
+    counted = [one for _, _, one in process_counters.take()]
     assert sum(one.keys_checked for one in counted) == written
     assert sum(one.keys_misplaced for one in counted) == 0
 

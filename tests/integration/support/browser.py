@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from bridge.monitoring.server import Answers, MonitoringServer
-from bridge.monitoring.snapshot import JobView
+from bridge.monitoring.snapshot import JobSnapshot
 from tests.unit.bridge.monitoring import jobs
 
 BROWSER: Final = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -23,9 +23,9 @@ _TALLEST: Final = 3000
 _MARGIN: Final = 40
 
 
-def serve(*views: JobView) -> MonitoringServer:
+def serve(*views: JobSnapshot) -> MonitoringServer:
     """Shows one view after the other, then the last again and again."""
-    coming: Iterator[JobView] = chain(views, repeat(views[-1]))
+    coming: Iterator[JobSnapshot] = chain(views, repeat(views[-1]))
     return MonitoringServer("127.0.0.1:0", Answers(lambda: next(coming)), or_free_port=False)
 
 
@@ -45,7 +45,7 @@ def browse(server: MonitoringServer, folder: Path, *arguments: str, wait_ms: int
     return done.stdout
 
 
-def take_picture(view: JobView, scheme: str, picture: Path, folder: Path, height: int = 1700) -> None:
+def take_picture(view: JobSnapshot, scheme: str, picture: Path, folder: Path, height: int = 1700) -> None:
     """The page as a reader with a light or dark screen sees it, as a PNG."""
     server = serve(view)
     try:

@@ -47,7 +47,7 @@ class TestConsume:
 
     @pytest.mark.parametrize("which", [["shop.lines"], ["--topic", "lines"]])
     def test_prints_until_interrupted(self, config: str, which: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-        """Records of a table's topic, or of a topic, are printed; Ctrl-C is a clean end."""
+        """Records of a table's topic, or of a named topic, are printed until Ctrl-C."""
         assert run_cli("consume", "-c", config, *which) == 0
         shown = capsys.readouterr()
         assert json.loads(shown.out) == {
@@ -73,13 +73,13 @@ class TestConsume:
         ],
     )
     def test_refused(self, config: str, which: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """What can't be read is refused with what is known instead."""
+        """A topic that can't be read is refused with the reason."""
         assert run_cli("consume", "-c", config, *which) == 2
         assert words in capsys.readouterr().err
 
 
 class _Topic:
-    """A topic whose polls give what the test says."""
+    """A topic whose polls return the test's records."""
 
     def __init__(self, *polls: list[Record]) -> None:
         self._polls = list(polls)
@@ -113,7 +113,7 @@ A, B, C = (
 
 class TestRecords:
     def test_new_ones(self) -> None:
-        """Without being told otherwise, reading starts at the end and goes on until Ctrl-C."""
+        """By default, reading starts at the end of the topic and continues until Ctrl-C."""
         topic = _Topic([A], [], [B])
         found: list[Record] = []
         with pytest.raises(KeyboardInterrupt):
@@ -121,23 +121,23 @@ class TestRecords:
         assert found == [A, B]
         assert topic.followed == [([0, 1], True)]
 
-    def test_most(self) -> None:
-        """No more than the wanted number is given, even out of the middle of a poll."""
+    def test_limit(self) -> None:
+        """Reading ends after the wanted number of records, also within a poll."""
         assert _values(_Topic([A, B, C]), Wanted("shop.orders", 2, from_beginning=True, limit=2)) == [b"a", b"b"]
 
     def test_until_end(self) -> None:
-        """Reading can end with what the topic holds at the start, or earlier."""
+        """Reading can end at the end that the topic has at the start, or earlier."""
         assert _values(_Topic([A], [B]), Wanted("shop.orders", 2, from_beginning=True, until_end=True)) == [b"a", b"b"]
         wanted = Wanted("shop.orders", 2, from_beginning=True, until_end=True, limit=1)
         assert _values(_Topic([A], [B]), wanted) == [b"a"]
 
     def test_from_the_end_to_the_end(self) -> None:
-        """What begins at the end has ended already."""
+        """Reading from the end to the end returns nothing."""
         topic = _Topic([A])
         assert _values(topic, Wanted("shop.orders", 2, until_end=True)) == []
 
     def test_kafka_fails(self) -> None:
-        """What Kafka reports is not held back."""
+        """Kafka's errors are raised."""
 
         class Failing(_Topic):
             def poll(self, most: int, timeout_s: float) -> list[Record]:

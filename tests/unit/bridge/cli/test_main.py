@@ -29,13 +29,13 @@ class TestUsage:
             ["status", "-c", "x", "--log-level", "loud"],
         ],
     )
-    def test_not_understood(self, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-        """A command line that is not understood is refused with status 2."""
+    def test_bad_command_line(self, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        """A bad command line is refused with status 2."""
         assert run_cli(*words) == 2
         assert "error: " in capsys.readouterr().err
 
     def test_help(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """The help names every command and imports none of them."""
+        """The help lists every command."""
         assert run_cli("--help") == 0
         text = capsys.readouterr().out
         for name in ("run", "validate", "status", "consume", "example", "local", "demo"):
@@ -47,7 +47,7 @@ class TestUsage:
         assert capsys.readouterr().out.startswith("scylla-cdc-bridge ")
 
     def test_example(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """The printed example is a good configuration."""
+        """The printed example is a valid configuration."""
         assert run_cli("example") == 0
         (tmp_path / "new.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
         assert run_cli("validate", "-c", str(tmp_path / "new.yaml")) == 0
@@ -68,14 +68,14 @@ class TestErrors:
     def test_status(
         self, error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """What was refused ends with 2, what failed with 1; each line of the message is marked as an error."""
+        """A refusal ends with status 2, a failure with 1; each line of the message is marked as an error."""
         monkeypatch.setattr(status_command, "run", raising(error))
         assert run_cli("status", "-c", "x") == status
         lines = capsys.readouterr().err.splitlines()
         assert lines == [f"scylla-cdc-bridge: error: {line}" for line in str(error).splitlines()]
 
     def test_unexpected(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        """An error that nobody thought of has its type in the message, and a traceback only at level debug."""
+        """An unexpected error has its type in the message, and a traceback only at level debug."""
         monkeypatch.setattr(status_command, "run", raising(ZeroDivisionError("by zero")))
         assert run_cli("status", "-c", "x") == 1
         text = capsys.readouterr().err
@@ -85,7 +85,7 @@ class TestErrors:
         assert "Traceback" in capsys.readouterr().err
 
     def test_closed_pipe(self, tmp_path: Path) -> None:
-        """A reader that has seen enough, as `head`, is no failure."""
+        """A reader that closes the pipe, as `head` does, is no failure."""
         read_end, write_end = os.pipe()
         os.close(read_end)
         saved = os.dup(1)
@@ -101,7 +101,7 @@ class TestErrors:
     def test_full_disk_behind_standard_output(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """It is told as what it is."""
+        """The message says that standard output can't be written."""
         monkeypatch.setattr(parser, "_print_example", raising(OSError(errno.ENOSPC, "No space left on device")))
         assert run_cli("example") == 1
         assert capsys.readouterr().err == (
@@ -111,7 +111,7 @@ class TestErrors:
     def test_folder_that_is_gone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """The file is what is named, which can't be there any more."""
+        """If the working folder is gone, the message names the file that can't be read."""
         gone = tmp_path / "gone"
         gone.mkdir()
         monkeypatch.chdir(gone)
@@ -120,7 +120,7 @@ class TestErrors:
         assert capsys.readouterr().err == "scylla-cdc-bridge: error: x.yaml: can't be read: No such file or directory\n"
 
     def test_terminal_without_letters(self, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Names that can't be shown are shown escaped, as with LC_ALL=C."""
+        """With LC_ALL=C, characters of names that the terminal can't show are escaped."""
         text = Path(config).read_text(encoding="utf-8").replace("shop.orders", 'shop.Auf"träge', 1)
         Path(config).write_text(text, encoding="utf-8")
         shown = io.BytesIO()
@@ -129,15 +129,15 @@ class TestErrors:
         assert rb"""tables[0].name: 'shop.Auf"tr\xe4ge' is not keyspace.table (""" in shown.getvalue()
 
     def test_no_streams(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whoever closes standard output and error gets the exit status alone."""
+        """With standard output and error closed, there is only the exit status."""
         for name in ("stdout", "stderr"):
             monkeypatch.setattr(sys, name, None)
         assert run_cli("example") == 0
         assert run_cli("validate", "-c", str(tmp_path / "nothing.yaml")) == 2
 
 
-class TestDelegated:
+class TestOtherDistributions:
     def test_local(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """`local` is done by its own module, with its own arguments."""
+        """The sandbox adds the command `local` with its own arguments."""
         assert run_cli("local", "status", "--folder", str(tmp_path)) == 2
         assert "No local stack runs in" in capsys.readouterr().err

@@ -28,7 +28,7 @@ class TestRun:
     def test_bad_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """A wrong file is refused before Spark is started."""
+        """A bad file is refused before Spark starts."""
         monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("started"))
         assert run_cli("run", "-c", str(tmp_path / "nothing.yaml")) == 2
         assert "nothing.yaml: can't be read" in capsys.readouterr().err

@@ -24,7 +24,7 @@ class TestSchemas:
         return registry
 
     def test_printed(self, config: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """Each table's schemas are printed with their subjects, or as documents for programs; all tables or one."""
+        """The schemas of all tables or of one are printed with their subjects, or as JSON documents."""
         assert run_cli("schemas", "-c", config) == 0
         headings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")]
         assert headings[0] == "# shop.orders, keys; subject shop.orders-key"

@@ -1,7 +1,7 @@
-"""What `docs/errors.md` says of servers that are none, and of what they are asked with, holds word for word.
+"""Checks the errors that `docs/errors.md` quotes for addresses where the expected server does not answer.
 
-Loopback sockets that hang up, are silent, or answer as a web server does; all at once, for each takes its time to be
-given up.
+The servers are loopback sockets that close connections, stay silent, or answer as a web server does. All cases run at
+once, because each takes a while to fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from bridge.config.document import validate
 from bridge.errors import StartupError
 from bridge.runtime import log_setup
 from tests.unit.bridge.adapters.registry.fake_registry import FixedAnswers, serving
-from tests.unit.bridge.cli.server_errors import SERVER_CASES, Entry
+from tests.unit.bridge.cli.error_entries import Entry
+from tests.unit.bridge.cli.server_errors import SERVER_CASES
 from tests.unit.bridge.config.bad_input_cases import GOOD
 
 _HERE: Final = "127.0.0.1"
@@ -39,7 +40,7 @@ _resolve = socket.getaddrinfo
 
 
 class Servers:
-    """Addresses of servers that are none; the files that a configuration may name wrongly."""
+    """Addresses of unexpected servers, and bad files that a configuration may name."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         silent = stack.enter_context(socket.create_server((_HERE, 0)))
@@ -56,7 +57,7 @@ class Servers:
         (folder / "rubbish").write_text("hello", encoding="ascii")
 
     def answers(self, status: int, body: object) -> str:
-        """`host:port` of a web server that answers this to everything."""
+        """Return `host:port` of a web server that answers every request like this."""
         return self._stack.enter_context(serving(FixedAnswers([(status, body)])))
 
     def file(self, name: str) -> str:
@@ -96,8 +97,8 @@ def _resolving(host: Any, *arguments: Any, **more: Any) -> Any:
     return _resolve(host, *arguments, **more)
 
 
-def _all(servers: Servers) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Settings that bring each line about, of the section that they belong to, by the document's section and case."""
+def _settings_by_case(servers: Servers) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return the settings that cause each error, by the document's section and case."""
     at, tls = "contact_points", {"enabled": True}
     brokers = "bootstrap_servers"
     secret = {"username": "u", "password": {"file": servers.file("binary")}}
@@ -140,25 +141,25 @@ def _all(servers: Servers) -> dict[tuple[str, str], list[dict[str, Any]]]:
     }
 
 
-def _told(section: str, change: dict[str, Any]) -> str:
+def _open_and_fail(section: str, change: dict[str, Any]) -> str:
     settings = {**GOOD[section], **change}
     try:
         _OPEN[section](validate({**GOOD, section: settings}), report=str, patience_s=0).close()
     except StartupError as error:
         return str(error)
-    return "nothing at all"
+    return "no error"
 
 
 def _pattern(entry: Entry) -> str:
-    """The words of the document as a regular expression: other names of hosts and files, and one try."""
-    (words,) = entry.told
-    words = words.replace("(tried 9 times in 60.0 s)", "(tried once)")
-    parts = map(re.escape, words.replace("/etc/ca.pem", "...").replace("/run/pw", "...").split("..."))
+    """Return the document's text as a regular expression that allows other hosts and files, and one attempt."""
+    (text,) = entry.told
+    text = text.replace("(tried 9 times in 60.0 s)", "(tried once)")
+    parts = map(re.escape, text.replace("/etc/ca.pem", "...").replace("/run/pw", "...").split("..."))
     return re.sub(r"\ba:\d+", r"\\S+", ".*".join(parts))
 
 
 def test_strange_servers_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each line is what is seen, and each that this test is named for is tried."""
+    """Each case that names this test gives the quoted error."""
     monkeypatch.setattr(connect, "PING_TIMEOUT_S", 0.6)
     monkeypatch.setattr(tls_probe, "_CONNECT_TIMEOUT_S", 0.5)
     monkeypatch.setattr(log_setup, "silence_library", lambda _name: nullcontext())
@@ -170,11 +171,11 @@ def test_strange_servers_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         if one.test == test_strange_servers_are_told.__name__
     }
     with ExitStack() as stack, ThreadPoolExecutor(32) as threads:
-        cases = _all(Servers(stack, tmp_path))
+        cases = _settings_by_case(Servers(stack, tmp_path))
         assert cases.keys() == mine.keys()
         seen = []
         for case, changes in cases.items():
             section = _SECTIONS[case[0]][0] if case[0] in _SECTIONS else mine[case].told[0].partition(".")[0]
-            seen += [(case, threads.submit(_told, section, change)) for change in changes]
+            seen += [(case, threads.submit(_open_and_fail, section, change)) for change in changes]
         wrong = {case: told.result() for case, told in seen if not re.match(_pattern(mine[case]), told.result())}
     assert wrong == {}

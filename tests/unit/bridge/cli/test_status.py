@@ -1,4 +1,4 @@
-"""What is said about each lane's progress."""
+"""The command `status`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _orders(*values: LaneProgress | Exception | bytes | None) -> ProgressSource:
 
 
 def test_lanes() -> None:
-    """Each lane is shown with its generation, the time it has reached, its lag and its transactional id."""
+    """A row has the lane's generation, the time that it has reached, its lag and its transactional id."""
     layout = Layout(2, _at(0))
     tables = read_tables(CONFIG, _orders(LaneProgress(0, layout, _at(60)), LaneProgress(1, layout, _at(40))))
     assert status_rows(tables, NOW_US) == [
@@ -81,7 +81,7 @@ def test_inside_a_window() -> None:
 
 
 def test_retired_lanes() -> None:
-    """Lanes that a layout with fewer of them has retired are left out of the table, and marked in the document."""
+    """Retired lanes are left out of the rows, and marked in the document."""
     old, new = Layout(2, _at(0)), Layout(1, _at(50))
     tables = read_tables(CONFIG, _orders(LaneProgress(0, new, _at(60)), LaneProgress(1, old, _at(50))))
     assert [row[1] for row in status_rows(tables, NOW_US)][:1] == ["0 of 1"]
@@ -91,7 +91,7 @@ def test_retired_lanes() -> None:
 
 
 def test_partitions_without_lanes() -> None:
-    """Partitions that never had a lane are not lanes; a topic that holds nothing is no progress."""
+    """A partition without progress has no row of its own; a topic without records is no progress."""
     tables = read_tables(CONFIG, _orders(LaneProgress(0, Layout(1, _at(0)), _at(60)), None))
     assert len(tables[0].lanes) == 2
     assert len(status_rows(tables, NOW_US)) == 2
@@ -100,7 +100,7 @@ def test_partitions_without_lanes() -> None:
 
 @pytest.mark.parametrize("bad", [RetriableError("hidden by an open transaction"), b"no JSON", b'{"v":99}'])
 def test_unreadable_lane(bad: Exception | bytes) -> None:
-    """A lane that can't be read says why, and the others are still shown."""
+    """An unreadable lane has its reason, and the others are still shown."""
     tables = read_tables(CONFIG, _orders(LaneProgress(0, Layout(2, _at(0)), _at(60)), bad))
     first, second, _ = status_rows(tables, NOW_US)
     assert first[2] == "assigned"
@@ -108,7 +108,7 @@ def test_unreadable_lane(bad: Exception | bytes) -> None:
 
 
 def test_kafka_refuses() -> None:
-    """When Kafka itself refuses, that is the answer."""
+    """A refusal of Kafka is raised."""
 
     def refuse(topic: str) -> int:
         raise StartupError(f"not allowed to see {topic}")
@@ -118,7 +118,7 @@ def test_kafka_refuses() -> None:
 
 
 def test_document() -> None:
-    """The JSON document holds the same with exact names, and survives JSON."""
+    """The document has all of a lane's state, as JSON values."""
     tables = read_tables(CONFIG, _orders(LaneProgress(0, Layout(1, _at(0)), _at(160))))
     document = json.loads(json.dumps(status_document(CONFIG, tables, NOW_US)))
     assert (document["v"], document["job"], document["at"]) == (1, "job", "2023-11-14T22:15:00.000000Z")
@@ -146,7 +146,7 @@ def test_document() -> None:
 
 
 def test_plain() -> None:
-    """Without a terminal the rows are aligned lines below a header."""
+    """The rows are aligned below a header."""
     text = align_columns([("a.table", "0 of 1", "assigned", "g", "r", "1.0", "c", "id")])
     header, line = text.splitlines()
     assert header.index("lane") == line.index("0 of 1")
@@ -163,19 +163,19 @@ class TestCommand:
         monkeypatch.setattr(ProgressSource, "of_kafka", lambda *_: source)
 
     def test_plain(self, config: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """Without a terminal there are plain lines."""
+        """Without a terminal, the command prints aligned lines."""
         assert run_cli("status", "-c", config) == 0
         lines = capsys.readouterr().out.splitlines()
         assert [line.split()[0] for line in lines] == ["table", "shop.orders", "shop.lines"]
 
     def test_json(self, config: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """With --json there is one document."""
+        """With --json, the command prints one document."""
         assert run_cli("status", "-c", config, "--json") == 0
         document = json.loads(capsys.readouterr().out)
         assert [len(one["lanes"]) for one in document["tables"]] == [0, 1]
 
     def test_watch(self, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        """With --watch it is shown again and again until Ctrl-C, which is the usual end."""
+        """With --watch, the status is printed repeatedly until Ctrl-C."""
         pauses = []
 
         def pause(seconds: float) -> None:
@@ -188,7 +188,7 @@ class TestCommand:
         assert len(capsys.readouterr().out.splitlines()) == 3
 
     def test_terminal(self, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        """On a terminal there is a table."""
+        """On a terminal, the command prints a table."""
         monkeypatch.setenv("FORCE_COLOR", "1")
         assert run_cli("status", "-c", config) == 0
         assert "┃" in capsys.readouterr().out

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.cli import preflight
+from bridge.cli.preflight import checks
 from bridge.errors import StartupError
 from tests.unit.bridge.cli.command_line import raising, run_cli
 
 
 class TestValidate:
     def test_plan(self, config: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """A good file is followed by what the job would do with it."""
+        """For a valid file, the command prints what the job would do."""
         assert run_cli("validate", "-c", config) == 0
         text = capsys.readouterr().out
         assert "no problem found" in text
@@ -28,15 +28,14 @@ class TestValidate:
             assert part in text
 
     def test_online(self, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        """With --online the servers and tables are looked at too."""
+        """With --online the servers and tables are checked too."""
         asked: list[str] = []
-        monkeypatch.setattr(preflight, "check", lambda config, report: asked.append(config.name))
+        monkeypatch.setattr(checks, "check_all", lambda config, report: asked.append(config.name))
         assert run_cli("validate", "-c", config, "--online") == 0
         assert asked == ["job"]
         capsys.readouterr()
-        monkeypatch.setattr(preflight, "check", lambda config, report: raising(StartupError("no CDC"))(None))
+        monkeypatch.setattr(checks, "check_all", lambda config, report: raising(StartupError("no CDC"))(None))
         assert run_cli("validate", "-c", config, "--online") == 2
-        told = capsys.readouterr()
-        assert "error: no CDC" in told.err
-        # "No problem found" would be wrong by the next line.
-        assert told.out == f"{config}: no problem found in the file; checking the servers\n"
+        printed = capsys.readouterr()
+        assert "error: no CDC" in printed.err
+        assert printed.out == f"{config}: no problem found in the file; checking the servers\n"

@@ -1,4 +1,4 @@
-"""The configuration's shape: defaults, secrets, tables and topics."""
+"""The configuration: defaults, secrets, tables and topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _with(path: str, value: object) -> dict[str, Any]:
 
 
 def test_smallest() -> None:
-    """What has no default is enough; a table may be its name alone and addresses one text."""
+    """Required settings are enough; a table may be just its name, and addresses may be one text."""
     config = validate(SMALLEST)
     assert config.scylla.contact_points == ("10.0.0.1:9042", "[::1]:9042")
     assert [(table.keyspace, table.table) for table in config.tables] == [("shop", "orders"), ("shop", "LineItems")]
@@ -36,7 +36,7 @@ def test_smallest() -> None:
 
 
 def test_topics() -> None:
-    """A table's own topic wins over the pattern, and both fill in keyspace and table."""
+    """A table's own topic replaces the template, and placeholders work in both."""
     first, _ = (
         config := validate({**SMALLEST, "tables": ["shop.orders", {"name": "shop.a", "topic": "x.{table}"}]})
     ).tables
@@ -116,7 +116,7 @@ def test_topics() -> None:
     ],
 )
 def test_refused(path: str, value: object, words: str) -> None:
-    """What can't be meant is refused, and the message never holds the values."""
+    """Bad values are refused, and the message shows none that may be secret."""
     with pytest.raises(ValidationError) as caught:
         validate(_with(path, value))
     assert words in str(caught.value)
@@ -135,7 +135,7 @@ def test_refused(path: str, value: object, words: str) -> None:
     ],
 )
 def test_keys_and_tombstones_by_shape(shape: str, output: dict[str, Any], key: str, tombstones: bool) -> None:
-    """Unset, keys and tombstones are what each shape's consumers expect; a table's own shape counts."""
+    """By default, keys and tombstones follow the shape, also a table's own shape."""
     tables = [{"name": "shop.orders", "shape": shape}]
     config = validate({**SMALLEST, "tables": tables, "output": output})
     found = config.output_of(config.tables[0])
@@ -146,14 +146,14 @@ def test_keys_and_tombstones_by_shape(shape: str, output: dict[str, Any], key: s
 
 
 def test_one_identity() -> None:
-    """A registry gets a user and password or a token, not both."""
+    """The registry takes a user and password, or a token, but not both."""
     both = {"username": "u", "password": {"env": "A"}, "token": {"env": "B"}}
     with pytest.raises(ValidationError, match="not both"):
         validate({**SMALLEST, "registry": {"url": "http://a", **both}})
 
 
 def test_subjects() -> None:
-    """One strategy names all subjects; keys and values may have one of their own."""
+    """One strategy applies to all subjects; keys and values may have their own."""
     record = '{"type":"record","name":"a.R","fields":[]}'
     config = validate(_with("registry.subject_name_strategy", "RecordName"))
     assert [config.registry.subject_of("t", part, record) for part in ("key", "value")] == ["a.R", "a.R"]
@@ -178,7 +178,7 @@ def test_subjects() -> None:
     ],
 )
 def test_schema_refuses_the_names_that_the_bridge_refuses(model: str, names: str) -> None:
-    """What editors and Helm say of free properties is what the start would say."""
+    """The JSON schema refuses the same properties as the models."""
     section = model.removesuffix("Settings").lower()
     patterns = json_schema()["definitions"][model]["properties"]["properties"]["patternProperties"]
     refused = []
@@ -192,14 +192,14 @@ def test_schema_refuses_the_names_that_the_bridge_refuses(model: str, names: str
 
 
 @pytest.mark.parametrize("suites", ["HIGH:!aNULL:!eNULL", "ECDHE-RSA-AES256-GCM-SHA384", "DEFAULT@SECLEVEL=2"])
-def test_good_cipher_suites_are_taken(suites: str) -> None:
-    """Who has to keep to a list of suites may."""
+def test_good_cipher_suites_are_accepted(suites: str) -> None:
+    """A list of strong cipher suites is accepted."""
     config = validate({**SMALLEST, "kafka": {**SMALLEST["kafka"], "properties": {"ssl.cipher.suites": suites}}})
     assert config.kafka.properties == {"ssl.cipher.suites": suites}
 
 
 def test_frozen() -> None:
-    """A configuration does not change once it is checked."""
+    """A configuration cannot be changed."""
     config = validate(SMALLEST)
     with pytest.raises(ValidationError):
         config.name = "another"  # type: ignore[misc]  # that is the point
@@ -212,20 +212,20 @@ def test_json_and_back() -> None:
 
 
 def test_source_by_itself() -> None:
-    """The source needs one table and a cluster, nothing of Kafka."""
+    """The source needs one table and a cluster, but no Kafka."""
     assert SourceConfig.model_validate({"scylla": SMALLEST["scylla"], "table": "a.b"}).table.keyspace == "a"
 
 
 class TestSecret:
     def test_from_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A secret is read where it is used, and is not in the repr."""
+        """A secret is read when it is used, and is not in the repr."""
         monkeypatch.setenv("PASSWORD_OF_TEST", "hunter2")
         secret = Secret(env="PASSWORD_OF_TEST")
         assert secret.reveal("a.password") == "hunter2"
         assert "hunter2" not in repr(secret)
 
     def test_from_file(self, tmp_path: Path) -> None:
-        """A rotated secret is seen at its next use; the newline that editors add is dropped."""
+        """The next use reads a rotated secret; the trailing newline is dropped."""
         file = tmp_path / "password"
         secret = Secret(file=file)
         for password in ("hunter2", "hunter3"):
@@ -233,7 +233,7 @@ class TestSecret:
             assert secret.reveal("a.password") == password
 
     def test_absent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A secret that is not there is named by its place."""
+        """The error of a missing secret names its setting and its place."""
         monkeypatch.delenv("PASSWORD_OF_TEST", raising=False)
         with pytest.raises(StartupError, match=r"a\.password: the environment variable PASSWORD_OF_TEST is not set"):
             Secret(env="PASSWORD_OF_TEST").reveal("a.password")
@@ -248,14 +248,14 @@ class TestSecret:
 
     @pytest.mark.parametrize("value", ["hunter2", {}, {"env": "A", "file": "b"}])
     def test_in_plain_text(self, value: object) -> None:
-        """A secret in the file itself is refused without being repeated."""
+        """A secret in the file itself is refused, and the message does not show it."""
         with pytest.raises(ValidationError) as caught:
             validate({**SMALLEST, "scylla": {"contact_points": "a:1", "username": "u", "password": value}})
         assert "hunter2" not in str(caught.value)
 
 
-def test_references_travel_and_secrets_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Spark's workers get as JSON says where secrets lie, and means the same."""
+def test_json_has_places_but_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JSON for Spark's workers has the places of secrets, and gives the same configuration."""
     monkeypatch.setenv("PLACE", "hunter2")
     place = {"env": "PLACE"}
     tls = {"enabled": True, "client_certificate_file": "c.pem", "client_key_password": place}

@@ -1,4 +1,4 @@
-"""What is taken for a secret in free text, and what is not."""
+"""Finding secrets in free text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bridge.config.secret_patterns import holds_secret, names_secret
     ],
 )
 def test_names_of_secrets(name: str) -> None:
-    """In whatever way names are written."""
+    """Names of secrets are found in every spelling."""
     assert names_secret(name)
 
 
@@ -48,8 +48,8 @@ def test_names_of_secrets(name: str) -> None:
         "",
     ],
 )
-def test_names_of_what_is_no_secret(name: str) -> None:
-    """What says where a secret lies or how it is called, and what sounds alike."""
+def test_names_of_other_things(name: str) -> None:
+    """Names of a secret's place, or similar names, are not names of secrets."""
     assert not names_secret(name)
 
 
@@ -76,7 +76,7 @@ def test_names_of_what_is_no_secret(name: str) -> None:
     ],
 )
 def test_text_with_a_secret(text: str) -> None:
-    """Options, addresses, JSON, connection strings."""
+    """Secrets are found in options, addresses, JSON and connection strings."""
     assert holds_secret(text)
 
 
@@ -101,22 +101,22 @@ def test_text_with_a_secret(text: str) -> None:
         "heyJude12345.eyJsomething.more",
     ],
 )
-def test_text_without_one(text: str) -> None:
-    """References, places, words."""
+def test_text_without_a_secret(text: str) -> None:
+    """References to variables, paths and plain words are not secrets."""
     assert not holds_secret(text)
 
 
 @pytest.mark.parametrize("folder", ["s3a://b/key=1/x", "/data/monkey=banana/x", "s3a://b/token=x/y?versions=2"])
-def test_checkpoint_may_lie_in_a_folder_that_is_named_as_a_partition(folder: str) -> None:
-    """Its value is no secret; that of a parameter is."""
+def test_checkpoint_in_a_folder_with_the_name_of_a_partition(folder: str) -> None:
+    """The value in a partition's name is no secret; that of a parameter is."""
     assert SparkSettings(checkpoint=folder).checkpoint == folder
     for secret in (f"{folder}?sig=abc", f"{folder}&token=abc" if "?" in folder else f"s3a://u:p@{folder}"):
         with pytest.raises(ValidationError, match="can't be in the path"):
             SparkSettings(checkpoint=secret)
 
 
-def test_all_properties_that_are_refused_are_told_at_once() -> None:
-    """Whoever mends the first must not find the next one by another try; of one name the first reason is enough."""
+def test_all_refused_properties_are_reported_at_once() -> None:
+    """One error names all refused properties, each with its first reason."""
     with pytest.raises(ValidationError, match="a secret can't be") as caught:
         SparkSettings(
             properties={"spark.a": "-Dpassword=hunter2", "b.token": "hunter2", "c": 1, "spark.master": "yarn"}
@@ -128,13 +128,13 @@ def test_all_properties_that_are_refused_are_told_at_once() -> None:
             bootstrap_servers=["a:1"],
             properties={"acks": 1, "client.rack": "password=hunter2", "sasl.password": "hunter2", "No": 1},
         )
-    told = str(caught.value.errors(include_input=False)[0]["msg"])
-    assert told.count("sasl.password: ") == 1
+    message = str(caught.value.errors(include_input=False)[0]["msg"])
+    assert message.count("sasl.password: ") == 1
     for words in (
         "acks: set by the bridge",
         "client.rack: a secret",
         "No: librdkafka has no",
         "set kafka.sasl.password",
     ):
-        assert words in told
-    assert "hunter2" not in told
+        assert words in message
+    assert "hunter2" not in message

@@ -16,7 +16,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
 from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.monitoring.counters import LaneFigures, Store
+from bridge.monitoring.counters import CounterStore, LaneCounters
 from bridge.monitoring.reports import LaneReport
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.partition_counts import PartitionCounts
@@ -66,7 +66,7 @@ class Process:
 
     def __init__(self, partitions: Callable[[str], int] = lambda _topic: 4) -> None:
         self.broker = Broker(markers={1: LaneProgress(1, BATCH.layout, BATCH.start, owner="me").to_bytes()})
-        self.counters = Store()
+        self.counters = CounterStore()
         self._kept: dict[str, LanePublisher] = {}
         self._partitions = partitions
 
@@ -121,7 +121,7 @@ def test_lane_is_committed_before_it_is_reported(process: Process) -> None:
         "dead": [(None, b'{"error": "torn"}')],
     }
     assert LaneProgress.from_bytes(process.broker.markers[1]).cursor == NEXT
-    assert (report.table, report.lane, report.cursor, report.poison) == ("ks.t", 1, NEXT, "torn")
+    assert (report.table, report.lane, report.cursor, report.dead_letter_reason) == ("ks.t", 1, NEXT, "torn")
     ((table, number, figures),) = report.counted
     assert (table, number, figures.changes, figures.dead_letters, figures.transactions) == ("ks.t", 1, 3, 1, 1)
 
@@ -133,7 +133,7 @@ def test_committed_lane_is_not_read_again(process: Process) -> None:
     again, before = Lane(), process.broker.transactions
     report = process.publish(again, "next")
     assert (again.reads, process.broker.transactions) == (0, before)
-    assert (report.cursor, report.poison) == (NEXT, None)
+    assert (report.cursor, report.dead_letter_reason) == (NEXT, None)
     assert [(table, lane, figures.changes) for table, lane, figures in report.counted] == [
         (table, lane, figures.changes) for table, lane, figures in counted
     ]
@@ -166,7 +166,7 @@ def test_lane_of_another_owner_is_counted_as_a_fencing(process: Process) -> None
     with pytest.raises(FencedError, match="taken it over"):
         process.publish(Lane(), "another")
     assert process.broker.committed == {}
-    assert process.counters.take() == [("ks.t", 1, LaneFigures(fencings=1))]
+    assert process.counters.take() == [("ks.t", 1, LaneCounters(fencings=1))]
 
 
 def test_log_line_of_a_fenced_lane_names_it_once(process: Process, caplog: pytest.LogCaptureFixture) -> None:

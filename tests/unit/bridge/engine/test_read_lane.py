@@ -22,7 +22,7 @@ from bridge.model.log_rows import LogLayout
 from bridge.model.micro_batch import Part, PlannedBatch, Role
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId
 from bridge.model.times import UnixMicros, timeuuid_of
-from bridge.monitoring.counters import Store
+from bridge.monitoring.counters import CounterStore
 from bridge.publishing.protocol import LaneTask
 from bridge.reading.lane_merge import ColumnsChangedError
 from bridge.reading.table_capture import CapturedTable, Schemas
@@ -105,7 +105,7 @@ def test_unknown_operations_are_counted(shape: ShapeName, payload: str) -> None:
     captured = CapturedTable(small, log, layout, TableCodec(small, columns, settings.output_options))
     cache: Any = SimpleNamespace(captured_table=lambda *_: captured, lane_streams=lambda *_: {stream: G1})
     task = LaneTask("ks", "t", 0, PlannedBatch(at(G1, 10), at(G1, 20), LAYOUT))
-    counters = Store()
+    counters = CounterStore()
     lane = LaneChanges(settings, task, "", cache, is_retry=False, counters=counters)
     assert len([change for _, _, changes in lane.runs() for change in changes]) == 4
     ((name, number, figures),) = counters.take()
@@ -171,7 +171,7 @@ class Process:
 
     def __init__(self) -> None:
         self.captures: list[CapturedTable] = []
-        self.counters = Store()
+        self.counters = CounterStore()
         self._streams = dict(zip(plain_rows.STREAMS, plain_rows.OPENED.values(), strict=True))
         self._empty: list[StreamId] = []
         self.cache = ScyllaCache(self._connect, capture=self._capture)

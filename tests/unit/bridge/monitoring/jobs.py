@@ -1,4 +1,4 @@
-"""Jobs as the status page may meet them: running, stalled, in error."""
+"""Snapshots of jobs: running, stalled, and with failing tables."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, Window
 from bridge.model.streams import MIN_TOKEN, Token
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.counters import DURATION_BOUNDS_S, Histogram, LaneFigures
+from bridge.monitoring.counters import DURATION_BOUNDS_S, Histogram, LaneCounters
 from bridge.monitoring.snapshot import (
-    Batches,
-    JobView,
-    LaneView,
+    BatchStatistics,
+    JobSnapshot,
+    LaneSnapshot,
     Message,
     Ring,
     Sample,
+    TableSnapshot,
     TableState,
     TableStreams,
-    TableView,
     Topology,
 )
 
@@ -29,23 +29,23 @@ NOW_S = 1_790_000_000.0
 GENERATIONS = tuple(UnixMillis(int((NOW_S - ago_s) * 1000)) for ago_s in (900_000, 400_000, 90_000, 7_200, -45))
 
 
-def figures(changes: int, *, aborts: int = 0, fencings: int = 0, errors: int = 0) -> LaneFigures:
+def counters(changes: int, *, aborts: int = 0, fencings: int = 0, errors: int = 0) -> LaneCounters:
     pages = Histogram()
     for _ in range(40):
         pages.observe(0.004)
-    return LaneFigures(
+    return LaneCounters(
         changes, changes * 310, changes // 3, changes // 800 + 9, aborts, fencings, pages, errors, changes, 18
     )
 
 
-def lanes(count: int, lag_s: float, **wrong: int) -> tuple[LaneView, ...]:
+def lanes(count: int, lag_s: float, **wrong: int) -> tuple[LaneSnapshot, ...]:
     at = Cursor(GENERATIONS[3], UnixMicros(int((NOW_S - lag_s) * 1e6)))
-    return tuple(LaneView(lane, at, figures(180_000 + 7_000 * lane, **wrong)) for lane in range(count))
+    return tuple(LaneSnapshot(lane, at, counters(180_000 + 7_000 * lane, **wrong)) for lane in range(count))
 
 
 def table(
     name: str, state: TableState = "running", *, count: int = 4, lag_s: float = 11.2, **more: object
-) -> TableView:
+) -> TableSnapshot:
     layout = Layout(count, Cursor(GENERATIONS[0], UnixMicros(0)))
     start_us = int((NOW_S - lag_s - 0.5) * 1e6)
     durations = Histogram(DURATION_BOUNDS_S)
@@ -56,15 +56,15 @@ def table(
         "starts": 1,
         "layout": layout,
         "lanes": lanes(count, lag_s),
-        "batches": Batches(4711, durations, {"addBatch": 0.3}, 0.42, window),
+        "batches": BatchStatistics(4711, durations, {"addBatch": 0.3}, 0.42, window),
         "advanced_s": NOW_S - 0.6,
     }
-    return TableView(name, f"bridge.{name}", state, **(values | more))  # type: ignore[arg-type]
+    return TableSnapshot(name, f"bridge.{name}", state, **(values | more))  # type: ignore[arg-type]
 
 
-def ring(sets: int = 96) -> Ring:
-    step = (1 << 64) // sets
-    return Ring(GENERATIONS[3], tuple((Token(MIN_TOKEN + step * (at + 1) - 1), 8) for at in range(sets)))
+def ring(groups: int = 96) -> Ring:
+    step = (1 << 64) // groups
+    return Ring(GENERATIONS[3], tuple((Token(MIN_TOKEN + step * (at + 1) - 1), 8) for at in range(groups)))
 
 
 def samples(
@@ -83,10 +83,10 @@ def samples(
     return tuple(found)
 
 
-def running() -> JobView:
+def running() -> JobSnapshot:
     names = ("shop.orders", "shop.line_items", "crm.contacts")
     tables = (table(names[0]), table(names[1], count=4, lag_s=10.9), table(names[2], count=2, lag_s=11.4))
-    return JobView(
+    return JobSnapshot(
         name="orders-bridge",
         version="0.1.0",
         confidence_s=10.0,
@@ -106,7 +106,7 @@ def running() -> JobView:
     )
 
 
-def stalled() -> JobView:
+def stalled() -> JobSnapshot:
     names = ("shop.orders",)
     one = table("shop.orders", lag_s=311.2, lanes=lanes(4, 311.2, errors=12), advanced_s=NOW_S - 300)
     warning = Message(NOW_S - 20, "warning", "ScyllaDB at 10.0.0.7:9042 timed out reading for SELECT * FROM ...", 9)
@@ -120,7 +120,7 @@ def stalled() -> JobView:
     )
 
 
-def failing() -> JobView:
+def failing() -> JobSnapshot:
     lost = (
         "shop.orders: the log keeps changes for 86400 s, but the reading stands at (generation 1789100000000, "
         "1789910000000000 us): what was written between 2026-09-21 and 2026-09-22 may have expired <unread>"

@@ -1,4 +1,4 @@
-"""The metrics: named as Prometheus wants it, documented, and present."""
+"""The metrics: their names, their documentation, and their values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from bridge.model.times import UnixMicros
 from bridge.monitoring import metrics
 from bridge.monitoring.exposition import Exposition
 from bridge.monitoring.metrics import METRICS
-from bridge.monitoring.snapshot import JobView, TableStreams, Topology
+from bridge.monitoring.snapshot import JobSnapshot, TableStreams, Topology
 from tests.unit.bridge.monitoring import jobs
 
 _DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "metrics.md"
 _UNITS = ("_seconds", "_bytes_total", "_total")
-_COUNTS = {"lanes", "generations", "streams", "stream_sets", "cql_requests_in_flight", "table_state", "table_ready"}
+_COUNTS = {"lanes", "generations", "streams", "stream_groups", "cql_requests_in_flight", "table_state", "table_ready"}
 
 
-def scrape(job: JobView) -> dict[tuple[str, ...], float]:
-    """Samples by name and the values of their labels, in the order of the labels' names."""
+def scrape(job: JobSnapshot) -> dict[tuple[str, ...], float]:
+    """Return samples by name and label values, in the order of the labels' names."""
     _, body = Exposition(lambda: job).answer("text/plain")
     return {
         (
@@ -34,14 +34,14 @@ def scrape(job: JobView) -> dict[tuple[str, ...], float]:
 
 
 def test_documentation_is_current() -> None:
-    """The documented names are the registered ones, with their meanings."""
+    """The documentation is the one that the metrics generate."""
     how = "python -m bridge.monitoring.metrics > docs/metrics.md"
     assert _DOCUMENT.read_text(encoding="utf-8") == metrics.markdown(), f"docs/metrics.md is out of date; {how}"
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_names_follow_the_conventions(metric: metrics.Metric) -> None:
-    """A prefix, a base unit or a count, `_total` for counters only, and a meaning that is a sentence."""
+    """Each name has the prefix and a base unit or a count, `_total` for counters only; each help is a sentence."""
     bare = metric.name.removeprefix(metrics.PREFIX)
     assert metric.name.startswith(metrics.PREFIX)
     assert metric.name.endswith("_total") == (metric.kind == "counter")
@@ -50,7 +50,7 @@ def test_names_follow_the_conventions(metric: metrics.Metric) -> None:
 
 
 def test_every_metric_is_exposed() -> None:
-    """No metric is documented that a running job would not have, and none is exposed that is not documented."""
+    """A running job exposes exactly the documented metrics."""
     _, body = Exposition(jobs.running).answer("text/plain")
     families = {family.name: family for family in text_string_to_metric_families(body.decode())}
     assert [name for name, family in families.items() if not family.samples] == []
@@ -58,8 +58,8 @@ def test_every_metric_is_exposed() -> None:
     assert ours == {metric.name.removesuffix("_total") for metric in METRICS}
 
 
-def test_figures() -> None:
-    """Values are those of the job, by table and lane."""
+def test_values() -> None:
+    """Each metric has the values of the job, by table and lane."""
     found = scrape(jobs.failing())
     assert found["changes_published_total", "3", "shop.orders"] == 201_000
     assert found["transactions_aborted_total", "0", "shop.line_items"] == 3
@@ -80,7 +80,7 @@ def test_figures() -> None:
 
 
 def test_distance_to_the_ttl_falls_while_a_lane_stands() -> None:
-    """Second by second, well before anything is lost; that of lanes that go on stays."""
+    """The time until the TTL falls for a lane that stands still, and stays for lanes that advance."""
     before = jobs.running()
     waits_s = 5_000.0
     stands, *others = before.tables[0].lanes
@@ -97,7 +97,7 @@ def test_distance_to_the_ttl_falls_while_a_lane_stands() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    """A log without a TTL has no distance to it, and a lane of a former layout keeps its counters only."""
+    """A log without a TTL has no time left, and a retired lane has only its counters."""
     job = jobs.running()
     table = replace(job.tables[0], lanes=jobs.lanes(6, 11.0))
     topology = Topology({"shop.orders": TableStreams(jobs.GENERATIONS)}, {"shop.orders": 0})
@@ -108,7 +108,7 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_openmetrics_on_request() -> None:
-    """The scraper's header chooses the format."""
+    """The scraper's header selects the format."""
     content_type, body = Exposition(jobs.running).answer("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")

@@ -18,7 +18,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.monitoring.counters import LaneFigures
+from bridge.monitoring.counters import LaneCounters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
 from bridge.publishing.start_decision import decide_start
@@ -57,7 +57,7 @@ def make(
     most_bytes: int = 10**9,
     most_s: float = float("inf"),
     clock: Callable[[], float] = lambda: 0.0,
-    count: Callable[[LaneFigures], None] = lambda _: None,
+    count: Callable[[LaneCounters], None] = lambda _: None,
 ) -> LanePublisher:
     return LanePublisher(
         lambda: Watched(Client(broker, "id" if lane == 0 else f"id{lane}"), PROGRESS, broker.reach),
@@ -127,7 +127,7 @@ def test_runs_are_published_as_record_after_record(
     """The same records, the same transactions, the same figures; and after a crash, only what is left."""
     seen: list[tuple[object, ...]] = []
     for runs in ([0], sizes):
-        broker, total = Broker(), LaneFigures()
+        broker, total = Broker(), LaneCounters()
         first_start(broker)
         broker.crash_at, broker.limit = crash, limit
         task = batch(0, 40)
@@ -386,7 +386,7 @@ def test_what_was_committed_is_counted() -> None:
     """Over several transactions, a crash and its repetition, the counts are those of what is committed."""
     broker = Broker()
     first_start(broker)
-    total = LaneFigures()
+    total = LaneCounters()
     publisher = make(broker, most_records=7, count=total.add)
     work(publisher, batch(0, 10), fresh=False)
     broker.crash_at = "before commit"
@@ -403,14 +403,14 @@ def test_what_was_committed_is_counted() -> None:
 
 def test_tombstones_and_dead_letters_are_no_changes() -> None:
     """A delete is one change, whether or not a record without a value follows it; a dead letter is none."""
-    total = LaneFigures()
+    total = LaneCounters()
     broker = Broker()
     first_start(broker)
     publisher = make(broker, count=total.add)
     publisher.start(batch(0, 10), fresh=False)
     for key, value in ((b"k", b"v"), (b"k", None), (None, b"letter"), (b"k", b"w")):
         publisher.publish("topic", key, value, position(5, 0), {})
-    assert total == LaneFigures()
+    assert total == LaneCounters()
     publisher.finish()
     assert (total.changes, total.dead_letters, total.groups, total.transactions) == (2, 1, 1, 1)
 

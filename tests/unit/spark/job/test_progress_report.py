@@ -15,10 +15,10 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import StreamOffset
 from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.counters import LaneFigures
+from bridge.monitoring.counters import LaneCounters
 from bridge.monitoring.reports import LaneReport
-from bridge.monitoring.snapshot import Batches, TableView
-from bridge.monitoring.state import Board
+from bridge.monitoring.snapshot import BatchStatistics, TableSnapshot
+from bridge.monitoring.state import JobState
 from spark.job import progress_report
 from spark.job.progress_report import ProgressReport
 from tests.unit.spark.job.test_supervisor import config_of
@@ -28,7 +28,7 @@ G = UnixMillis(1_000)
 
 def lane(number: int, table: str = "a.b", poison: str | None = None, **figures: int) -> str:
     """A lane's report of so many figures of a table."""
-    return LaneReport("a.b", number, Cursor(G, UnixMicros(0)), [(table, 0, LaneFigures(**figures))], poison).to_json()
+    return LaneReport("a.b", number, Cursor(G, UnixMicros(0)), [(table, 0, LaneCounters(**figures))], poison).to_json()
 
 
 def progress(run: str, batch_id: int, *lanes: str) -> dict[str, Any]:
@@ -70,11 +70,11 @@ class Query:
 
 def look(
     monkeypatch: pytest.MonkeyPatch, *rounds: list[dict[str, Any]], came: Callable[[], None] = lambda: None
-) -> TableView:
+) -> TableSnapshot:
     clock = [0.0]
     monkeypatch.setattr(progress_report.time, "monotonic", lambda: clock[0])
-    board = Board(config_of("a.b"), "0", lambda: 0.0)
-    made = ProgressReport("a.b", board, changes_came=came, dead_letters="dead.b")
+    job_state = JobState(config_of("a.b"), "0", lambda: 0.0)
+    made = ProgressReport("a.b", job_state, changes_came=came, dead_letters="dead.b")
     seen: set[str] = set()
     for one in rounds:
         clock[0] += 11.0
@@ -86,7 +86,7 @@ def look(
         assert query.asked == len(marks - seen)
         seen |= marks
     made.sum_up()
-    return board.view().tables[0]
+    return job_state.snapshot().tables[0]
 
 
 def test_each_batch_counts_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +125,7 @@ def test_reports_without_a_micro_batch_count_nothing(monkeypatch: pytest.MonkeyP
     """An idle query reports as well."""
     idle = progress("r1", 0) | {"durationMs": {"latestOffset": 3}}
     first = progress("r1", 1) | {"sources": [{"endOffset": None}]}
-    assert look(monkeypatch, [idle, first]).batches == Batches()
+    assert look(monkeypatch, [idle, first]).batches == BatchStatistics()
 
 
 def test_micro_batch_without_lanes_reports_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from bridge.errors import (
     RetriableError,
     StartupError,
 )
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from spark.job import supervisor
 from spark.job.supervisor import Job, _is_hopeless, _what_went_wrong
 from spark.job.table_query import Begun
@@ -158,8 +158,8 @@ def config_of(*tables: str, **sections: Any) -> BridgeConfig:
     )
 
 
-class StoppingBoard(Board):
-    """A board that asks for the stop at the supervisor's so manieth round."""
+class StoppingJobState(JobState):
+    """A job_state that asks for the stop at the supervisor's so manieth round."""
 
     def __init__(self, config: BridgeConfig, rounds: int) -> None:
         super().__init__(config, "0", lambda: 0.0)
@@ -177,7 +177,7 @@ def run_job(
     queries: dict[str, list[Query | Exception | threading.Event]],
     *,
     once: bool,
-    board: Board | None = None,
+    job_state: JobState | None = None,
     warm: bool = False,
     starts: list[tuple[str, bool]] | None = None,
     answer: threading.Event | None = None,
@@ -248,11 +248,11 @@ def run_job(
     looked: list[tuple[Query, bool]] = []
     summed_up: list[tuple[str, int]] = []
     config = config_of(*queries, **sections)
-    board = board or Board(config, "0", lambda: 0.0)
-    stop = board.stop if isinstance(board, StoppingBoard) else threading.Event()
+    job_state = job_state or JobState(config, "0", lambda: 0.0)
+    stop = job_state.stop if isinstance(job_state, StoppingJobState) else threading.Event()
     status = None
     try:
-        status = Job(session, config, stop, once=once, board=board, warm=warm).run()
+        status = Job(session, config, stop, once=once, job_state=job_state, warm=warm).run()
     finally:
         assert closed == [f"{table.keyspace}.{table.table}" for table in config.tables]
         # What the last micro-batch reports comes with its end.
@@ -414,8 +414,8 @@ def test_query_that_failed_waits_for_its_turn_to_ask(monkeypatch: pytest.MonkeyP
     """Its start asks all streams anew at once: no sooner than scylla.requests_per_second allows."""
     waits: dict[str, float] = {}
 
-    class Told(Board):
-        def retrying(self, table: str, reason: str, after_s: float) -> None:
+    class Told(JobState):
+        def set_retrying(self, table: str, reason: str, after_s: float) -> None:
             waits[table] = after_s
 
     monkeypatch.setattr(supervisor, "_LONGEST_BACKOFF_S", 0.01)
@@ -423,26 +423,26 @@ def test_query_that_failed_waits_for_its_turn_to_ask(monkeypatch: pytest.MonkeyP
         name: [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)]
         for name in ("a.free", "a.paced")
     }
-    assert run_job(monkeypatch, queries, once=True, board=Told(config_of(*queries), "0", lambda: 7.0)) == 0
+    assert run_job(monkeypatch, queries, once=True, job_state=Told(config_of(*queries), "0", lambda: 7.0)) == 0
     assert waits == {"a.free": 0.01, "a.paced": 0.03}
 
 
 def test_lanes_are_settled_beside_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a former layout had begun is finished first, then the table is started anew; others go on meanwhile."""
     settling, other = Settling(200, None), Query(3, None)
-    board, starts = Board(config_of("a.relaid", "a.other"), "0", lambda: 7.0), list[tuple[str, bool]]()
+    job_state, starts = JobState(config_of("a.relaid", "a.other"), "0", lambda: 7.0), list[tuple[str, bool]]()
     left_at_end: list[int] = []
 
     def finished(table: str) -> None:
         left_at_end.append(settling.looks)
-        Board.finished(board, table)
+        JobState.set_finished(job_state, table)
 
-    monkeypatch.setattr(board, "finished", finished)
+    monkeypatch.setattr(job_state, "set_finished", finished)
     queries: dict[str, Any] = {"a.relaid": [settling, Query(3, None)], "a.other": [other]}
-    assert run_job(monkeypatch, queries, once=True, board=board, starts=starts) == 0
+    assert run_job(monkeypatch, queries, once=True, job_state=job_state, starts=starts) == 0
     assert starts == [("a.relaid", False), ("a.other", False), ("a.relaid", True)]
     assert left_at_end[0] > 0
-    relaid = board.view().tables[0]
+    relaid = job_state.snapshot().tables[0]
     assert (relaid.state, relaid.starts, relaid.failures) == ("finished", 1, 0)
 
 
@@ -458,8 +458,8 @@ def test_lanes_that_could_not_be_settled_are_tried_again(monkeypatch: pytest.Mon
 
 def test_stop_ends_what_settles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop does not wait until lanes stand level."""
-    settling, board = Settling(10**6, None), StoppingBoard(config_of("a.b"), 50)
-    assert run_job(monkeypatch, {"a.b": [settling]}, once=False, board=board) == 0
+    settling, job_state = Settling(10**6, None), StoppingJobState(config_of("a.b"), 50)
+    assert run_job(monkeypatch, {"a.b": [settling]}, once=False, job_state=job_state) == 0
     assert settling.stopped
 
 
@@ -469,16 +469,16 @@ def test_nothing_waits_for_what_was_changed_in_a_table(
 ) -> None:
     """A ScyllaDB that does not answer holds up neither pulse nor stop, and the table's end is told all the same."""
     monkeypatch.setattr(supervisor, "_CHANGES_WITHIN_S", 60.0 if stop_at else 0.01)
-    board, answer = StoppingBoard(config_of("a.asked"), stop_at or 10**6), threading.Event()
+    job_state, answer = StoppingJobState(config_of("a.asked"), stop_at or 10**6), threading.Event()
     began_s = time.monotonic()
     try:
         queries: dict[str, Any] = {"a.asked": [PoisonError("column v")]}
-        assert run_job(monkeypatch, queries, once=False, board=board, answer=answer) == 1
+        assert run_job(monkeypatch, queries, once=False, job_state=job_state, answer=answer) == 1
     finally:
         answer.set()
     assert time.monotonic() - began_s < 30
     assert caplog.messages == ["a.asked stops: column v"]
-    assert (board.left == 0) is (stop_at is not None)
+    assert (job_state.left == 0) is (stop_at is not None)
 
 
 def test_what_was_changed_and_can_not_be_found_out_is_told(
@@ -501,9 +501,9 @@ def test_board_is_told_what_becomes_of_a_table(monkeypatch: pytest.MonkeyPatch) 
         "a.good": [Query(1, RuntimeError("bridge.errors.RetriableError: Kafka is away")), Query(3, None)],
         "a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))],
     }
-    board = Board(config_of(*queries), "0", lambda: 7.0)
-    assert run_job(monkeypatch, queries, once=True, board=board) == 1
-    good, bad = board.view().tables
+    job_state = JobState(config_of(*queries), "0", lambda: 7.0)
+    assert run_job(monkeypatch, queries, once=True, job_state=job_state) == 1
+    good, bad = job_state.snapshot().tables
     assert (good.state, good.starts, good.failures) == ("finished", 2, 1)
     assert (bad.state, bad.reason, bad.starts, bad.failures) == ("stopped", "column v", 1, 1)
 
@@ -515,10 +515,10 @@ def test_table_without_streams_is_waited_for_and_holds_nobody_up(
     monkeypatch.setattr(supervisor, "_FIRST_GENERATION_EVERY_S", 0)
     good = Query(3, None)
     none_yet = NoGenerationError("test:1 has no CDC generation yet")
-    board = StoppingBoard(config_of("a.young", "a.good"), 200)
+    job_state = StoppingJobState(config_of("a.young", "a.good"), 200)
     queries = {"a.young": [none_yet, none_yet, none_yet, Query(10**9, None)], "a.good": [good]}
-    assert run_job(monkeypatch, queries, once=False, board=board) == 0
-    young = board.view().tables[0]
+    assert run_job(monkeypatch, queries, once=False, job_state=job_state) == 0
+    young = job_state.snapshot().tables[0]
     assert (young.state, young.starts, young.failures) == ("running", 1, 0)
     assert caplog.messages == ["a.young: test:1 has no CDC generation yet. Waiting for it"]
     assert good.looks < 0
@@ -529,9 +529,11 @@ def test_run_that_is_to_end_waits_for_no_streams(
 ) -> None:
     """With `--once` what can be read now is nothing, then."""
     none_yet = NoGenerationError("test:1 has no CDC generation yet")
-    board = Board(config_of("a.young", "a.good"), "0", lambda: 7.0)
-    assert run_job(monkeypatch, {"a.young": [none_yet], "a.good": [Query(3, None)]}, once=True, board=board) == 0
-    assert [table.state for table in board.view().tables] == ["finished", "finished"]
+    job_state = JobState(config_of("a.young", "a.good"), "0", lambda: 7.0)
+    assert (
+        run_job(monkeypatch, {"a.young": [none_yet], "a.good": [Query(3, None)]}, once=True, job_state=job_state) == 0
+    )
+    assert [table.state for table in job_state.snapshot().tables] == ["finished", "finished"]
     assert caplog.messages == ["a.young: test:1 has no CDC generation yet. There is nothing to read"]
 
 
@@ -550,10 +552,10 @@ def test_start_that_hangs_holds_up_no_other_tables_start(
     monkeypatch.setattr(supervisor, "_ALONE_FOR_S", 0.05)
     monkeypatch.setattr(supervisor, "_REMIND_EVERY_S", 0.1)
     hanging, starts = threading.Event(), list[tuple[str, bool]]()
-    board = StoppingBoard(config_of("a.hanging", "a.other"), 1000)
+    job_state = StoppingJobState(config_of("a.hanging", "a.other"), 1000)
     queries = {"a.hanging": [hanging], "a.other": [Query(10**9, None)]}
     try:
-        assert run_job(monkeypatch, queries, once=False, board=board, starts=starts) == 0
+        assert run_job(monkeypatch, queries, once=False, job_state=job_state, starts=starts) == 0
     finally:
         hanging.set()
     assert starts == [("a.hanging", False), ("a.other", False)]
@@ -587,21 +589,23 @@ def test_neither_pulse_nor_stop_nor_other_tables_wait_for_a_start(
     """A start that hangs in a library leaves the supervisor at work, and is left behind when the job is to stop."""
     monkeypatch.setattr(supervisor, "_STOP_WITHIN_S", 0.01)
     hanging, failing = threading.Event(), Query(3, RuntimeError("bridge.errors.PoisonError: column v"))
-    board = StoppingBoard(config_of("a.failing", "a.hanging"), 50)
+    job_state = StoppingJobState(config_of("a.failing", "a.hanging"), 50)
     began_s = time.monotonic()
     try:
-        assert run_job(monkeypatch, {"a.failing": [failing], "a.hanging": [hanging]}, once=False, board=board) == 1
+        assert (
+            run_job(monkeypatch, {"a.failing": [failing], "a.hanging": [hanging]}, once=False, job_state=job_state) == 1
+        )
     finally:
         hanging.set()
     assert time.monotonic() - began_s < 30
-    assert [table.state for table in board.view().tables] == ["stopped", "starting"]
+    assert [table.state for table in job_state.snapshot().tables] == ["stopped", "starting"]
     assert caplog.messages == ["a.failing stops: column v", "a.hanging: stopped in the midst of its start"]
 
 
 def test_start_that_ends_with_the_stop_leaves_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a start still gives is stopped with the rest."""
-    query, board = Query(10**6, None), StoppingBoard(config_of("a.b"), 1)
-    assert run_job(monkeypatch, {"a.b": [query]}, once=False, board=board) == 0
+    query, job_state = Query(10**6, None), StoppingJobState(config_of("a.b"), 1)
+    assert run_job(monkeypatch, {"a.b": [query]}, once=False, job_state=job_state) == 0
     assert query.stopped
 
 
@@ -612,11 +616,11 @@ def test_job_may_outlive_its_tables(
     monkeypatch: pytest.MonkeyPatch, outlive: bool, once: bool, rounds_left: bool
 ) -> None:
     """When every table was given up the job ends, unless it is to go on saying so until it is stopped."""
-    board = StoppingBoard(config_of("a.b"), 50)
+    job_state = StoppingJobState(config_of("a.b"), 50)
     queries: dict[str, list[Any]] = {"a.b": [PoisonError("column v")]}
-    status = run_job(monkeypatch, queries, once=once, board=board, monitoring={"outlive_tables": outlive})
+    status = run_job(monkeypatch, queries, once=once, job_state=job_state, monitoring={"outlive_tables": outlive})
     assert status == 1
-    assert (board.left > 0) is rounds_left
+    assert (job_state.left > 0) is rounds_left
 
 
 @pytest.mark.parametrize(
@@ -636,7 +640,7 @@ def test_jvm_that_ends_fails_the_job_unless_it_was_to_stop(
         raise failure
 
     coming: Any = SimpleNamespace(result=fail)
-    monitor: Any = SimpleNamespace(board=None)
+    monitor: Any = SimpleNamespace(job_state=None)
     stop = threading.Event()
     assert supervisor._run(config_of("a.b"), coming, stop, monitor, once=False) == supervisor._EXIT_FAILED
     assert words in caplog.text

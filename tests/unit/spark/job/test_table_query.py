@@ -19,7 +19,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.monitoring.state import Board
+from bridge.monitoring.state import JobState
 from bridge.planning import data_loss
 from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.retention import LogTtl
@@ -99,8 +99,8 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begins]:
     )
     cache: Any = SimpleNamespace(scylla=SimpleNamespace(table=lambda *_: cluster))
     config, session = config_of(), None
-    board = Board(config, "0", lambda: 0.0)
-    table = TableQuery(session, config, config.tables[0], board, cache)  # type: ignore[arg-type]
+    job_state = JobState(config, "0", lambda: 0.0)
+    table = TableQuery(session, config, config.tables[0], job_state, cache)  # type: ignore[arg-type]
     try:
         yield table, progress, done
     finally:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from bridge.cli import preflight
+from bridge.cli.preflight import checks
 from bridge.config.reference.example import example_yaml
 from bridge.errors import StartupError
 from bridge.runtime import log_setup
@@ -83,7 +83,7 @@ def test_start_that_waits_for_its_servers_can_be_stopped(
 ) -> None:
     """Either signal ends the job at once. A container's first process ignores signals that it does not handle."""
     ended: list[str] = []
-    monkeypatch.setattr(preflight, "check", lambda *_, **__: signal.raise_signal(number))
+    monkeypatch.setattr(checks, "check_all", lambda *_, **__: signal.raise_signal(number))
     monkeypatch.setattr(
         application, "ForkServer", lambda: SimpleNamespace(python="python", close=lambda: ended.append("fork server"))
     )

@@ -1,4 +1,4 @@
-"""Configuration files and options: what is read, and how every problem is named."""
+"""Reading configuration files and options, and reporting their problems."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _problems(folder: Path, text: str) -> list[str]:
 
 
 def test_good(tmp_path: Path) -> None:
-    """A file with what is required is read; a section without settings means its defaults."""
+    """A file with the required settings is valid; a section without settings has its defaults."""
     path = tmp_path / "bridge.yaml"
     path.write_text(GOOD + "reading:\n  # confidence_ms: 1\nspark:\n", encoding="utf-8")
     config = load(path)
@@ -41,7 +41,7 @@ def test_good(tmp_path: Path) -> None:
 
 
 def test_instant(tmp_path: Path) -> None:
-    """YAML's own timestamps are taken; one without an offset is not."""
+    """YAML's own timestamps are accepted with a UTC offset, and refused without."""
     path = tmp_path / "bridge.yaml"
     path.write_text(GOOD + "reading: {start: 2026-01-31T12:00:00Z}\n", encoding="utf-8")
     assert str(load(path).reading.start) == "2026-01-31 12:00:00+00:00"
@@ -50,7 +50,7 @@ def test_instant(tmp_path: Path) -> None:
 
 
 def test_all_at_once(tmp_path: Path) -> None:
-    """Every problem is named at once, in the order of the lines."""
+    """All problems are reported at once, in the order of their lines."""
     text = GOOD.replace("orders\nscylla", "with blanks\nscylla").replace("127.0.0.1:9092", "127.0.0.1")
     problems = _problems(tmp_path, text + "reading:\n  confidence: 5\n  leeway_ms: -1\n")
     assert [problem.split(": ")[0] for problem in problems] == [
@@ -103,12 +103,12 @@ def test_all_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_problem(tmp_path: Path, more: str, expected: str) -> None:
-    """A problem is named with its line, its place, and what would be right."""
+    """A problem is reported with its line, its setting, and what would be right."""
     assert _problems(tmp_path, f"{GOOD}{more}\n") == [f"bridge.yaml:{expected}"]
 
 
 def test_missing(tmp_path: Path) -> None:
-    """What is required and missing is named, down to the setting."""
+    """Each missing required setting is reported."""
     assert _problems(tmp_path, "name: a\nscylla:\n") == [
         "bridge.yaml: kafka.bootstrap_servers: required, but missing; it is a list of host:port",
         "bridge.yaml: registry.url: required, but missing; it is an http or https address such as http://host:8081",
@@ -137,12 +137,12 @@ def test_missing(tmp_path: Path) -> None:
     ],
 )
 def test_not_a_configuration(tmp_path: Path, text: str, expected: str) -> None:
-    """What is no configuration at all is said with its line."""
+    """A file that is no configuration is refused, with the line of the problem."""
     assert _problems(tmp_path, text) == [f"bridge.yaml{expected}"]
 
 
 def test_unreadable(tmp_path: Path) -> None:
-    """A file that is not there, is a folder, or is no text is said to be so."""
+    """A file that is missing, a folder, or not text is refused with the reason."""
     with pytest.raises(ConfigError, match=r"nothing\.yaml: can't be read: No such file or directory"):
         load(tmp_path / "nothing.yaml")
     with pytest.raises(ConfigError, match="can't be read: Is a directory"):
@@ -175,22 +175,22 @@ def test_unreadable(tmp_path: Path) -> None:
     ],
 )
 def test_secrets_stay_secret(tmp_path: Path, more: str) -> None:
-    """A password that someone wrote into the file is in no message."""
+    """No message shows a password that the file has in plain text."""
     assert "hunter2" not in "\n".join(_problems(tmp_path, f"name: a\ntables: [a.b]\n{more}\n"))
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [("'yes'", "'yes'"), ("'true'", "'true'"), ("1", "1"), ("1.0", "1.0"), ("'on'", "'on'")]
+    ("value", "shown"), [("'yes'", "'yes'"), ("'true'", "'true'"), ("1", "1"), ("1.0", "1.0"), ("'on'", "'on'")]
 )
-def test_loss_is_permitted_by_a_boolean_alone(tmp_path: Path, value: str, told: str) -> None:
-    """What only reads like a yes is refused; elsewhere it is taken for one."""
+def test_only_a_boolean_permits_a_loss(tmp_path: Path, value: str, shown: str) -> None:
+    """A value that other boolean settings accept as true is refused."""
     (problem,) = _problems(tmp_path, f"{GOOD}reading:\n  accept_data_loss: {value}\n")
-    assert problem == f"bridge.yaml:11: reading.accept_data_loss: must be true or false, not {told}"
+    assert problem == f"bridge.yaml:11: reading.accept_data_loss: must be true or false, not {shown}"
 
 
 @pytest.mark.parametrize("value", [True, False])
 def test_loss_that_is_permitted(tmp_path: Path, value: bool) -> None:
-    """A boolean is taken as it stands."""
+    """A boolean is accepted."""
     path = tmp_path / "bridge.yaml"
     path.write_text(f"{GOOD}reading: {{accept_data_loss: {str(value).lower()}}}\n", encoding="utf-8")
     assert load(path).reading.accept_data_loss is value
@@ -201,7 +201,7 @@ OPTIONS = {"scylla.contact_points": "127.0.0.1:9042", "table": "shop.orders"}
 
 class TestOptions:
     def test_source(self) -> None:
-        """Flat names make up nested settings; texts become what the settings are; case does not matter."""
+        """Flat names become nested settings, texts become the settings' types, and case does not matter."""
         more = {"Reading.Confidence_MS": "0", "lanes": "3", "table.start": "latest", "scylla.username": "u"}
         config = from_options({**OPTIONS, **more, "scylla.password.env": "P"}, SourceConfig)
         assert (config.reading.confidence_ms, config.lanes, config.table.start) == (0, 3, "latest")
@@ -211,7 +211,7 @@ class TestOptions:
 
     @pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), ("FALSE", False)])
     def test_boolean(self, text: str, value: bool) -> None:
-        """What takes a boolean alone in the file takes one in text as an option."""
+        """A setting that takes only a boolean in the file takes its text as an option."""
         config = from_options({**OPTIONS, "reading.accept_data_loss": text}, SourceConfig)
         assert config.reading.accept_data_loss is value
 
@@ -253,13 +253,13 @@ class TestOptions:
         ],
     )
     def test_problem(self, options: dict[str, str], expected: str) -> None:
-        """A problem names the option."""
+        """A problem is reported with its option."""
         with pytest.raises(ConfigError) as caught:
             from_options({**OPTIONS, **options}, SourceConfig)
         assert caught.value.problems == [expected]
 
     def test_plain_secret(self) -> None:
-        """A secret is refused as an option, without being repeated, with what to do instead."""
+        """A secret as an option is refused; the message does not show it, and says what to do instead."""
         options = {**OPTIONS, "scylla.username": "u", "scylla.password": "hunter2", "scylla.password.env": "P"}
         with pytest.raises(ConfigError) as caught:
             from_options(options, SourceConfig)
@@ -268,7 +268,7 @@ class TestOptions:
         ]
 
     def test_missing(self) -> None:
-        """An option that is required and missing is named whole."""
+        """Each missing required option is reported with its whole name."""
         with pytest.raises(ConfigError) as caught:
             from_options({}, SourceConfig)
         assert [problem.split(":")[0] for problem in caught.value.problems] == [

@@ -1,4 +1,4 @@
-"""What is said at a start: what is sent readable, and what logs do not hold that the output is made of."""
+"""Checks and advice on single settings: unencrypted secrets, Spark's network and master, the log's TTL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.cli.preflight import _master, _open_network, _readable_secrets, check_ttl
+from bridge.cli.preflight.advice import find_open_network, find_unencrypted_secrets
+from bridge.cli.preflight.spark_cluster import check_master
+from bridge.cli.preflight.tables import check_ttl
 from bridge.config.document import BridgeConfig, validate
 from bridge.errors import StartupError
 from bridge.planning.table_watch import CdcOptions
@@ -36,10 +38,10 @@ LOGIN = {"username": "u", "password": PLACE}
         ),
     ],
 )
-def test_readable_secrets_are_told(
+def test_unencrypted_secrets(
     scylla: dict[str, Any], kafka: dict[str, Any], registry: dict[str, Any], settings: list[str]
 ) -> None:
-    """Whoever sends a secret unencrypted hears of it, and how to mend it."""
+    """Each secret that is sent unencrypted has a warning with the setting that would encrypt it."""
     config = validate(
         {
             "name": "j",
@@ -49,9 +51,9 @@ def test_readable_secrets_are_told(
             "tables": ["k.t"],
         }
     )
-    told = list(_readable_secrets(config))
-    assert [words.partition(".")[0].partition(":")[0] for words in told] == settings
-    assert all("would encrypt" in words for words in told)
+    warnings = list(find_unencrypted_secrets(config))
+    assert [warning.partition(".")[0].partition(":")[0] for warning in warnings] == settings
+    assert all("would encrypt" in warning for warning in warnings)
 
 
 def _config(master: str, properties: dict[str, Any] | None = None) -> BridgeConfig:
@@ -67,7 +69,7 @@ def _config(master: str, properties: dict[str, Any] | None = None) -> BridgeConf
     )
 
 
-CLOSED = {"spark.authenticate": True, "spark.network.crypto.enabled": "true"}
+PROTECTED = {"spark.authenticate": True, "spark.network.crypto.enabled": "true"}
 
 
 @pytest.mark.parametrize(
@@ -77,25 +79,25 @@ CLOSED = {"spark.authenticate": True, "spark.network.crypto.enabled": "true"}
         ("local-cluster[2,1,1024]", {}, None),
         ("spark://a:7077", {}, True),
         ("spark://a:7077", {"spark.authenticate": True}, True),
-        ("spark://a:7077", CLOSED | {"spark.network.crypto.enabled": False}, True),
-        ("spark://a:7077", CLOSED, None),
+        ("spark://a:7077", PROTECTED | {"spark.network.crypto.enabled": False}, True),
+        ("spark://a:7077", PROTECTED, None),
         ("yarn", {}, False),
         ("k8s://https://a", {}, False),
-        ("k8s://https://a", CLOSED, None),
+        ("k8s://https://a", PROTECTED, None),
     ],
 )
-def test_open_network_of_sparks_is_told(master: str, properties: dict[str, Any], secret: bool | None) -> None:
-    """Whoever has Spark on several machines hears which properties close its ports, and where a secret is needed."""
-    told = list(_open_network(_config(master, properties)))
-    assert len(told) == (secret is not None)
-    for words in told:
-        assert all(name in words for name in CLOSED)
-        assert ("spark.authenticate.secret in the spark-defaults.conf" in words) == secret
+def test_open_network(master: str, properties: dict[str, Any], secret: bool | None) -> None:
+    """With Spark on several machines, a warning names the missing properties, and where a secret is needed."""
+    warnings = list(find_open_network(_config(master, properties)))
+    assert len(warnings) == (secret is not None)
+    for warning in warnings:
+        assert all(name in warning for name in PROTECTED)
+        assert ("spark.authenticate.secret in the spark-defaults.conf" in warning) == secret
 
 
 @pytest.mark.parametrize(("ttl_s", "is_refused"), [(0, False), (11, False), (10, True), (9, True)])
-def test_log_that_forgets_before_it_is_read_is_refused(ttl_s: int, is_refused: bool) -> None:
-    """By both settings, before the table is said to have lost something."""
+def test_ttl_within_the_confidence_window(ttl_s: int, is_refused: bool) -> None:
+    """A log whose TTL is not longer than the confidence window is refused, and both settings are named."""
     options = CdcOptions(enabled=True, preimage="false", postimage=False, delta="full", ttl_s=ttl_s)
     if not is_refused:
         check_ttl(options, 10_000, "k.t")
@@ -104,16 +106,16 @@ def test_log_that_forgets_before_it_is_read_is_refused(ttl_s: int, is_refused: b
         check_ttl(options, 10_000, "k.t")
 
 
-def test_standalone_master_is_asked() -> None:
-    """Any one of several will do; that none answers is said with the setting and the address."""
-    told: list[str] = []
+def test_standalone_master() -> None:
+    """One answering master is enough; if none answers, the error has the setting and the address."""
+    lines: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         there = server.getsockname()[1]
         with socket.create_server(("127.0.0.1", 0)) as other:
             gone = other.getsockname()[1]
-        _master(_config(f"spark://127.0.0.1:{gone},127.0.0.1:{there}"), told.append, 0)
-        assert told == [f"Spark's master at 127.0.0.1:{there} answers"]
+        check_master(_config(f"spark://127.0.0.1:{gone},127.0.0.1:{there}"), lines.append, 0)
+        assert lines == [f"Spark's master at 127.0.0.1:{there} answers"]
     with pytest.raises(StartupError, match=rf"spark\.master at spark://127\.0\.0\.1:{there} is not reachable"):
-        _master(_config(f"spark://127.0.0.1:{there}"), told.append, 0)
+        check_master(_config(f"spark://127.0.0.1:{there}"), lines.append, 0)
     with pytest.raises(StartupError, match=r"spark\.master: .there. has no port, as in spark://there:7077"):
-        _master(_config("spark://there"), told.append, 0)
+        check_master(_config("spark://there"), lines.append, 0)
