@@ -1,1 +1,1 @@
-"""The project's speedometer: `python -m bench` measures the bridge on this machine and prints the figures."""
+"""The benchmark: `python -m bench` measures the bridge on this machine and prints the results."""

@@ -1,4 +1,4 @@
-"""`python -m bench`: measure the bridge on this machine; JSON lines, then a table, on standard output."""
+"""`python -m bench`: measures the bridge on this machine; prints JSON lines, then a table."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from bench import command, figures, load, stages
-from bench.bridge_run import Servers
+from bench import command, figures, stages
+from bench.data import fill
+from bench.data.fill import Cluster
+from bench.data.tables import DEFAULT_TABLES
 from bench.drain import drain
 from bench.figures import Figures
 from bench.latency import latency
-from bench.load import Cluster
-from bench.place import a_stack, machine_now, say, server_pids
-from bench.tables import DEFAULT_TABLES
-from bench.watch import Watch
+from bench.local_stack import a_stack, machine_now, say, server_pids
+from bench.processes.bridge_run import Servers
+from bench.processes.watch import Watch
 from sandbox.stack.stack import LocalStack
 
 
@@ -47,11 +48,11 @@ def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace, watch
     settings: dict[str, Any] = {"reading": {"confidence_ms": arguments.confidence}}
     cluster = Cluster(arguments.vnodes, arguments.shards)
     line: Figures = {"table": table}
-    session = load.connect(servers.cql)
+    session = fill.connect(servers.cql)
     try:
         began_s = time.monotonic()
         say(f"{table}: filling the log with {arguments.changes:,} changes")
-        written = load.load(session, table, changes=arguments.changes, cluster=cluster)
+        written = fill.load(session, table, changes=arguments.changes, cluster=cluster)
         say(f"{table}: filled in {time.monotonic() - began_s:.0f} s; draining it with {lanes} lanes")
     finally:
         session.close()

@@ -1,7 +1,7 @@
-"""What the commands that need servers have in common: some options, and how they end.
+"""Options and exit statuses that the benchmark's commands share.
 
-Exit statuses: 0 measured; 1 a measurement failed, or its result is wrong; 2 an option is unknown, or has a value that
-it can't have; 130 interrupted.
+Exit statuses: 0 measured; 1 a measurement failed, or its result is wrong; 2 an unknown option or an invalid value; 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.data.tables import TABLES
 from bench.errors import BenchError
-from bench.tables import TABLES
 from bridge.errors import BridgeError
 from bridge.runtime import log_setup
 from sandbox.errors import LocalStackError
 
 
 def parser(program: str, description: str) -> argparse.ArgumentParser:
-    """A command's options, with those that say where it measures and in which form it prints."""
+    """Return a parser with the options for the stack's folder and the form of the output."""
     made = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     made.add_argument(
         "--folder", type=Path, help="a local stack to use: its generations are replaced; started if it does not run"
@@ -31,13 +31,13 @@ def parser(program: str, description: str) -> argparse.ArgumentParser:
 
 
 def add_drain(to: argparse.ArgumentParser, *, changes: int, timeout_s: float) -> None:
-    """The options of a drain, with their defaults."""
+    """Add the options of a drain."""
     to.add_argument("--changes", type=count, default=changes, help="changes in the log that is drained")
     to.add_argument("--drain-timeout", type=positive, default=timeout_s, help="longest time for each drain, in s")
 
 
 def add_tables(to: argparse.ArgumentParser, default: tuple[str, ...], known: tuple[str, ...] = TABLES) -> None:
-    """Which tables, of those that the command knows."""
+    """Add the option for the tables to measure."""
 
     def names_of(text: str) -> tuple[str, ...]:
         names = tuple(filter(None, text.split(",")))
@@ -52,10 +52,10 @@ def add_tables(to: argparse.ArgumentParser, default: tuple[str, ...], known: tup
 
 
 def count(text: str) -> int:
-    """An option's whole number of at least 1.
+    """Parse a whole number of at least 1.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: the text is not such a number.
     """
     try:
         found = int(text)
@@ -67,28 +67,27 @@ def count(text: str) -> int:
 
 
 def positive(text: str) -> float:
-    """An option's number above 0.
+    """Parse a number above 0.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: the text is not such a number.
     """
     return _number(text, "a number above 0", lambda found: found > 0)
 
 
 def not_negative(text: str) -> float:
-    """An option's number of at least 0.
+    """Parse a number of at least 0.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: the text is not such a number.
     """
     return _number(text, "a number from 0 on", lambda found: found >= 0)
 
 
 def carry_out(measure: Callable[[], None]) -> int:
-    """Measure; gives the exit status, and has said what went wrong."""
+    """Measure, print errors, and return the exit status."""
     log_setup.setup("warning")
-    # So that an ended benchmark cleans up after itself, however it was asked to end. A shell starts what is in its
-    # background with SIGINT ignored.
+    # Clean up on both signals. A shell starts background jobs with SIGINT ignored.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:

@@ -1,4 +1,4 @@
-"""How fast, and at what cost, the bridge drains a log that is full."""
+"""Measures how fast, and at what cost, the bridge drains a full log."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import topics
-from bench.bridge_run import BridgeRun, Measured, Servers, new_name
+from bench.data import topics
+from bench.data.tables import KEYSPACE
 from bench.errors import BenchError
 from bench.figures import Figures, memory_figures
-from bench.tables import KEYSPACE
-from bench.watch import Watch
+from bench.processes.bridge_run import BridgeRun, Measured, Servers, new_name
+from bench.processes.watch import Watch
 from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.config.document import KafkaSettings
@@ -27,16 +27,16 @@ _MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """One drain that came out right.
+    """The measurements of one correct drain. Times are Unix seconds.
 
     Attributes:
-        changes: how many.
-        size_bytes: of all keys and values.
-        first_s: when the first record was published, in s since the epoch.
-        settled_s: when the first micro-batch was done (see `settled`).
-        settled_changes: how many were published after that.
-        last_s: when the last cursor was.
-        measured: the job's own processes.
+        changes: number of changes.
+        size_bytes: total size of all keys and values.
+        first_s: time of the first record.
+        settled_s: end of the first micro-batch on all lanes.
+        settled_changes: number of changes published after `settled_s`.
+        last_s: time of the last cursor.
+        measured: the meter's report on the job's processes.
     """
 
     changes: int
@@ -69,7 +69,7 @@ def drain(
     timeout_s: float,
     watch: Watch,
 ) -> Figures:
-    """The figures of `drained`, with the cores that the servers had, whom `watch` follows; the rest as there."""
+    """Drain a log as `drained` does, and return its figures with the cores that the servers of `watch` used."""
     found = drained(folder, servers, table, written, lanes=lanes, settings=settings, timeout_s=timeout_s)
     return {**_figures(found), "cores": watch.cores_between(found.settled_s, found.last_s)}
 
@@ -85,14 +85,14 @@ def drained(
     timeout_s: float,
     meanwhile: Callable[[BridgeRun], None] | None = None,
 ) -> Drained:
-    """Run the bridge once over a filled log, then hold the topic against what was written.
+    """Run the bridge once over a filled log, then compare the topic with the written changes.
 
     Args:
-        folder: as of `BridgeRun`.
-        servers: as of `BridgeRun`.
-        table: one of `bench.tables`.
-        written: the positions of its changes.
-        lanes: of the bridge.
+        folder: folder for the files of the run.
+        servers: addresses of the servers.
+        table: name of one of `bench.data.tables`.
+        written: positions of the table's changes.
+        lanes: number of lanes.
         settings: further sections of the configuration file.
         timeout_s: longest time for the run.
         meanwhile: called once it is started; the run is waited for when that returns.
@@ -126,7 +126,7 @@ def drained(
 
 
 def _cursors(kafka: str, topic: str) -> Iterable[tuple[int, LaneProgress]]:
-    """What every lane has committed, and when it was produced, in ms."""
+    """Yield every committed progress record with its timestamp in Unix ms."""
     settings = KafkaSettings(bootstrap_servers=(kafka,))
     with CommittedReader(settings) as reader:
         partitions = range(KafkaAdmin(settings).partitions(topic))
@@ -136,14 +136,14 @@ def _cursors(kafka: str, topic: str) -> Iterable[tuple[int, LaneProgress]]:
 
 
 def settled(cursors: Iterable[tuple[int, LaneProgress]], first_ms: int) -> int:
-    """When the first micro-batch that published anything was done on every lane, in ms.
+    """Return the time at which all lanes had finished the first micro-batch with changes, in Unix ms.
 
-    What was read by then is published, so that the CPU time from here on is that of the changes that come later. At the
-    first record it is not: whole pages of every stream are read and encoded before it.
+    Everything that was read by then is published, so the CPU time after it belongs to the later changes. This does not
+    hold at the first record: whole pages of every stream are read and encoded before it.
 
     Args:
-        cursors: what lanes have committed, and when.
-        first_ms: when the first record was produced.
+        cursors: committed progress records with their timestamps in Unix ms.
+        first_ms: timestamp of the first record.
     """
     ends: dict[object, int] = {}
     for produced_ms, progress in cursors:
@@ -157,7 +157,7 @@ def _verify(kafka: str, run: BridgeRun, written: set[bytes]) -> tuple[Mapping[in
     arrived: set[bytes] = set()
     count = size = 0
     published: Counter[int] = Counter()
-    # Every other collection would walk through all positions: of ten millions for a quarter of an hour.
+    # A collection walks through all positions: with ten million, collections would take a quarter of an hour.
     gc.disable()
     try:
         for seen in topics.read_all(kafka, run.topic, timeout_s=_READ_BACK_S):

@@ -1,7 +1,7 @@
-"""What ends a benchmark early."""
+"""The benchmark's error."""
 
 from __future__ import annotations
 
 
 class BenchError(Exception):
-    """A measurement could not be made, or its result is wrong; the message says what to look at."""
+    """A measurement failed, or its result is wrong. The message names the cause."""

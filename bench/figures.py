@@ -1,4 +1,4 @@
-"""From measured values to what is printed: percentiles, JSON lines, an aligned table, a Markdown table. Pure."""
+"""Computes and formats the results: percentiles, JSON lines, an aligned table, a Markdown table. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from statistics import fmean, linear_regression
 from typing import Any, Final
 
 Figures = dict[str, Any]
-"""One table's figures: what a JSON line holds."""
+"""The results for one table: the content of a JSON line."""
 
 _MILLION: Final = 1_000_000
 _TENTHS: Final = 10
 Columns = tuple[tuple[str, str], ...]
-"""Which figures a table shows, by their place in a line, and under which headings."""
+"""The columns of a printed table: the path of each figure in a JSON line, and its heading."""
 
 _HEADINGS: Final[Columns] = (
     ("table", "table"),
@@ -50,7 +50,7 @@ def percentile(ascending: Sequence[float], share: float) -> float:
 
 
 def value_at(points: Sequence[tuple[float, float]], at: float) -> float:
-    """A growing quantity at an instant, by straight lines between samples; outside them the nearest one's value.
+    """Interpolate a growing quantity linearly between samples; outside of them, return the nearest sample's value.
 
     Args:
         points: (instant, value), instants ascending; at least one.
@@ -68,13 +68,13 @@ def value_at(points: Sequence[tuple[float, float]], at: float) -> float:
 def memory_figures(
     memory: Sequence[tuple[float, Mapping[str, float]]], first_s: float, last_s: float, changes: int
 ) -> Figures:
-    """How memory went while a backlog was drained: at the peak by role, and whether it grows with what was drained.
+    """Summarize the memory during a drain: the peak by role, and the growth.
 
     Args:
-        memory: instants (s since the epoch) and the MiB of each role.
-        first_s: when the first change was published.
-        last_s: when the last one was.
-        changes: how many there were.
+        memory: times in Unix s, and the MiB of each role.
+        first_s: time of the first published change.
+        last_s: time of the last one.
+        changes: number of changes.
 
     Returns:
         `peak_pss_mib_by_role`; `pss_mib_over_time`, the mean of each tenth of the drain; and
@@ -99,11 +99,11 @@ def memory_figures(
 
 
 def against_stages(drained: Mapping[str, Any], stages: Mapping[str, Figures]) -> Figures:
-    """How a drain compares with each stage alone.
+    """Compare a drain with each stage alone.
 
     Args:
-        drained: `changes_per_s`, and CPU seconds for each million changes with and without start-up.
-        stages: of each, `per_s` and `cpu_s_per_million`; there must be `read`.
+        drained: `changes_per_s`, and CPU seconds per million changes with and without start-up.
+        stages: `per_s` and `cpu_s_per_million` of each stage; `read` is required.
 
     Returns:
         `stages`, `slowest_stage`, `ratio_to_slowest_stage`, `cpu_ratio_to_read` and `cpu_ratio_to_read_streaming`.
@@ -120,9 +120,9 @@ def against_stages(drained: Mapping[str, Any], stages: Mapping[str, Figures]) ->
 
 
 def of_rounds(rounds: Sequence[Figures]) -> Figures:
-    """The figures of the middle round, by the CPU time a change costs; and what makes it the middle one, of each.
+    """Return the figures of the median round by CPU time per change, and the main figures of every round.
 
-    Where stages were run, what counts is the ratio to the read, else the CPU seconds: the dearer of two in the middle.
+    With stages, the order is by the CPU ratio to the read stage. Of two middle rounds, the more expensive one counts.
     """
     middle_by = next(name for name in _ROUNDS_BY if name in rounds[0])
     middle = sorted(rounds, key=lambda one: one[middle_by])[len(rounds) // 2]
@@ -132,7 +132,7 @@ def of_rounds(rounds: Sequence[Figures]) -> Figures:
 
 
 def rounded(value: Any) -> Any:
-    """The same figures with floats cut to what is significant: four digits, and no fraction from 1,000 on."""
+    """Round all floats in a value to four significant digits, and to whole numbers from 1,000 on."""
     if isinstance(value, bool) or not isinstance(value, float | dict | list):
         return value
     if isinstance(value, dict):
@@ -150,7 +150,7 @@ def json_line(figures: Mapping[str, Any]) -> str:
 
 
 def plain_table(lines: Sequence[Mapping[str, Any]], columns: Columns = _HEADINGS) -> str:
-    """The figures as aligned text; columns that no line has are left out."""
+    """Format the figures as aligned text, without columns that no line has."""
     cells = _cells(lines, columns)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
@@ -163,14 +163,14 @@ def plain_table(lines: Sequence[Mapping[str, Any]], columns: Columns = _HEADINGS
 
 
 def markdown_table(lines: Sequence[Mapping[str, Any]], columns: Columns = _HEADINGS) -> str:
-    """The same table in Markdown, to be pasted into `bench/README.md`."""
+    """Format the figures as a Markdown table, without columns that no line has."""
     head, *body = _cells(lines, columns)
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *body))
 
 
 def machine_line(machines: Sequence[Mapping[str, Any]]) -> str:
-    """One sentence on where the figures come from, given the machine as it was before each table."""
+    """Describe the machine in one line, given its description before each table."""
     machine = machines[0]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     loads = ", ".join(str(one["load_average"]) for one in machines)

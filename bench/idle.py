@@ -1,8 +1,8 @@
-"""`python -m bench.idle`: what a table costs to which nothing is written.
+"""`python -m bench.idle`: measures the cost of a table without writes.
 
-Runs the bridge over an empty log of so many streams, lets it come to rest, and then counts: CPU seconds of all its
-processes, by process and thread, the requests that the CQL server has answered, and the partitions that it has read for
-them. One JSON line, then tables, on standard output. Exit statuses: as of `bench.command`.
+It runs the bridge over an empty log, waits until it is idle, and then counts CPU seconds of all processes by process
+and thread, the requests that the CQL server answers, and the partitions that it reads for them. It prints a JSON line,
+then tables. `bench.command` lists the exit statuses.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from bench import command, figures, load, tables, topics
-from bench.bridge_run import BridgeRun, Servers, new_name
+from bench import command, figures
+from bench.data import fill, tables, topics
+from bench.data.tables import KEYSPACE
 from bench.errors import BenchError
 from bench.figures import Figures
-from bench.place import a_stack, machine_now, say
-from bench.processes import ThreadTimes, descendants, everyone
-from bench.tables import KEYSPACE
+from bench.local_stack import a_stack, machine_now, say
+from bench.processes.bridge_run import BridgeRun, Servers, new_name
+from bench.processes.cpu_time import ThreadTimes, descendants, everyone
 from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMillis
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
@@ -71,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _measure(stack: LocalStack, arguments: argparse.Namespace) -> Figures:
     servers = Servers(stack.cql, stack.kafka, stack.registry)
-    session = load.connect(servers.cql)
+    session = fill.connect(servers.cql)
     try:
         simulated = tables.table(_TABLE)
         simulated.drop(session)

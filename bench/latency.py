@@ -1,4 +1,4 @@
-"""End-to-end latency at a steady rate: from a change's write timestamp to its receipt by a read_committed consumer."""
+"""Measures latency at a steady rate: from a change's write timestamp to its arrival at a read_committed consumer."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from bench import topics
-from bench.bridge_run import ROOT, BridgeRun, Servers, environment, new_name
+from bench.data import topics
+from bench.data.fill import Cluster
+from bench.data.tables import KEYSPACE
+from bench.data.topics import Follower
 from bench.errors import BenchError
 from bench.figures import Figures, percentile
-from bench.load import Cluster
-from bench.tables import KEYSPACE
-from bench.topics import Follower
+from bench.processes.bridge_run import ROOT, BridgeRun, Measured, Servers, environment, new_name
 
 _WRITER_READY_S: Final = 120.0
 _FIRST_RECORD_S: Final = 300.0
 _CAUGHT_UP_S: Final = 300.0
 _REST_S: Final = 60.0
 _SETTLE_S: Final = 5.0
-"""Before and behind what is measured: a kill must not meet a change that some lane still holds of it."""
+"""Time before and after the measurement: the kill must not hit measured changes that a lane still holds."""
 _LEFTOVERS_S: Final = 1.0
-"""For receiving what was committed before the kill."""
+"""Time for receiving the records that were committed before the kill."""
 _POLL_S: Final = 0.01
 _POLL_MOST: Final = 1000
 _BACKLOG_MARGIN_US: Final = 2_000_000
 
 
 class Writer:
-    """`bench.writer` as a process; leaving the `with` statement ends it."""
+    """Runs `bench.data.writer` as a process during a `with` block."""
 
     def __init__(self, cql: str, table: str, *, rate: float, most_seconds: float, cluster: Cluster) -> None:
         self._command = [
-            sys.executable, "-m", "bench.writer", "--cql", cql, "--table", table, "--rate", str(rate),
+            sys.executable, "-m", "bench.data.writer", "--cql", cql, "--table", table, "--rate", str(rate),
             "--most-seconds", str(most_seconds), "--vnodes", str(cluster.vnodes), "--shards", str(cluster.shards),
             "--seed", str(cluster.seed),
         ]  # fmt: skip
@@ -58,15 +58,15 @@ class Writer:
         self._process.wait()
 
     def answer(self, name: str, timeout_s: float) -> Any:
-        """What the writer says under a name, when it says so.
+        """Wait for a line of the writer, and return its value for a name.
 
         Raises:
-            BenchError: it ended or said nothing in time.
+            BenchError: the writer ended, or printed nothing in time.
         """
         try:
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
-            raise BenchError(f"the writer said nothing within {timeout_s:.0f} s") from None
+            raise BenchError(f"the writer printed nothing within {timeout_s:.0f} s") from None
         if not line:
             raise BenchError(f"the writer ended with status {self._process.wait()}")
         return json.loads(line)[name]
@@ -81,7 +81,7 @@ class Writer:
             raise BenchError(f"the writer ended with status {self._process.poll()}")
 
     def stop(self) -> int:
-        """Let it finish; says how many changes it wrote."""
+        """End the writer and return the number of changes that it wrote."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         written: int = self.answer("written", _REST_S)
@@ -95,7 +95,7 @@ class Writer:
 
 
 class _Receipts:
-    """What the consumer has received so far."""
+    """The records that the consumer has received so far."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
@@ -126,7 +126,7 @@ def latency(
     settings: Mapping[str, Any],
     cluster: Cluster,
 ) -> Figures:
-    """Write at a steady rate, measure from when the bridge has caught up, kill it, and see that nothing was lost.
+    """Write at a steady rate, measure after the bridge has caught up, kill it, and check that no change is lost.
 
     Raises:
         BenchError: writer or bridge failed, the bridge did not catch up, or a change is missing or doubled.
@@ -147,22 +147,7 @@ def latency(
             _await_topic(servers.kafka, run)
             with Follower(servers.kafka, run.topic) as follower:
                 receipts = _Receipts(follower)
-                _until(run, writer, receipts, _FIRST_RECORD_S, "publish a record", lambda: receipts.count > 0)
-                behind_us = confidence_ms * 1000 + _BACKLOG_MARGIN_US
-                _until(
-                    run, writer, receipts, _CAUGHT_UP_S, "catch up with the writer",
-                    lambda: receipts.latest_us > _now_us() - behind_us,
-                )  # fmt: skip
-                receipts.measure_from_us = _now_us() + round(_SETTLE_S * 1e6)
-                receipts.measure_until_us = receipts.measure_from_us + round(seconds * 1e6)
-                _until(
-                    run, writer, receipts, seconds + _SETTLE_S + 60, "keep up",
-                    lambda: _now_us() > receipts.measure_until_us,
-                )  # fmt: skip
-                _until(
-                    run, writer, receipts, _REST_S, "publish what was measured",
-                    lambda: receipts.latest_us > receipts.measure_until_us + _SETTLE_S * 1e6,
-                )  # fmt: skip
+                _measure_steadily(run, writer, receipts, seconds, confidence_ms)
                 measured = run.kill()
                 recovery_s = _recover(run, writer, receipts)
                 written = writer.stop()
@@ -174,6 +159,29 @@ def latency(
     if receipts.count != written:
         raise BenchError(f"{run.topic} is wrong: {written} changes written, {receipts.count} records.{run.tail()}")
     topics.delete(servers.kafka, run.topic, run.progress_topic)
+    return {**_latency_figures(receipts, measured, seconds), "recovery_s": recovery_s}
+
+
+def _measure_steadily(run: BridgeRun, writer: Writer, receipts: _Receipts, seconds: float, confidence_ms: int) -> None:
+    """Wait until the bridge has caught up with the writer, then until it has published what is measured."""
+    _until(run, writer, receipts, _FIRST_RECORD_S, "publish a record", lambda: receipts.count > 0)
+    behind_us = confidence_ms * 1000 + _BACKLOG_MARGIN_US
+    _until(
+        run, writer, receipts, _CAUGHT_UP_S, "catch up with the writer",
+        lambda: receipts.latest_us > _now_us() - behind_us,
+    )  # fmt: skip
+    receipts.measure_from_us = _now_us() + round(_SETTLE_S * 1e6)
+    receipts.measure_until_us = receipts.measure_from_us + round(seconds * 1e6)
+    _until(
+        run, writer, receipts, seconds + _SETTLE_S + 60, "keep up", lambda: _now_us() > receipts.measure_until_us
+    )  # fmt: skip
+    _until(
+        run, writer, receipts, _REST_S, "publish what was measured",
+        lambda: receipts.latest_us > receipts.measure_until_us + _SETTLE_S * 1e6,
+    )  # fmt: skip
+
+
+def _latency_figures(receipts: _Receipts, measured: Measured, seconds: float) -> Figures:
     found = sorted(receipts.latencies_ms)
     used_s = measured.cpu_s_between(receipts.measure_from_us / 1e6, receipts.measure_until_us / 1e6)
     return {
@@ -186,12 +194,11 @@ def latency(
         "latency_changes": len(found),
         "latency_rate_per_s": len(found) / seconds,
         "latency_cpu_cores": used_s / seconds,
-        "recovery_s": recovery_s,
     }
 
 
 def _recover(run: BridgeRun, writer: Writer, receipts: _Receipts) -> float:
-    """Start a killed bridge again; seconds from its process's start to the receipt of its first record."""
+    """Restart the killed bridge; return the seconds from its start to the arrival of its first record."""
     until_s = time.monotonic() + _LEFTOVERS_S
     while time.monotonic() < until_s:
         receipts.poll()

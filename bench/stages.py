@@ -1,10 +1,10 @@
-"""Each stage of the way alone, as a plain loop: what any bridge in Python is measured against.
+"""Runs each stage of a bridge alone, as a plain loop, for comparison.
 
 - `read`: scylla-driver reads the table's whole log, stream by stream, as dict rows.
-- `encode`: fastavro writes key and envelope of each change, from dicts that are there already.
-- `produce`: a transactional producer, set as the bridge's, sends such records with their header.
+- `encode`: fastavro writes key and envelope of each change from prepared dicts.
+- `produce`: a transactional producer with the bridge's settings sends such records with their header.
 
-Each loop runs in as many processes at once as the bridge has lanes; `python -m bench.stages` is one of them.
+Each loop runs in as many processes as the bridge has lanes. `python -m bench.stages` is one of these processes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from cassandra.query import dict_factory
 from confluent_kafka import Producer
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from bench import load, topics
-from bench.bridge_run import ROOT, Servers, environment
+from bench.data import fill, topics
+from bench.data.tables import KEYSPACE
 from bench.errors import BenchError
 from bench.figures import Figures
-from bench.tables import KEYSPACE
-from bench.watch import Watch
+from bench.processes.bridge_run import ROOT, Servers, environment
+from bench.processes.watch import Watch
 from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
@@ -60,21 +60,21 @@ Loop = Callable[[], int]
 
 
 def measure(servers: Servers, table: str, *, changes: int, parts: int, watch: Watch) -> dict[str, Figures]:
-    """Run every stage over a table whose log is full.
+    """Run every stage over a table with a full log.
 
     Args:
-        servers: who is asked.
-        table: one of `bench.tables`.
-        changes: how many each stage handles, at most; `read` handles all.
-        parts: processes at once.
-        watch: follows the servers.
+        servers: addresses of the servers.
+        table: name of one of `bench.data.tables`.
+        changes: largest number of changes for each stage; `read` handles all.
+        parts: number of parallel processes.
+        watch: measures the servers.
 
     Returns:
         For each stage `per_s` and `cpu_s_per_million`, of all its processes together, and `cores` of the servers and of
         the machine meanwhile.
 
     Raises:
-        BenchError: a process failed or took too long.
+        BenchError: a process failed or did not end in time.
     """
     found = {}
     for stage in STAGES:
@@ -172,7 +172,7 @@ def _read_loop(session: CqlSession, cql: str, table: str, part: int, parts: int)
 
 
 def _sample(session: CqlSession, table: str) -> tuple[TableCodec, list[EncodedChange]]:
-    """Some of the table's changes as the bridge itself encodes them."""
+    """Return some of the table's changes as the bridge encodes them."""
     log = ChangeLog(session)
     captured = capture(log, KEYSPACE, table)
     return captured.codec, list(islice(_encoded(log, table, captured), _SAMPLE))
@@ -265,7 +265,7 @@ def _produce_loop(session: CqlSession, kafka: str, table: str, topic: str, count
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """One process of one stage: makes ready, says so, waits for the end of its input, runs, says what it found."""
+    """Run one process of a stage: prepare, report it, wait for the end of the input, run, and report the result."""
     parser = argparse.ArgumentParser(prog="python -m bench.stages")
     parser.add_argument("stage", choices=STAGES)
     for name in ("--cql", "--kafka", "--table", "--topic", "--part"):
@@ -273,7 +273,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, required=True)
     arguments = parser.parse_args(argv)
     part, parts = map(int, arguments.part.split("/"))
-    session = load.connect(arguments.cql)
+    session = fill.connect(arguments.cql)
     match arguments.stage:
         case "read":
             loop = _read_loop(session, arguments.cql, arguments.table, part, parts)

@@ -1,1 +1,1 @@
-"""What stands in for a ScyllaDB cluster: a local stack, a simulator of its CDC log, recorded logs, and a demo."""
+"""Replaces a ScyllaDB cluster on one machine: a local stack, a simulator of the CDC log, recorded logs, and a demo."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module, metadata, resources
 from typing import TYPE_CHECKING, Final
 
+from bridge.errors import StartupError
 from bridge.runtime import log_setup, signals
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ PROGRAM: Final = "scylla-cdc-bridge"
 COMMANDS_GROUP: Final = "scylla_cdc_bridge.commands"
 """Entry points by which other distributions add a subcommand: a module with `add_parser(subparsers)` and
 `run(arguments)`."""
+_SANDBOX: Final = "scylla-cdc-bridge-sandbox"
+_SANDBOX_COMMANDS: Final = ("local", "demo")
 
 
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -27,9 +30,14 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
     Args:
         words: the command line. Of the subcommands that other distributions add, only the one it names is imported.
+
+    Raises:
+        StartupError: it names a subcommand of a distribution that is not installed.
     """
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Carries ScyllaDB's CDC log into Kafka: every change once, in order, as Avro."
+        prog=PROGRAM,
+        description="Carries ScyllaDB's CDC log into Kafka: every change once, in order, as Avro.",
+        epilog=f"`local` and `demo` come with the distribution {_SANDBOX}.",
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -96,6 +104,8 @@ def _add_other_distributions(commands: Subparsers, words: Sequence[str]) -> None
         else:
             distribution = entry_point.dist.name if entry_point.dist is not None else entry_point.module
             commands.add_parser(entry_point.name, help=f"added by {distribution}")
+    if named in _SANDBOX_COMMANDS and named not in commands.choices:
+        raise StartupError(f"`{named}` is part of another distribution. Install it: pip install {_SANDBOX}")
 
 
 def _add_command(

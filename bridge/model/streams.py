@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NewType
-
-from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 
 Token = NewType("Token", int)
 """A point on the token ring (signed 64-bit)."""
@@ -62,52 +58,6 @@ class StreamId:
 
     def __str__(self) -> str:
         return f"0x{self.raw.hex()}"
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSet:
-    """The streams that the server groups: those of one vnode, or a tablet's single stream.
-
-    Attributes:
-        range_end: last token of the range that the set serves; unique inside its generation.
-        streams: sorted by id; the server's shard order is not kept by its tables (spec section 4.3).
-    """
-
-    range_end: Token
-    streams: tuple[StreamId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """A published set of streams and the instant from which it is used.
-
-    Attributes:
-        start_ms: the generation's timestamp, which is also its name.
-        stream_sets: ascending by `range_end`.
-    """
-
-    start_ms: UnixMillis
-    stream_sets: tuple[StreamSet, ...]
-
-    def __post_init__(self) -> None:
-        ends = [stream_set.range_end for stream_set in self.stream_sets]
-        if ends != sorted(set(ends)):
-            raise ValueError(f"generation {self.start_ms}: stream sets must ascend by range end, each once")
-
-    @property
-    def start_us(self) -> UnixMicros:
-        """The generation's start in us."""
-        return millis_to_micros(self.start_ms)
-
-    def streams(self) -> Iterator[StreamId]:
-        """Every stream, set by set."""
-        for stream_set in self.stream_sets:
-            yield from stream_set.streams
-
-    def stream_set_for(self, token: Token) -> StreamSet:
-        """The set whose range holds the token; the first range wraps round the ring."""
-        ends = [stream_set.range_end for stream_set in self.stream_sets]
-        return self.stream_sets[bisect_left(ends, token) % len(ends)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,26 +117,3 @@ def first_token_of_shard(after: Token, until: Token, shard: int, shards: int, ig
     if candidate - start >= length:
         return None
     return Token((candidate % _WORD) - (1 << 63))
-
-
-def build_vnode_streams(
-    range_ends: Sequence[Token], shards: int, ignore_msb: int, randoms: Iterable[int]
-) -> tuple[tuple[StreamId, ...], ...]:
-    """Streams of a new generation as ScyllaDB makes them: for each vnode one stream a shard, in shard order.
-
-    Args:
-        range_ends: the ring's tokens, ascending.
-        shards: shards of every owner.
-        ignore_msb: the sharding function's ignored bits (12 by default in ScyllaDB).
-        randoms: one number for each stream, of which 38 bits are used.
-    """
-    random = iter(randoms)
-    ring = []
-    for index, until in enumerate(range_ends):
-        after = range_ends[index - 1]
-        streams = []
-        for shard in range(shards):
-            token = first_token_of_shard(after, until, shard, shards, ignore_msb)
-            streams.append(StreamId.build(until if token is None else token, index, next(random)))
-        ring.append(tuple(streams))
-    return tuple(ring)

@@ -1,5 +1,5 @@
-"""CQL statements, as far as a writer sends them, turned into the simulator's mutations. Pure.
+"""Turns the CQL statements of writers into the simulator's mutations.
 
-`lexer` cuts the text into tokens, `grammar` makes `statements` of them, `catalog` keeps what DDL has made, `literals`
-serializes values, and `interpret` works out which mutations a statement is.
+`parser` parses the text into statements, `catalog` holds the tables and types that DDL has created, `literals`
+serializes values, and `interpret` derives the mutations of a statement. `client` runs statements on the local stack.
 """

@@ -1,4 +1,4 @@
-"""What an assignment writes into a column."""
+"""Derives column writes from the assignments of a statement."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from schemas.cql.table import Column
 from schemas.cql.types import ListType, MapType, NativeType, SetType, UdtType
 
 Stored = Callable[[], Mapping[bytes, bytes]]
-"""Reads what a multi-cell column holds now: element keys in their order, with values."""
+"""Reads the present cells of a multi-cell column: values by element key, in order."""
 
 _TIMEUUID = NativeType("timeuuid")
 
 
 class Assigner:
-    """Makes the column writes of one statement."""
+    """Builds the column writes of one statement."""
 
     def __init__(self, serializer: Serializer, keys: ListKeys, timestamp_us: UnixMicros) -> None:
-        """Take what serializes values, the request's list keys, and the statement's timestamp."""
+        """Take the serializer, the request's list keys, and the statement's timestamp in Unix us."""
         self._serializer = serializer
         self._keys = keys
         self._timestamp_us = timestamp_us
 
     def write(self, cells: dict[str, ColumnWrite], column: Column, assignment: Assignment, stored: Stored) -> None:
-        """Add an assignment to what its statement writes; several of one collection come together.
+        """Add an assignment to the statement's column writes. Several assignments to one collection are combined.
 
         Raises:
             CqlError: the assignment does not fit the column.
@@ -134,7 +134,7 @@ def _joined(known: CollectionWrite, more: CollectionWrite) -> CollectionWrite:
 
 
 def _index(place: int) -> bytes:
-    """A field's key: its place as a smallint."""
+    """The key of a field: its position as a smallint."""
     return place.to_bytes(2, "big")
 
 

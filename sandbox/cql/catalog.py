@@ -1,4 +1,4 @@
-"""What schema statements have made: the tables and types of a simulated server, and which tables are captured."""
+"""The tables and types of a simulated server, and its captured tables."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Table:
     """One table.
 
     Attributes:
-        table_schema: its columns.
-        options: its cdc option; not enabled where it has none.
-        default_ttl_s: `default_time_to_live`; 0 is none.
-        is_compact: COMPACT STORAGE.
-        has_log: whether there is a log, in use or not.
-        vector_indexes: names of its vector indexes, which enable CDC by themselves.
-        dropped_us: when columns were dropped.
+        table_schema: the table's columns.
+        options: the table's cdc option; disabled if the table has none.
+        default_ttl_s: `default_time_to_live` in s; 0 means no TTL.
+        is_compact: whether the table has COMPACT STORAGE.
+        has_log: whether the log table exists, in use or not.
+        vector_indexes: names of the vector indexes. A vector index enables CDC.
+        dropped_us: times of dropped columns in Unix us, by column name.
     """
 
     table_schema: TableSchema
@@ -69,19 +69,20 @@ class Table:
 
     @property
     def name(self) -> TableName:
-        """Its full name."""
+        """The table's full name."""
         return TableName(self.table_schema.keyspace, self.table_schema.name)
 
 
 class Catalog:
-    """The tables and types that statements have made. Not thread-safe."""
+    """The tables and types that statements have created. Not thread-safe."""
 
     def __init__(self, keyspace: str, *, drop_leeway: bool = True) -> None:
-        """Make an empty one.
+        """Create an empty catalog.
 
         Args:
-            keyspace: where names without a keyspace stand.
-            drop_leeway: whether a captured table's column can't come back right after its drop, as since 2025.4.
+            keyspace: keyspace of names that have none.
+            drop_leeway: whether to refuse adding a column to a captured table right after dropping it, as ScyllaDB
+                does since 2025.4.
         """
         self._keyspace = keyspace
         self._drop_leeway = drop_leeway
@@ -90,11 +91,11 @@ class Catalog:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """All tables, without logs, in the order of their making."""
+        """All tables in the order of their creation, without logs."""
         return tuple(self._tables.values())
 
     def learn(self, tables: Iterable[Table], keyspace: str, user_types: UserTypes) -> None:
-        """Take over what a keyspace holds already; tables and types of these names are replaced."""
+        """Add tables and types that a keyspace holds already, and replace those of the same names."""
         self._tables.update((table.name, table) for table in tables)
         self._types.update((TableName(keyspace, user_type.name), user_type) for user_type in user_types)
 
@@ -103,14 +104,14 @@ class Catalog:
         return TableName(name.keyspace or self._keyspace, name.name)
 
     def table(self, name: Name) -> Table:
-        """The table of a name.
+        """Return the table with a name.
 
         Raises:
-            CqlError: there is none.
+            CqlError: there is no such table.
         """
         found = self._tables.get(self.full_name(name))
         if found is None:
-            raise CqlError(f"unconfigured table {name}; the statements before this one made none of that name")
+            raise CqlError(f"unconfigured table {name}: no earlier statement created it")
         return found
 
     def user_types(self, keyspace: str) -> UserTypes:
@@ -118,15 +119,15 @@ class Catalog:
         return tuple(found for name, found in self._types.items() if name.keyspace == keyspace)
 
     def apply(self, statement: SchemaStatement, now_us: UnixMicros) -> None:
-        """Do what a schema statement says; a refused one changes nothing.
+        """Apply a schema statement. A refused statement changes nothing.
 
         Args:
-            statement: what to do.
-            now_us: the server's clock, which the drop of a column notes.
+            statement: the statement.
+            now_us: the server's clock in Unix us; the time of a dropped column.
 
         Raises:
-            SchemaRefusal: ScyllaDB would refuse it on account of CDC.
-            CqlError: it contradicts what is there.
+            SchemaRefusal: ScyllaDB would refuse the statement because of CDC.
+            CqlError: the statement contradicts the existing tables and types.
         """
         match statement:
             case CreateTable():
@@ -188,7 +189,7 @@ class Catalog:
         return self._captured(replace(table, options=refusals.cdc_options_of(cdc)))
 
     def _captured(self, table: Table) -> Table:
-        """The table with its log, if it is captured now."""
+        """Return the table, with its log if it is captured."""
         if not table.is_captured:
             return table
         name = table.name
@@ -197,7 +198,7 @@ class Catalog:
         return replace(table, has_log=True)
 
     def _log_base(self, name: TableName) -> Table | None:
-        """The table whose log goes by a name."""
+        """Return the table whose log has this name."""
         base = refusals.base_of(name.name)
         table = None if base is None else self._tables.get(TableName(name.keyspace, base))
         return table if table is not None and table.has_log else None
@@ -214,7 +215,7 @@ class Catalog:
         name = self.full_name(statement.type)
         known = self._types.get(name)
         if known is None:
-            raise CqlError(f"unknown type {statement.type}; the statements before this one made none of that name")
+            raise CqlError(f"unknown type {statement.type}: no earlier statement created it")
         renames, types = dict(statement.rename), dict(statement.alter)
         fields = ((renames.get(old, old), types.get(old, kind)) for old, kind in (*known.fields, *statement.add))
         self._types[name] = UserType(name.name, tuple(fields))
@@ -258,7 +259,7 @@ class Catalog:
         if "cdc" in statement.options.values:
             nested = TableSchema(*name, base.table_schema.columns)
             refusals.check_capture(nested, is_active_log=base.is_captured)
-            raise CqlError(f"{name.keyspace}.{name.name}: capturing a log that is no longer in use is not understood")
+            raise CqlError(f"{name.keyspace}.{name.name}: the simulator cannot capture a log that is not in use")
 
     def _check_new(self, table: Table, column: str, now_us: UnixMicros) -> None:
         if any(known.name == column for known in table.table_schema.columns):

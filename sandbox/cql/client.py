@@ -1,8 +1,8 @@
-"""Carries out CQL statements on the local stack as ScyllaDB would: the server gets them, and their logs are written.
+"""Runs CQL statements on the local stack and writes the CDC logs of captured tables, as ScyllaDB would.
 
-The stack's server is no ScyllaDB: it has no streams, makes no log and writes none. The simulator does that here. What
-must be known from one statement to the next (generations, tables, rows) is read back from the server, so that several
-programs may take turns; a table that was captured by another program gets its log when it is first seen here.
+The stack's server has no streams and no CDC logs. The simulator creates and writes them here. It reads generations,
+tables and rows back from the server, so that several programs may take turns. If another program has enabled CDC for a
+table, the table gets its log the first time that this client sees it.
 """
 
 from __future__ import annotations
@@ -61,39 +61,39 @@ _UNMARK: Final = "DELETE FROM system_schema.scylla_tables WHERE keyspace_name = 
 
 
 class _Server(StatementServer):
-    """The simulated server over the tables of a real one."""
+    """A simulated server that reads table contents from a real one."""
 
     def __init__(self, session: WritingSession, keyspace: str) -> None:
         super().__init__(keyspace)
         self._session = session
 
     def base(self, table: Table) -> StoredBase:
-        """What stands in a table now."""
+        """The present content of a table."""
         schema = table.table_schema
         return StoredBase(self.rules(table).columns, lambda key: stored_partition(self._session, schema, key))
 
 
 @dataclass(frozen=True, slots=True)
 class _LogWrite:
-    """The log rows of one statement on one stream's group, as parameters."""
+    """The log rows of one group of a statement, as parameters of an INSERT."""
 
     statement: LogStatement
     rows: list[list[Any]]
 
 
 class LocalCql:
-    """Statements, one after the other. Not thread-safe."""
+    """Runs statements, one after the other. Not thread-safe."""
 
     def __init__(self, session: WritingSession, say: Say, clock: Callable[[], UnixMicros] = system_clock_us) -> None:
-        """Begin; the first generation is made if the cluster has none.
+        """Attach to a server. If its cluster has no generation yet, create the first one.
 
         Args:
-            session: to the stack's server.
-            say: gets a line on what each statement did.
-            clock: us since 1970.
+            session: session to the stack's server.
+            say: receives a line for each statement.
+            clock: returns the current time in Unix us.
 
         Raises:
-            RetriableError, BridgeError: the server does not answer, or refuses us.
+            RetriableError, BridgeError: the server does not answer, or refuses the request.
         """
         self._session = session
         self._say = say
@@ -105,45 +105,45 @@ class LocalCql:
         self._streams = LocalStreams(session, clock)
         made_ms = self._streams.begin()
         if made_ms is not None:
-            say(f"made the first generation of streams, {made_ms}")
+            say(f"created the first stream generation, {made_ms}")
 
     def run(self, statements: list[SourceStatement], name: str) -> None:
-        """Carry out statements in their order, up to the first that fails.
+        """Run statements in order, up to the first that fails.
 
         Args:
-            statements: what to do.
-            name: what messages call the text that they are from.
+            statements: the statements.
+            name: name of their source, for messages.
 
         Raises:
-            LocalStackError: one of them can't be understood or carried out; the message has its place.
+            LocalStackError: a statement could not be parsed or run. The message has its line and column.
         """
         for number, statement in enumerate(statements):
             try:
-                self._say(f"{name}:{statement.place()}: {self._run(statement)}")
+                self._say(f"{name}:{statement.place()}: {self._run_statement(statement)}")
             except (CqlError, SchemaError, BridgeError, ValueError) as error:
                 at = error.at if isinstance(error, CqlError) else None
-                before = f" ({number} before it {'was' if number == 1 else 'were'} carried out)" if number else ""
+                before = f" ({number} before it {'was' if number == 1 else 'were'} run)" if number else ""
                 message = f"{name}:{statement.place(at)}: {error}{before}"
                 raise LocalStackError(message) from error
 
-    def _run(self, statement: SourceStatement) -> str:
+    def _run_statement(self, statement: SourceStatement) -> str:
         words = statement.words
         what = " ".join(words[:2]).upper()
         if words[:1] == ("use",):
-            return self._use(statement)
+            return self._use_keyspace(statement)
         if words[:1] == ("select",):
-            return self._select(statement)
+            return self._print_rows(statement)
         if words[1:2] in _KEYSPACE and words[0] in _VERBS:
-            self._forget()
-            return f"{what}: {keyspaces.carry_out(self._session, statement, self._streams)}"
+            self._forget_tables()
+            return f"{what}: {keyspaces.execute(self._session, statement, self._streams)}"
         if words[:2] == ("drop", "type"):
             self._session.execute(statement.text)
-            self._forget()
+            self._forget_tables()
             return f"{what}: done"
         parsed = statement_of(statement.text)
-        named = [self._full(one) for one in _names(parsed)]
+        named = [self._full_name(one) for one in _named_tables(parsed)]
         for keyspace in {one.keyspace for one in named}:
-            self._learn(keyspace)
+            self._load_keyspace(keyspace)
         target = ".".join(named[0])
         if isinstance(parsed, InsertStatement | UpdateStatement | DeleteStatement | BatchStatement):
             verb = "BATCH" if isinstance(parsed, BatchStatement) else words[0].upper()
@@ -153,31 +153,31 @@ class LocalCql:
             return f"TRUNCATE {target}: done; ScyllaDB logs no truncation"
         return f"{what} {target}: {self._alter(parsed, statement.text, named[0])}"
 
-    def _use(self, statement: SourceStatement) -> str:
+    def _use_keyspace(self, statement: SourceStatement) -> str:
         self._session.execute(statement.text)
         word = statement.text.split(None, 1)[1].strip()
         self._keyspace = word[1:-1].replace('""', '"') if word.startswith('"') else word.lower()
-        self._forget()
+        self._forget_tables()
         return f"USE {self._keyspace}: done"
 
-    def _select(self, statement: SourceStatement) -> str:
+    def _print_rows(self, statement: SourceStatement) -> str:
         rows = self._session.rows(statement.text)
         for row in rows:
-            self._say("  " + ", ".join(f"{name}={_shown(value)}" for name, value in row.items()))
+            self._say("  " + ", ".join(f"{name}={_format_value(value)}" for name, value in row.items()))
         return f"SELECT: {_counted(len(rows), 'row')}"
 
-    def _full(self, name: Name) -> TableName:
+    def _full_name(self, name: Name) -> TableName:
         keyspace = name.keyspace or self._keyspace
         if keyspace is None:
             raise CqlError(f"no keyspace is given for {name.name}: write keyspace.{name.name}, or USE one before")
         return TableName(keyspace, name.name)
 
-    def _forget(self) -> None:
-        """What is known of the tables may be out of date: it is read again when it is needed."""
+    def _forget_tables(self) -> None:
+        """Drop the cached definitions. They are read again when they are needed."""
         self._known.clear()
         self._server = _Server(self._session, self._keyspace or "")
 
-    def _learn(self, keyspace: str) -> None:
+    def _load_keyspace(self, keyspace: str) -> None:
         if keyspace in self._known:
             return
         user_types = stored_types(self._session, keyspace)
@@ -195,14 +195,15 @@ class LocalCql:
             mark_log(self._session, schema.keyspace, schema.log_table)
             tablets = self._streams.log_made(schema.keyspace, schema.name)
             of = "" if tablets is None else f", with {_counted(tablets, 'tablet')}"
-            self._say(f"made the log {schema.keyspace}.{schema.log_table}{of}")
+            self._say(f"created the log {schema.keyspace}.{schema.log_table}{of}")
             return
         for alter in log_alters(schema, stored_log_columns(self._session, schema)):
             self._session.execute(alter)
 
     def _alter(self, statement: Any, text: str, name: TableName) -> str:
         had_log = any(table.name == name and table.has_log for table in self._server.catalog.tables)
-        self._server.catalog.apply(statement, self._clock())  # refused here, nothing has happened
+        # First in the catalog: if it refuses the statement, nothing has changed.
+        self._server.catalog.apply(statement, self._clock())
         self._session.execute(text)
         if isinstance(statement, DropTable):
             log = f"{name.name}_scylla_cdc_log" if had_log else name.name
@@ -213,8 +214,8 @@ class LocalCql:
             base = base_of(log)
             if base is not None:
                 self._streams.log_dropped(name.keyspace, base)
-        self._forget()
-        self._learn(name.keyspace)
+        self._forget_tables()
+        self._load_keyspace(name.keyspace)
         return "done, its log too" if had_log and isinstance(statement, DropTable) else "done"
 
     def _write(self, statement: Any, text: str, named: list[TableName]) -> str:
@@ -231,23 +232,23 @@ class LocalCql:
         if not logged and _is_conditional(statement):
             return "not applied: its conditions do not hold"
         writes = [write for entry in logged for write in self._log_writes(entry, now_us)]
-        # A statement that the server does not take must leave nothing in the log.
+        # First the statement: if the server refuses it, the log must stay unchanged.
         self._session.execute(text)
         for write in writes:
             self._session.write_batch(write.statement.prepared, write.rows).result()
         return f"done; {_counted(sum(len(write.rows) for write in writes), 'log row')}"
 
     def _check_no_log(self, name: TableName) -> None:
-        """Refuse to write a log.
+        """Refuse writes to a log table.
 
         Raises:
-            CqlError: the name is one's.
+            CqlError: the name is a log table's.
         """
         base = base_of(name.name)
         if base is not None and any(one.name == (name.keyspace, base) for one in self._server.catalog.tables):
             raise CqlError(
-                f"{name.keyspace}.{name.name} is a log, which the server alone writes: write {name.keyspace}.{base}; "
-                "what ScyllaDB logs of it can be read here"
+                f"{name.keyspace}.{name.name} is a log, which only the server writes. Write to {name.keyspace}.{base}, "
+                "and read its changes from the log"
             )
 
     def _log_writes(self, logged: Logged, now_us: UnixMicros) -> Iterator[_LogWrite]:
@@ -259,7 +260,7 @@ class LocalCql:
             stream, generation_ms = self._streams.stream_for(
                 table.table_schema.keyspace, table.table_schema.name, token, group.timestamp_us, now_us
             )
-            # The variant's bits, as servers set them since 2026.1.
+            # The variant bits, which ScyllaDB sets since 2026.1.
             low = (secrets.randbits(62) | 1 << 63).to_bytes(8, "big")
             place = Place(logged.partition_key, stream.raw, timeuuid_of(group.timestamp_us, low), generation_ms)
             yield _LogWrite(statement, statement.cells(group, place))
@@ -273,8 +274,8 @@ def _single(statement: Any) -> tuple[Any, ...]:
     return statement.statements if isinstance(statement, BatchStatement) else (statement,)
 
 
-def _names(statement: Statement) -> list[Name]:
-    """The tables or the type that a statement names; those of a batch one by one."""
+def _named_tables(statement: Statement) -> list[Name]:
+    """The table or type that a statement names; for a batch, the table of each of its statements."""
     match statement:
         case BatchStatement(statements):
             if not statements:
@@ -295,7 +296,7 @@ def _is_conditional(statement: Any) -> bool:
 
 
 def _check_lists(statement: Any, table: Table) -> None:
-    """Refuse what would need the keys of a list's cells.
+    """Refuse writes that need the keys of a list's cells.
 
     Raises:
         CqlError: the statement writes or removes single elements of a list.
@@ -309,12 +310,12 @@ def _check_lists(statement: Any, table: Table) -> None:
     for column, selector, kind in parts:
         if column in lists and (isinstance(selector, Element | ListCell) or kind == "subtract"):
             raise CqlError(
-                f"table {table.table_schema.full_name}: single elements of the list {column!r} can't be written on the "
-                "local stack, whose server does not tell their keys: set the list as a whole, append or prepend"
+                f"table {table.table_schema.full_name}: the local stack cannot write single elements of the list "
+                f"{column!r}, because its server does not return their keys. Set the whole list, append or prepend"
             )
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
     return "null" if value is None else str(value)

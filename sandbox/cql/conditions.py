@@ -24,17 +24,17 @@ def holds(
     static: BaseRow | None,
     serializer: Serializer,
 ) -> bool:
-    """Whether all conditions hold for a row as it stands.
+    """Whether all conditions hold for a row.
 
     Args:
-        conditions: with their markers bound.
+        conditions: the conditions, with their markers bound.
         table_schema: the row's table.
-        row: the row; None where it does not exist, or where only static columns are written.
+        row: the row; None if it does not exist, or if the statement writes only static columns.
         static: the partition's static row.
-        serializer: of the table's values.
+        serializer: serializer of the table's values.
 
     Raises:
-        CqlError: a condition is not understood.
+        CqlError: the simulator does not support a condition.
     """
     if conditions.exists is not None and conditions.exists != (row is not None):
         return False

@@ -36,16 +36,16 @@ from sandbox.scylla.values.ordering import Key
 from schemas.cql.table import Column
 
 MAX_TTL_S: Final = 630_720_000
-"""The longest TTL that the server takes, 20 years."""
+"""The longest TTL that the server accepts, 20 years."""
 
 _FUTURE_US: Final = 3 * 86_400_000_000
 
 BaseOf = Callable[[Table], BaseState]
-"""What stands in a table now."""
+"""Returns the present content of a table."""
 
 
 class TableMutation(NamedTuple):
-    """A mutation and the table that it is of."""
+    """A mutation and its table."""
 
     table: TableName
     mutation: Mutation
@@ -53,12 +53,12 @@ class TableMutation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """When a request arrives, and what its client sent beside the statement.
+    """The times of a request.
 
     Attributes:
-        timestamp_us: the client's timestamp from the protocol's frame, or else the server's.
-        now_us: the server's clock, by which TTLs have run out or not.
-        list_keys: timeuuids for the list cells that it adds, where they are known; else they are made.
+        timestamp_us: the client's timestamp of the protocol frame, else the server's, in Unix us.
+        now_us: the server's clock in Unix us, which decides whether a TTL has expired.
+        list_keys: timeuuids for added list cells. If empty, they are generated.
     """
 
     timestamp_us: UnixMicros
@@ -67,10 +67,10 @@ class Request:
 
 
 class Interpreter:
-    """Works out mutations; reads the tables only where a statement needs what is there."""
+    """Derives mutations from statements. It reads tables only for statements that need their content."""
 
     def __init__(self, catalog: Catalog, base_of: BaseOf) -> None:
-        """Take the tables' definitions and contents; neither is changed here."""
+        """Take the tables' definitions and contents. Both stay unchanged."""
         self._catalog = catalog
         self._base_of = base_of
 
@@ -80,17 +80,17 @@ class Interpreter:
         request: Request,
         parameters: Sequence[Term] = (),
     ) -> list[TableMutation]:
-        """The mutations of a statement or batch, in the order in which their partitions are first named.
+        """Derive the mutations of a statement or batch, in the order in which it first names their partitions.
 
-        A conditional statement whose conditions do not hold makes none.
+        A conditional statement whose conditions do not hold has no mutations.
 
         Args:
-            statement: what to work out.
-            request: its time.
-            parameters: values of the markers, of all statements of a batch in a row.
+            statement: the statement.
+            request: times of the request.
+            parameters: values of the markers; for a batch, those of all its statements in order.
 
         Raises:
-            CqlError: the server would refuse it, or it is not understood.
+            CqlError: ScyllaDB would refuse the statement, or the simulator does not support it.
         """
         if isinstance(statement, BatchStatement):
             stamp = timestamp_of(statement.using, parameters, request.now_us)
@@ -113,10 +113,10 @@ class Interpreter:
 
 
 def timestamp_of(using: Using, parameters: Sequence[Term], now_us: UnixMicros) -> UnixMicros | None:
-    """`USING TIMESTAMP` in us; None where there is none.
+    """Return the value of `USING TIMESTAMP` in Unix us; None if the statement has none.
 
     Raises:
-        CqlError: it is no number, or more than three days ahead of the clock.
+        CqlError: the value is not a number, or more than three days ahead of the clock.
     """
     value = bound(using.timestamp, parameters)
     if value is UNSET:
@@ -153,7 +153,7 @@ class _Part:
         self._ttl_s = self._ttl()
 
     def is_allowed(self) -> bool:
-        """Whether its conditions hold, if it has any."""
+        """Whether the statement's conditions hold; True if it has none."""
         conditions = self._statement.conditions
         if conditions is None:
             return True
@@ -170,7 +170,7 @@ class _Part:
         return True
 
     def operations(self) -> Iterator[tuple[Key, Operation]]:
-        """What it does, with the partition key of each."""
+        """The statement's operations, each with its partition key."""
         match self._statement:
             case InsertStatement() as statement:
                 yield self._insert(statement)
@@ -227,7 +227,7 @@ class _Part:
         return partition_key, Insert(clustering, cells, self._ttl_s, self._own_us)
 
     def _inserted(self, statement: InsertStatement) -> dict[str, Term]:
-        """Values by column name."""
+        """The statement's values by column name."""
         if not statement.columns:
             return self._from_json(statement)
         values = dict(zip(statement.columns, statement.values, strict=True))
@@ -238,7 +238,7 @@ class _Part:
         if not isinstance(text, str):
             raise self._error(f"INSERT JSON needs a text, not {text!r}")
         form = json.loads(text, parse_float=Decimal)
-        # Names in the JSON text are folded like identifiers, unless they are quoted once more.
+        # Names in the JSON text are lower-cased like identifiers, unless they have quotes of their own.
         given = {name[1:-1] if name.startswith('"') else name.lower(): from_json(value) for name, value in form.items()}
         if statement.keeps_others:
             return given
@@ -282,7 +282,7 @@ class _Part:
             for prefix in rows.prefixes:
                 is_whole = len(prefix) == len(self._schema.clustering)
                 if rows.bounds is not None or not (is_whole or (not prefix and not needs_row)):
-                    raise self._error("columns are written with the whole primary key, or static ones without it")
+                    raise self._error("a write needs the whole primary key, or only static columns")
                 cells = self._cells(assignments, partition_key, prefix)
                 yield partition_key, Update(prefix, cells, self._ttl_s, self._own_us)
 
@@ -320,7 +320,7 @@ class _Part:
         for assignment in assignments:
             column = columns.get(assignment.column)
             if column is None:
-                raise self._error(f"there is no column {assignment.column!r} that could be written")
+                raise self._error(f"there is no column {assignment.column!r} to write")
 
             def stored(name: str = column.name, *, is_static: bool = column.name in statics) -> Mapping[bytes, bytes]:
                 base, now_us = self._base_of(self.table), self._request.now_us

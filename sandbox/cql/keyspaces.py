@@ -1,4 +1,4 @@
-"""Keyspaces with tablets and without: the option `tablets`, which the local stack's server itself does not know."""
+"""Keyspaces with and without tablets: the option `tablets`, which the local stack's server does not support."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TabletsOption(NamedTuple):
 
     Attributes:
         is_enabled: whether the keyspace has tablets.
-        initial: how many its tables begin with, a power of two; 0 leaves that to the server.
+        initial: initial number of tablets of its tables, a power of two; 0 lets the server choose.
     """
 
     is_enabled: bool
@@ -32,7 +32,7 @@ class TabletsOption(NamedTuple):
 
 
 class KeyspaceStatement(NamedTuple):
-    """What of a `CREATE`, `ALTER` or `DROP KEYSPACE` matters here; `tablets` is None where it says nothing of them."""
+    """A `CREATE`, `ALTER` or `DROP KEYSPACE`; `tablets` is None if the statement does not have the option."""
 
     verb: str
     name: str
@@ -40,10 +40,10 @@ class KeyspaceStatement(NamedTuple):
 
 
 def keyspace_statement(text: str) -> KeyspaceStatement:
-    """Read a statement on a keyspace.
+    """Parse a statement on a keyspace.
 
     Raises:
-        CqlError: no keyspace is named, or the option `tablets` is none that ScyllaDB takes.
+        CqlError: it names no keyspace, or ScyllaDB would refuse its option `tablets`.
     """
     cursor = Cursor(text)
     verb = cursor.take().word
@@ -58,11 +58,11 @@ def keyspace_statement(text: str) -> KeyspaceStatement:
     return KeyspaceStatement(verb, name, None)
 
 
-def carry_out(session: WritingSession, statement: SourceStatement, streams: LocalStreams) -> str:
-    """Let the server do what a statement on a keyspace says, and note whether it has tablets; returns what was done.
+def execute(session: WritingSession, statement: SourceStatement, streams: LocalStreams) -> str:
+    """Run a statement on a keyspace, record whether the keyspace has tablets, and return a text on what was done.
 
     Raises:
-        CqlError: ScyllaDB, or the local stack, does not take it.
+        CqlError: ScyllaDB or the local stack refuses the statement.
         RetriableError, BridgeError: the server does not answer, or refuses it.
     """
     verb, name, tablets = keyspace_statement(statement.text)
@@ -82,7 +82,7 @@ def carry_out(session: WritingSession, statement: SourceStatement, streams: Loca
     if verb != "create" or there:
         return "done"
     if tablets is None or not tablets.is_enabled:
-        # A former keyspace of this name may have been dropped past us.
+        # Another program may have dropped a keyspace of this name.
         mark_tablets(session, name, None)
         return "done"
     mark_tablets(session, name, tablets.initial)
@@ -96,10 +96,10 @@ def _entry(cursor: Cursor) -> tuple[str, str]:
 
 
 def _option(given: dict[str, str]) -> TabletsOption:
-    """The option from its map.
+    """Parse the option's map.
 
     Raises:
-        CqlError: a key or a value in it is unknown.
+        CqlError: it has an unknown key or value.
     """
     unknown = [key for key in given if key not in ("enabled", "initial")]
     if unknown:
@@ -110,5 +110,5 @@ def _option(given: dict[str, str]) -> TabletsOption:
     initial = given.get("initial", "0")
     if not initial.isdecimal():
         raise CqlError(f"tablets: 'initial' is a number of tablets, not {initial}")
-    # As the server does, up to the next power of two.
+    # Like ScyllaDB, round up to the next power of two.
     return TabletsOption(is_enabled, 1 << (int(initial) - 1).bit_length() if int(initial) else 0)

@@ -1,4 +1,4 @@
-"""Keys of list cells, as the server makes them: timeuuids that sort as the list does."""
+"""Keys of list cells, as the server generates them: timeuuids in the order of the list."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from bridge.model.times import UnixMicros, timeuuid_of
 from sandbox.cql.parser.errors import CqlError
 
 _MIRROR_US: Final = 2 * 1_262_304_000_000_000
-"""Twice 2010-01-01: keys of prepended cells run backwards from there, so they sort before all appended ones."""
+"""Twice 2010-01-01. Keys of prepended cells count backwards from here, so that they sort before all appended ones."""
 _NODE: Final = bytes.fromhex("0e8ad4a0f3e4")
 _HALF: Final = 0x80
 _LAST: Final = (1 << 14) - 1
 
 
 class ListKeys:
-    """Makes the keys of one request: what it appends keeps its order even at one timestamp."""
+    """Generates the keys of one request. Appended cells keep their order even with one timestamp."""
 
     def __init__(self, known: Sequence[bytes] = ()) -> None:
-        """Begin a request; `known` are the keys that it shall hand out, where a real server has made them already."""
+        """Start a request. `known` holds its keys if a real server has generated them already."""
         self._known = list(known)
         self._appended = 0
         self._prepended = 0
 
     def append(self, count: int, timestamp_us: UnixMicros) -> list[bytes]:
-        """Keys behind everything that is there.
+        """Return keys that sort after all existing cells.
 
         Raises:
-            CqlError: the known keys don't suffice.
+            CqlError: there are too few known keys.
         """
         if self._known:
             return self._taken(count)
@@ -37,10 +37,10 @@ class ListKeys:
         return [timeuuid_of(timestamp_us, _low(first + number)) for number in range(count)]
 
     def prepend(self, count: int, timestamp_us: UnixMicros) -> list[bytes]:
-        """Keys before everything that is there, in the order of the new cells.
+        """Return keys that sort before all existing cells, in the order of the new cells.
 
         Raises:
-            CqlError: the known keys don't suffice.
+            CqlError: there are too few known keys.
         """
         if self._known:
             return self._taken(count)
@@ -57,5 +57,5 @@ class ListKeys:
 
 
 def _low(number: int) -> bytes:
-    # The server compares these bytes signed; the top bits are those of a timeuuid's variant.
+    # The server compares these bytes as signed numbers. The top bits are the timeuuid's variant.
     return bytes((_HALF | number >> 8, (number & 0xFF) ^ _HALF)) + _NODE

@@ -1,4 +1,4 @@
-"""Serialized cells of the values that statements write."""
+"""Serializes the values of statements into cells."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _REFUSED: Final = (TypeError, ValueError, OverflowError, StructError)
 
 
 class Serializer:
-    """Turns terms into cells."""
+    """Serializes terms into cells."""
 
     def __init__(self, user_types: UserTypes) -> None:
-        """Take the user-defined types that columns may have."""
+        """Take the user-defined types of the keyspace."""
         self._user_types = user_types
 
     def cell(self, cql_type: CqlType, term: Term) -> bytes | None:
-        """The cell of a term; None is null.
+        """Serialize a term; None is null.
 
         Raises:
             CqlError: the value does not fit the type.
@@ -68,7 +68,7 @@ class Serializer:
             case MapType(key, value):
                 return pack_pairs(self.map_entries(key, value, term))
             case TupleType(types):
-                # A tuple may be given with fewer parts than its type has.
+                # A tuple value may have fewer elements than its type.
                 parts = zip(types, _parts(term, len(types)), strict=False)
                 return pack_fields(self.cell(kind, part) for kind, part in parts)
             case UdtType():
@@ -78,10 +78,10 @@ class Serializer:
                 return self._vector(element, dimension, term)
 
     def value(self, cql_type: CqlType, term: Term) -> bytes:
-        """The cell of a term that may not be null: a key, or an element of a collection.
+        """Serialize a term that must not be null: a key, or an element of a collection.
 
         Raises:
-            CqlError: it is null or does not fit the type.
+            CqlError: the value is null or does not fit the type.
         """
         cell = self.cell(cql_type, term)
         if cell is None:
@@ -89,29 +89,29 @@ class Serializer:
         return cell
 
     def set_elements(self, element: CqlType, term: Term) -> list[bytes]:
-        """A set's elements, each once, in the order in which the server keeps them.
+        """Serialize a set's elements, without duplicates, in the server's order.
 
         Raises:
-            CqlError: the value is no such set.
+            CqlError: the value is not such a set.
         """
         cells = {self.value(element, item) for item in elements_of(term)}
         return sorted(cells, key=self.order(element))
 
     def map_entries(self, key: CqlType, value: CqlType, term: Term) -> list[tuple[bytes, bytes]]:
-        """A map's entries, each key once (its last value counts), by key as the server keeps them.
+        """Serialize a map's entries in the server's order of keys. The last value of a duplicate key counts.
 
         Raises:
-            CqlError: the value is no such map.
+            CqlError: the value is not such a map.
         """
         entries = {self.value(key, name): self.value(value, item) for name, item in _entries(term)}
         order = self.order(key)
         return sorted(entries.items(), key=lambda entry: order(entry[0]))
 
     def udt_fields(self, cql_type: UdtType, term: Term) -> dict[int, bytes | None]:
-        """The fields that a value of a user-defined type names, by their place in the type.
+        """Serialize the fields that a value of a user-defined type names, by their position in the type.
 
         Raises:
-            CqlError: the value is no such thing, or names a field that the type has not.
+            CqlError: the value is not such a value, or names a field that the type does not have.
         """
         places = {name: (place, kind) for place, (name, kind) in enumerate(fields_of(cql_type, self._user_types))}
         found: dict[int, bytes | None] = {}
@@ -123,7 +123,7 @@ class Serializer:
         return found
 
     def field(self, cql_type: UdtType, name: str) -> tuple[int, CqlType]:
-        """Place and type of a field.
+        """Return position and type of a field.
 
         Raises:
             CqlError: the type has no such field.
@@ -134,10 +134,10 @@ class Serializer:
         raise CqlError(f"type {cql_type.name} has no field {name!r}")
 
     def order(self, cql_type: CqlType) -> Callable[[bytes], Any]:
-        """What cells of a type are sorted by.
+        """Return the sort key of a type's cells.
 
         Raises:
-            ValueError: the server has no order of them.
+            ValueError: the server does not order cells of this type.
         """
         return order_of(cql_type, self._user_types)
 
@@ -155,7 +155,7 @@ def _entries(term: Term) -> Iterable[tuple[Any, Term]]:
         case SetTerm(()):
             return ()
         case ListTerm(elements):
-            # How a bound map looks where it went through JSON.
+            # A bound map that has passed through JSON.
             return [(key, value) for key, value in (_parts(pair, 2) for pair in elements)]
         case _:
             raise CqlError(f"a map expected, found {term!r}")
@@ -183,7 +183,7 @@ def _scalar(name: str, term: Term) -> bytes:
 
 
 def _plain(name: str, term: Term) -> object:
-    """The Python value that `values.encode` takes for a type."""
+    """Convert a term to the Python value that `encode` accepts for the type."""
     if name in _TEXTS and isinstance(term, str):
         return term
     if name in _INTEGERS and isinstance(term, int) and not isinstance(term, bool):
@@ -241,7 +241,7 @@ def _timestamp(term: Term) -> int:
 
 
 def _date(term: Term) -> int:
-    """Days since the epoch; a number in a statement counts them unsigned, the epoch in the middle."""
+    """Convert to days since the epoch. In a statement, a number counts from 2**31 days before the epoch."""
     if isinstance(term, str):
         return date.fromisoformat(term).toordinal() - _EPOCH
     return _only(int, term) - _UNSIGNED_EPOCH

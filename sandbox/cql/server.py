@@ -1,4 +1,4 @@
-"""Carries out statements on tables in memory, and says what ScyllaDB's CDC logs of them."""
+"""Runs statements on tables in memory and returns what ScyllaDB's CDC would log."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _MUTATING = InsertStatement | UpdateStatement | DeleteStatement
 
 
 class Logged(NamedTuple):
-    """What one mutation of a captured table leaves in its log.
+    """The log groups of one mutation of a captured table.
 
     Attributes:
-        table: the base table as it is at the time.
-        partition_key: of the base partition.
-        groups: ascending by timestamp; none where nothing is logged.
+        table: the base table at the time of the mutation.
+        partition_key: partition key of the mutation.
+        groups: log groups, ascending by timestamp; empty if nothing is logged.
     """
 
     table: Table
@@ -46,14 +46,14 @@ class Logged(NamedTuple):
 
 
 class StatementServer:
-    """A server of one keyspace's tables, for statements one after the other. Not thread-safe."""
+    """A simulated server with tables in memory. Not thread-safe."""
 
     def __init__(self, keyspace: str, *, is_current: bool = True) -> None:
         """Start without tables.
 
         Args:
-            keyspace: where names without a keyspace stand.
-            is_current: whether it has the habits of servers since 2026.1; otherwise those of 5.2.
+            keyspace: keyspace of names that have none.
+            is_current: whether it behaves like ScyllaDB since 2026.1; otherwise like ScyllaDB 5.2.
         """
         self.catalog = Catalog(keyspace, drop_leeway=is_current)
         self._is_current = is_current
@@ -61,14 +61,14 @@ class StatementServer:
         self.interpreter = Interpreter(self.catalog, self.base)
 
     def base(self, table: Table) -> BaseState:
-        """What stands in a table; it is the live thing, not a copy."""
+        """The content of a table, not a copy."""
         found = self._bases.get(table.name)
         if found is None:
             found = self._bases[table.name] = BaseState(self.rules(table).columns)
         return found
 
     def rules(self, table: Table) -> LogRules:
-        """How a table's writes are logged."""
+        """The rules for logging the writes of a table."""
         options = replace(table.options, images_of_partition_deletes=self._is_current)
         return LogRules.of(
             table.table_schema,
@@ -78,19 +78,20 @@ class StatementServer:
         )
 
     def execute(self, text: str, request: Request, parameters: Sequence[Term] = ()) -> list[Logged]:
-        """Carry out one statement of any kind.
+        """Run one statement of any kind.
 
         Args:
             text: the statement.
-            request: its time.
-            parameters: values of its markers.
+            request: times of the request.
+            parameters: values of the statement's markers.
 
         Returns:
-            What it leaves in logs, by table and partition; nothing for schema statements.
+            The log groups by table and partition; empty for schema statements.
 
         Raises:
-            SchemaRefusal, CqlError: the server would refuse it, or it is not understood; nothing was changed.
-            TypeTextError: a type in it is none.
+            SchemaRefusal, CqlError: ScyllaDB would refuse the statement, or the simulator cannot parse it. Nothing was
+                changed.
+            TypeTextError: the statement has an invalid type.
         """
         statement = statement_of(text)
         match statement:
@@ -104,24 +105,24 @@ class StatementServer:
                 return []
 
     def execute_batch(self, entries: Sequence[tuple[str, Sequence[Term]]], request: Request) -> list[Logged]:
-        """Carry out a batch of the native protocol: statements with their own parameters.
+        """Run a batch of the native protocol: statements with their own parameters.
 
         Raises:
-            CqlError: as `execute`, and for what may not stand in a batch.
+            CqlError: ScyllaDB would refuse a statement, it is not allowed in a batch, or it cannot be parsed.
         """
         statements = []
         parameters: list[Term] = []
         for text, own in entries:
             statement = statement_of(text, first_marker=len(parameters))
             if not isinstance(statement, _MUTATING):
-                raise CqlError(f"only INSERT, UPDATE and DELETE stand in a batch, not {text[:100]!r}")
+                raise CqlError(f"a batch holds only INSERT, UPDATE and DELETE, not {text[:100]!r}")
             statements.append(statement)
             parameters += own
         batch = BatchStatement(tuple(statements), Using(UNSET, UNSET))
         return self._write(self.interpreter.mutations(batch, request, parameters), request)
 
-    def carry_out(self, table: Table, mutation: Mutation, request: Request) -> Logged:
-        """Carry out a mutation that no statement makes: a row that the server lets expire, for one."""
+    def apply(self, table: Table, mutation: Mutation, request: Request) -> Logged:
+        """Apply a mutation and return its log groups. The expiry of a row is a mutation without a statement."""
         rules, base = self.rules(table), self.base(table)
         groups: list[LogGroup] = []
         if table.is_captured:
@@ -135,7 +136,7 @@ class StatementServer:
         for name, mutation in mutations:
             table = by_name[name]
             stamp_us = request.timestamp_us if mutation.timestamp_us is None else mutation.timestamp_us
-            found = self.carry_out(table, mutation, replace(request, timestamp_us=stamp_us))
+            found = self.apply(table, mutation, replace(request, timestamp_us=stamp_us))
             if table.is_captured:
                 logged.append(found)
         return logged
@@ -152,4 +153,4 @@ class StatementServer:
             if isinstance(statement, AlterTable) and self.catalog.full_name(statement.table) == table.name:
                 base.alter(columns, dropped=statement.drop)
             else:
-                base.alter(columns)  # a type that it uses may have changed
+                base.alter(columns)  # a type of its columns may have changed

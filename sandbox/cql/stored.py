@@ -1,4 +1,4 @@
-"""What the server holds, read back for the simulator: a keyspace's tables and types, and single partitions."""
+"""Reads tables, types and partitions back from the server for the simulator."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _TABLES: Final = "SELECT table_name, default_time_to_live FROM system_schema.tab
 _TYPES: Final = "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ?"
 _COLUMNS: Final = "SELECT column_name, kind, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
 _LONG_AGO: Final = UnixMicros(0)
-"""What was there before a write counts as older than it, as in ScyllaDB's read before a write."""
+"""Timestamp of stored rows: older than any write, as in ScyllaDB's read before a write."""
 
 
 def stored_types(session: WritingSession, keyspace: str) -> UserTypes:
-    """A keyspace's user-defined types.
+    """Return a keyspace's user-defined types.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.rows`.
@@ -47,11 +47,11 @@ def stored_types(session: WritingSession, keyspace: str) -> UserTypes:
 
 
 def stored_tables(session: WritingSession, keyspace: str) -> Iterator[Table]:
-    """A keyspace's base tables as they are now, each with its cdc option.
+    """Return a keyspace's base tables with their cdc options.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.rows`.
-        TypeTextError: a column's type is not known.
+        TypeTextError: a column has an unknown type.
     """
     log = ChangeLog(session)
     ttls_s = {row["table_name"]: row["default_time_to_live"] or 0 for row in session.rows(_TABLES, (keyspace,))}
@@ -75,7 +75,7 @@ def stored_tables(session: WritingSession, keyspace: str) -> Iterator[Table]:
 
 
 def stored_log_columns(session: WritingSession, table_schema: TableSchema) -> list[tuple[str, str]]:
-    """Names and types of the regular columns that a table's log has; none where there is no log.
+    """Return names and types of the regular columns of a table's log; empty if there is no log.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.rows`.
@@ -85,13 +85,13 @@ def stored_log_columns(session: WritingSession, table_schema: TableSchema) -> li
 
 
 class StoredBase(BaseState):
-    """A table whose partitions are read from the server when they are first asked for; writes to it are forgotten.
+    """The content of a table on the server. A partition is read on first use. Writes are ignored.
 
-    The keys of a list's cells are invented: the server does not tell its own.
+    The keys of list cells are invented, because the server does not return its own.
     """
 
     def __init__(self, columns: Columns, fetch: Callable[[Key], PartitionState]) -> None:
-        """Take what gives a partition."""
+        """Take a function that reads a partition."""
         super().__init__(columns)
         self._fetch = fetch
 
@@ -114,7 +114,7 @@ class StoredBase(BaseState):
 
 
 def stored_partition(session: WritingSession, table_schema: TableSchema, partition_key: Key) -> PartitionState:
-    """What a partition holds now.
+    """Read the content of a partition.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.cells_of`.
@@ -132,7 +132,7 @@ def stored_partition(session: WritingSession, table_schema: TableSchema, partiti
             _put(state.static, column, found[column.name])
         clustering = [found[column.name] for column in table_schema.clustering]
         if None in clustering:
-            continue  # a partition that has nothing but its static row
+            continue  # the partition has only a static row
         row = state.row(tuple(cell for cell in clustering if cell is not None))
         row.mark(Cell(b"", _LONG_AGO))
         for column in table_schema.regulars:

@@ -1,4 +1,4 @@
-"""Which rows a WHERE names: partition keys, and full clustering keys, prefixes or ranges of them."""
+"""Derives the rows of a WHERE clause: partition keys, and clustering keys, their prefixes or ranges."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UPPER: Final = ("<", "<=")
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range in the order of values: behind an equal prefix, from `lower` up to `upper`; None is unbounded."""
+    """A range in the order of values after an equal prefix, from `lower` to `upper`; None is unbounded."""
 
     lower: Bound | None
     upper: Bound | None
@@ -29,12 +29,12 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a WHERE names.
+    """The rows of a WHERE clause.
 
     Attributes:
-        partition_keys: one, or several with IN.
-        prefixes: equal clustering prefixes; (()) where none is restricted so.
-        bounds: the slice behind each prefix, its bounds without the prefix; None where there is none.
+        partition_keys: one partition key, or several with IN.
+        prefixes: prefixes of the clustering key; (()) if the clause has none.
+        bounds: the slice after each prefix, with bounds that exclude the prefix; None if there is no slice.
     """
 
     partition_keys: tuple[Key, ...]
@@ -43,10 +43,10 @@ class Rows:
 
 
 def rows_of(table_schema: TableSchema, where: Sequence[Relation], serializer: Serializer) -> Rows:
-    """The rows that the relations, their markers bound already, name.
+    """Return the rows of relations with bound markers.
 
     Raises:
-        CqlError: the relations name no rows that a write may name.
+        CqlError: a write must not have such relations.
     """
     left = list(where)
     keys = _equal(table_schema.partition_key, left, serializer)
@@ -61,11 +61,11 @@ def rows_of(table_schema: TableSchema, where: Sequence[Relation], serializer: Se
 
 
 class Direction(NamedTuple):
-    """How a clustering column is ordered.
+    """The order of a clustering column.
 
     Attributes:
-        order: what its cells are compared by.
-        descending: whether the greatest comes first.
+        order: returns the sort key of a cell.
+        descending: whether the greatest value comes first.
     """
 
     order: Callable[[bytes], Any]
@@ -73,13 +73,13 @@ class Direction(NamedTuple):
 
 
 def ranges_of(prefix: Key, bounds: Slice | None, columns: Sequence[Direction]) -> Iterator[RangeDelete]:
-    """The ranges of clustering keys behind a prefix, each with its bounds in clustering order.
+    """Return the ranges of clustering keys after a prefix, with their bounds in clustering order.
 
-    Several columns of one slice that are ordered in different directions make several ranges of it.
+    A slice over columns of different directions becomes several ranges.
 
     Args:
-        prefix: of the clustering key; may be () where there are bounds.
-        bounds: behind the prefix; None is the whole of it.
+        prefix: prefix of the clustering key; may be () if there are bounds.
+        bounds: slice after the prefix; None means all keys with the prefix.
         columns: all clustering columns.
     """
     if bounds is None:
@@ -95,7 +95,7 @@ def ranges_of(prefix: Key, bounds: Slice | None, columns: Sequence[Direction]) -
 
 
 def _equal(columns: Sequence[Column], left: list[Relation], serializer: Serializer) -> tuple[Key, ...]:
-    """All combinations of what the first columns are equal to; relations that were used leave `left`."""
+    """Return all combinations of the first columns' equal values. Used relations are removed from `left`."""
     found: list[list[Key]] = []
     at = 0
     while at < len(columns):
@@ -122,7 +122,7 @@ def _listed(relation: Relation) -> tuple[Term, ...]:
 
 
 def _key(columns: Sequence[Column], relation: Relation, value: Term, serializer: Serializer) -> Key:
-    """The cells of one value of a relation; of a tuple where the relation is written with brackets."""
+    """Return the cells of one value of a relation: several for a multi-column relation."""
     values: tuple[Term, ...] = (value,)
     if len(relation.columns) > 1 or (isinstance(value, TupleTerm) and len(value.elements) == 1):
         if not isinstance(value, TupleTerm) or len(value.elements) != len(relation.columns):
@@ -158,12 +158,12 @@ def _directed(prefix: Key, bounds: Slice, *, descending: bool) -> RangeDelete:
 
 
 def _split(prefix: Key, bounds: Slice, columns: Sequence[Direction]) -> Iterator[RangeDelete]:
-    """A slice over columns of mixed directions: `(a, b) > (1, 2)` is `a > 1` and, behind `a = 1`, `b > 2`."""
+    """Split a slice over columns of mixed directions: `(a, b) > (1, 2)` is `a > 1`, and `b > 2` where `a = 1`."""
     lower, upper = bounds.lower, bounds.upper
     order, is_descending = columns[len(prefix)]
     if lower is not None and upper is not None and lower.prefix[0] == upper.prefix[0]:
         if any(len(bound.prefix) == 1 and not bound.inclusive for bound in (lower, upper)):
-            return  # `(a, b) > (1, 2) AND a < 1` holds for nothing
+            return  # `(a, b) > (1, 2) AND a < 1` holds for no row
         inner = Slice(_inner(lower), _inner(upper))
         yield from _behind((*prefix, lower.prefix[0]), inner, columns)
         return
@@ -189,12 +189,12 @@ def _behind(prefix: Key, bounds: Slice, columns: Sequence[Direction]) -> Iterato
 
 
 def _inner(bound: Bound) -> Bound | None:
-    """The bound behind its own first column."""
+    """Return the bound without its first column."""
     return Bound(bound.prefix[1:], bound.inclusive) if len(bound.prefix) > 1 else None
 
 
 def _outer(bound: Bound | None) -> Bound | None:
-    """The bound's first column alone: what lies beyond it on both sides of `_inner`."""
+    """Return the bound with its first column only: the part of the slice outside of `_inner`."""
     if bound is None:
         return None
     return Bound(bound.prefix[:1], inclusive=bound.inclusive and len(bound.prefix) == 1)

@@ -1,7 +1,7 @@
-"""The demo: the whole bridge on this machine, checked change by change while it runs, and a report of it.
+"""The demo: runs the whole bridge on this machine, checks every change, and writes a report.
 
-`command` is its command line and `run` its course. The writer and the bridge are processes of their own, so that the
-process that measures does nothing else. Everything that the demo writes lies in one folder.
+`command` is the command line and `demo_run` the sequence of steps. The writer and the bridge run in processes of their
+own, so that the measuring process does nothing else. The demo writes all its files to one folder.
 """
 
 from sandbox.demo.command import add_parser, run

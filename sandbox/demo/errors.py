@@ -6,4 +6,4 @@ from bridge.errors import BridgeError
 
 
 class DemoError(BridgeError):
-    """The demo can't go on; the message says why, and ends with the log of the process at fault if there is one."""
+    """The demo cannot continue. The message says why, and shows the end of the log of the process at fault."""

@@ -1,4 +1,4 @@
-"""What the demo does: its tables, its load, and when the cluster's generation changes. Pure."""
+"""The demo's tables, its load, and the times of the generation changes. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.cql.types import parse
 KEYSPACE: Final = "cdc_demo"
 RECORDED_KEYSPACE: Final = "cdc_demo_recorded"
 RECORDED_SCENARIO: Final = "z_generation_change"
-"""A recording in which the generation changed. One, because each table costs a query of its own."""
+"""A recording with a generation change. Only one recording, because each table needs a query of its own."""
 
 BACKLOG_WRITES: Final = 200
 """Writes to each simulated table before the bridge starts."""
@@ -31,14 +31,14 @@ _RECORDED_AGO_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class DemoTable:
-    """One table that the simulator writes.
+    """A table that the simulator writes.
 
     Attributes:
-        table: its schema and cdc option.
-        mix: of what its writes consist.
-        keys: different partition keys.
-        rows_per_key: different clustering keys in each of them.
-        share: its part of all writes.
+        table: schema and cdc option.
+        mix: kinds of writes and their shares.
+        keys: number of partition keys.
+        rows_per_key: number of clustering keys of each partition key.
+        share: share of all writes, from 0 to 1.
     """
 
     table: SimulatedTable
@@ -48,7 +48,7 @@ class DemoTable:
     share: float
 
     def workload(self, seed: int) -> Workload:
-        """Its writes; other seeds write other keys."""
+        """The table's writes. Other seeds write other keys."""
         return Workload(
             self.table.table_schema, seed=seed, keys=self.keys, rows_per_key=self.rows_per_key, mix=self.mix
         )
@@ -56,11 +56,11 @@ class DemoTable:
 
 @dataclass(frozen=True, slots=True)
 class GenerationChange:
-    """A node joins while the writer writes: seconds count from the writer's beginning.
+    """A node joins while the writer runs. Times are seconds from the writer's beginning.
 
     Attributes:
-        starts_s: from here on writes go to the new generation's streams.
-        published_s: the moment at which readers can learn of it.
+        starts_s: from this time on, writes go to the new generation's streams.
+        published_s: from this time on, readers see the new generation.
     """
 
     starts_s: float
@@ -68,12 +68,16 @@ class GenerationChange:
 
     @property
     def late_s(self) -> float:
-        """By how much it is published after its start; negative is ahead of it."""
+        """Seconds from the generation's start to its publication; negative if it is published before its start."""
         return self.published_s - self.starts_s
 
 
 def generation_changes(seconds: float) -> tuple[GenerationChange, ...]:
-    """Two changes in a run of so many seconds: the first published ahead, as usual, the second too late."""
+    """The two generation changes of a run: the first is published before its start, the second after it.
+
+    Args:
+        seconds: duration of the run.
+    """
     first, second = seconds / 3, seconds * 2 / 3
     return (
         GenerationChange(first, first - min(_PUBLISHED_AHEAD_S, first)),
@@ -82,17 +86,17 @@ def generation_changes(seconds: float) -> tuple[GenerationChange, ...]:
 
 
 def first_generation_ms(now_ms: UnixMillis) -> UnixMillis:
-    """Start of the simulated cluster's first generation: later than everything that was recorded."""
+    """Start of the simulated cluster's first generation: later than all recorded changes."""
     return UnixMillis(now_ms - _FIRST_GENERATION_AGO_MS)
 
 
 def recorded_shift_ms(last_recorded_ms: UnixMillis, now_ms: UnixMillis) -> int:
-    """By how much recorded times are moved, so that they lie just before the simulated cluster's."""
+    """Number of ms to add to recorded times, so that they lie just before the simulated cluster's first generation."""
     return now_ms - _RECORDED_AGO_MS - last_recorded_ms
 
 
 def tables() -> tuple[DemoTable, ...]:
-    """The tables that the simulator writes: a narrow one, and a wide one with every scalar type."""
+    """The simulated tables: a narrow one, and a wide one with every scalar type."""
     return (
         DemoTable(SimulatedTable(_narrow()), Mix(untouched=0.0, nulls=0.02), keys=5_000, rows_per_key=20, share=0.7),
         DemoTable(SimulatedTable(_wide()), Mix(), keys=1_000, rows_per_key=20, share=0.3),

@@ -1,20 +1,20 @@
-"""Reads a growing file of lines as far as they are complete."""
+"""Reads the complete lines of a growing file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-class Tail:
-    """What another process appends to a file, in portions. The file may come into being later."""
+class LineTail:
+    """Reads what another process appends to a file. The file need not exist yet."""
 
     def __init__(self, path: Path) -> None:
-        """Begin at the beginning of `path`."""
+        """Start at the beginning of the file."""
         self._path = path
         self._at = 0
 
     def lines(self, most_bytes: int = 4 * 1024 * 1024) -> list[str]:
-        """The next complete lines, without their ends; none when nothing was added."""
+        """Return the next complete lines without their line ends; an empty list if there are none."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)

@@ -1,7 +1,6 @@
-"""The demo's writer, a process of its own: steady writes to the simulated tables while nodes join.
+"""The demo's writer, a process of its own: it writes to the simulated tables at a steady rate while nodes join.
 
-What was acknowledged goes to one file for each table (`written_file`), a line each; what happened goes to standard
-output:
+It appends each acknowledged change as a line to a file of the change's table (`written_file`), and prints its events:
 
 ```
 {"event":"begin","at_us":1700000000000000}
@@ -23,10 +22,10 @@ from itertools import takewhile
 from pathlib import Path
 
 from bridge.config.document import ScyllaSettings
-from bridge.model.streams import Generation
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from sandbox.cql.writing_session import WritingSession
 from sandbox.demo.plan import DemoTable, generation_changes, tables
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
 from sandbox.scylla.pacing import paced, system_clock_us
@@ -35,21 +34,21 @@ from schemas.cql.table import TableSchema
 
 
 def written_file(folder: Path, table: TableSchema) -> Path:
-    """Where the writer says what was acknowledged for a table."""
+    """The writer's file of a table's acknowledged changes."""
     return folder / f"written-{table.name}.jsonl"
 
 
 class Writer:
-    """Writes for so long, and lets the generations change meanwhile."""
+    """Writes for some time and changes the generation meanwhile."""
 
     def __init__(self, session: WritingSession, folder: Path, *, seed: int, first_generation_ms: UnixMillis) -> None:
-        """Take a cluster whose first generation is published.
+        """Attach to a cluster whose first generation is published.
 
         Args:
-            session: for the generation tables and the writes.
-            folder: gets the files of what was written.
-            seed: decides everything but the times; the first generation was made with it.
-            first_generation_ms: its start.
+            session: session for the generation tables and the writes.
+            folder: folder for the files of acknowledged changes.
+            seed: seed of everything except the times. It must be the seed of the first generation.
+            first_generation_ms: start of the first generation, in Unix ms.
         """
         self._session = session
         self._folder = folder
@@ -58,43 +57,45 @@ class Writer:
         self._cluster.add_generation(first_generation_ms, publish=False)
 
     def run(self, *, seconds: float, rate_per_s: float) -> None:
-        """Write, and return when all is written and published.
+        """Write for `seconds`, and return when everything is written and every generation is published.
 
         Raises:
             RetriableError, BridgeError: the server failed.
         """
         begin_us = system_clock_us()
         end_us = UnixMicros(begin_us + int(seconds * 1_000_000))
-        _tell("begin", at_us=begin_us)
+        _print_event("begin", at_us=begin_us)
         to_publish: list[tuple[UnixMicros, Generation]] = []
         for change in generation_changes(seconds):
             start_ms = UnixMillis(begin_us // 1000 + int(change.starts_s * 1000))
             publish_us = UnixMicros(millis_to_micros(start_ms) + int(change.late_s * 1_000_000))
             to_publish.append((publish_us, self._cluster.add_generation(start_ms, publish=False)))
-            _tell("generation", start_ms=start_ms, publish_us=publish_us)
+            _print_event("generation", start_ms=start_ms, publish_us=publish_us)
         with ThreadPoolExecutor() as threads:
-            writing = [threads.submit(self._write, one, one.share * rate_per_s, seconds, end_us) for one in tables()]
+            writing = [
+                threads.submit(self._write_table, one, one.share * rate_per_s, seconds, end_us) for one in tables()
+            ]
             for publish_us, generation in to_publish:
                 _sleep_until(publish_us)
                 self._cluster.publish(generation)
-                _tell("published", start_ms=generation.start_ms, at_us=system_clock_us())
+                _print_event("published", start_ms=generation.start_ms, at_us=system_clock_us())
             for one in writing:
                 one.result()
-        _tell("end", at_us=system_clock_us())
+        _print_event("end", at_us=system_clock_us())
 
-    def _write(self, what: DemoTable, rate_per_s: float, seconds: float, end_us: UnixMicros) -> None:
+    def _write_table(self, what: DemoTable, rate_per_s: float, seconds: float, end_us: UnixMicros) -> None:
         path = written_file(self._folder, what.table.table_schema)
-        # Line by line: the reader of the file looks for a change as soon as it is acknowledged.
+        # Line-buffered, because the checker reads each change as soon as it is acknowledged.
         with path.open("w", encoding="utf-8", buffering=1) as lines:
             simulator = Simulator(
                 self._session, self._cluster, [what.table], seed=self._seed + 1, oracle=Oracle(lines), rfc_variant=True
             )
-            # A machine that can't keep up ends in time, with fewer writes.
+            # A machine that cannot keep up ends in time, with fewer writes.
             mutations = paced(what.workload(self._seed), count=int(rate_per_s * seconds), rate_per_s=rate_per_s)
             simulator.write_many(what.table, takewhile(lambda timed: timed[0] < end_us, mutations))
 
 
-def _tell(event: str, **details: int) -> None:
+def _print_event(event: str, **details: int) -> None:
     sys.stdout.write(json.dumps({"event": event, **details}, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 

@@ -28,38 +28,38 @@ _OK, _SOMETHING_IS_DOWN, _REFUSED = 0, 1, 2
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add `local` with its own subcommands."""
+    """Add the command `local` and its subcommands."""
     parser = subparsers.add_parser(
         "local",
-        help="run Kafka, a CQL server that speaks as ScyllaDB, and a schema registry on this machine",
-        description="Run Kafka, a CQL server that speaks as ScyllaDB, and a schema registry on this machine.",
+        help="run Kafka, a simulated ScyllaDB server and a schema registry on this machine",
+        description="Run Kafka, a simulated ScyllaDB server and a schema registry on this machine.",
     )
     _add_actions(parser)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse what stands after `local`; for programs that have no command line of their own."""
+    """Parse the words after `local`, for programs without a command line of their own."""
     parser = argparse.ArgumentParser(prog="local")
     _add_actions(parser)
     return parser.parse_args(arguments)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line says; return the exit status: 0 done, 1 a server is down (`status`), 2 refused.
+    """Run the subcommand and return the exit status: 0 done, 1 a server is down (`status`), 2 refused.
 
     Raises:
-        bridge.errors.BridgeError: the CQL server does not answer, or refuses us (`cql`, `streams`).
+        bridge.errors.BridgeError: the CQL server does not answer, or refuses the login (`cql`, `streams`).
     """
     try:
         if args.local_action == "up":
-            return _up(args)
+            return _start_stack(args)
         if args.local_action == "down":
-            return _down(args)
+            return _stop_stack(args)
         if args.local_action == "cql":
-            return _cql(args)
+            return _run_cql(args)
         if args.local_action == "streams":
-            return _streams(args)
-        return _status(args)
+            return _run_streams(args)
+        return _print_status(args)
     except (LocalStackError, StartupError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return _REFUSED
@@ -68,13 +68,13 @@ def run(args: argparse.Namespace) -> int:
 def _add_actions(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="local_action", required=True, metavar="ACTION")
     up = actions.add_parser("up", help="start the servers and wait until they are ready")
-    down = actions.add_parser("down", help="stop the servers; their data stays for the next start")
-    status = actions.add_parser("status", help="ask every server whether it is ready")
+    down = actions.add_parser("down", help="stop the servers and keep their data")
+    status = actions.add_parser("status", help="show whether each server is ready")
     cql = actions.add_parser(
         "cql",
-        help="carry out CQL statements, and log the writes to captured tables as ScyllaDB does",
-        description="Carry out CQL statements on the stack's server, and log the writes to captured tables as ScyllaDB "
-        "does: the server itself writes no CDC log. Makes the first generation of streams if there is none.",
+        help="run CQL statements, and write the CDC logs of captured tables as ScyllaDB does",
+        description="Run CQL statements on the stack's server, and write the CDC logs of captured tables as ScyllaDB "
+        "does: the server itself writes no CDC log. Creates the first stream generation if there is none.",
     )
     cql.add_argument("statements", nargs="*", metavar="STATEMENT", help="one or more statements (default: those of -f)")
     cql.add_argument(
@@ -94,12 +94,14 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
             f"--{server}-port",
             type=_port,
             metavar="N",
-            help=f"port of {server} (default: the former one, or a free one)",
+            help=f"port of {server} (default: the port of the last start, or a free one)",
         )
     up.add_argument(
-        "--cql-password", action="store_true", help="let the CQL server ask for a login: cassandra, cassandra"
+        "--cql-password",
+        action="store_true",
+        help="require a login from CQL clients (cassandra, cassandra)",
     )
-    down.add_argument("--delete-data", action="store_true", help="delete the servers' data and logs as well")
+    down.add_argument("--delete-data", action="store_true", help="also delete the servers' data and logs")
 
 
 def _port(text: str) -> int:
@@ -111,7 +113,7 @@ def _port(text: str) -> int:
     return port
 
 
-def _up(args: argparse.Namespace) -> int:
+def _start_stack(args: argparse.Namespace) -> int:
     ports = Ports(cql=args.cql_port, kafka=args.kafka_port, registry=args.registry_port)
     stack = LocalStack.up(args.folder, ports=ports, cql_password=args.cql_password, report=_say)
     _say(f"  CQL             {stack.cql}")
@@ -121,12 +123,12 @@ def _up(args: argparse.Namespace) -> int:
     return _OK
 
 
-def _down(args: argparse.Namespace) -> int:
+def _stop_stack(args: argparse.Namespace) -> int:
     LocalStack.load(args.folder).down(delete_data=args.delete_data, report=_say)
     return _OK
 
 
-def _status(args: argparse.Namespace) -> int:
+def _print_status(args: argparse.Namespace) -> int:
     found = LocalStack.load(args.folder).status()
     for one in found:
         process = f"process {one.pid}" if one.pid is not None else "no process"
@@ -134,12 +136,12 @@ def _status(args: argparse.Namespace) -> int:
     return _OK if all(one.is_up for one in found) else _SOMETHING_IS_DOWN
 
 
-def _cql(args: argparse.Namespace) -> int:
+def _run_cql(args: argparse.Namespace) -> int:
     if args.statements and args.file:
         message = "give either statements or a file of them, not both"
         raise LocalStackError(message)
     stack = LocalStack.load(args.folder)
-    name, text = _text(args)
+    name, text = _read_statements(args)
     try:
         found = statements_of(text, name)
     except CqlError as error:
@@ -152,7 +154,7 @@ def _cql(args: argparse.Namespace) -> int:
     return _OK
 
 
-def _streams(args: argparse.Namespace) -> int:
+def _run_streams(args: argparse.Namespace) -> int:
     session = LocalStack.load(args.folder).cql_session()
     try:
         streams.run(args, session, _say)
@@ -161,18 +163,18 @@ def _streams(args: argparse.Namespace) -> int:
     return _OK
 
 
-def _text(args: argparse.Namespace) -> tuple[str, str]:
-    """What the statements are called, and their text."""
+def _read_statements(args: argparse.Namespace) -> tuple[str, str]:
+    """Return the source of the statements, for messages, and their text."""
     if args.statements:
         return "statement", ";\n".join(args.statements)
     if args.file is None:
         if sys.stdin.isatty():
-            print("CQL statements, each with a semicolon behind it; Ctrl-D ends them:", file=sys.stderr)  # noqa: T201
+            print("Type CQL statements, each with a semicolon at its end, then Ctrl-D:", file=sys.stderr)  # noqa: T201
         return "stdin", sys.stdin.read()
     try:
         return str(args.file), args.file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        message = f"{args.file} can't be read: {error}"
+        message = f"{args.file} cannot be read: {error}"
         raise LocalStackError(message) from error
 
 

@@ -1,4 +1,4 @@
-"""What the local stack's streams are now, in lines for people. Pure but for `shown`."""
+"""Lists the local stack's streams as lines of text."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class StreamsSince(NamedTuple):
     """A generation or a stream set.
 
     Attributes:
-        start_ms: from when its streams are used.
-        streams: all of them.
+        start_ms: from this time on, writes use its streams (Unix ms).
+        streams: all its streams.
         is_published: whether readers see it.
     """
 
@@ -32,7 +32,7 @@ class StreamsSince(NamedTuple):
 
 
 def shown(session: WritingSession, table: TableName | None, now_us: UnixMicros) -> Iterator[str]:
-    """Lines on one table's streams, or on all that there is.
+    """List the streams of one table, or of the cluster and all tables.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.rows`.
@@ -54,7 +54,7 @@ def shown(session: WritingSession, table: TableName | None, now_us: UnixMicros) 
 
 
 def lines(found: Sequence[StreamsSince], now_us: UnixMicros, *, with_ids: bool = False) -> Iterator[str]:
-    """A line for each of a table's or a cluster's, in their order, and one for each stream that is used now."""
+    """Return a line for each generation or stream set, in order, and a line for each stream in use."""
     if not found:
         yield "  none yet: the first `local cql` makes one"
     now = max((one.start_ms for one in found if one.start_ms * 1000 <= now_us), default=None)

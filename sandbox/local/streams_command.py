@@ -1,4 +1,4 @@
-"""`scylla-cdc-bridge local streams`: generations and tablets that change when the user says so."""
+"""The command `scylla-cdc-bridge local streams`: changes generations and tablets on the user's request."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _MOST_LEAD_S = 86_400.0
 
 
 def add_parser(actions: Subparsers) -> tuple[argparse.ArgumentParser, ...]:
-    """Add `streams` with its own subcommands; returns the parsers of these."""
+    """Add the command `streams`; return the parsers of its subcommands."""
     parser = actions.add_parser(
         "streams",
-        help="show the log's streams, and let them change as on a cluster",
-        description="Show the log's streams, and let them change as they do on a cluster: new generations of a cluster "
-        "with vnodes, and tablets that split and merge.",
+        help="show the log's streams, and change them as on a cluster",
+        description="Show the log's streams, and change them as on a cluster: create generations of a cluster with "
+        "vnodes, and split and merge tablets.",
     )
     streams = parser.add_subparsers(dest="streams_action", required=True, metavar="CHANGE")
-    show = streams.add_parser("show", help="the streams of a table, or what there is of all tables")
+    show = streams.add_parser("show", help="show the streams of a table, or the generations and all tables")
     generation = streams.add_parser(
-        "new-generation", help="let a node join: new streams for all tables in keyspaces without tablets"
+        "new-generation", help="simulate a joining node: new streams for all tables in keyspaces without tablets"
     )
-    split = streams.add_parser("split", help="make two of each tablet of a table")
-    merge = streams.add_parser("merge", help="make one of each two tablets of a table")
-    publish = streams.add_parser("publish", help="show readers what was made with --unpublished")
+    split = streams.add_parser("split", help="split each tablet of a table in two")
+    merge = streams.add_parser("merge", help="merge each pair of tablets of a table")
+    publish = streams.add_parser("publish", help="publish what was created with --unpublished")
     collect = streams.add_parser(
         "collect",
-        help="forget a table's stream sets of before the log's TTL, as ScyllaDB does with tablets every minute",
+        help="delete a table's stream sets that are older than the log's TTL, as ScyllaDB does every minute",
     )
-    old = streams.add_parser("old-format", help="show generations as ScyllaDB before 4.4 does (V1)")
-    upgrade = streams.add_parser("upgrade", help="copy them to today's tables, as an upgraded cluster does (V1 to V2)")
+    old = streams.add_parser("old-format", help="publish generations in the format of ScyllaDB before 4.4 (V1)")
+    upgrade = streams.add_parser("upgrade", help="copy generations to today's tables, as an upgraded cluster does (V2)")
     for one in (split, merge, collect):
         one.add_argument("table", metavar="TABLE", help="keyspace.table, quoted as in CQL")
     for one in (show, publish):
@@ -56,30 +56,31 @@ def add_parser(actions: Subparsers) -> tuple[argparse.ArgumentParser, ...]:
             type=_lead_s,
             default=_LEAD_S,
             metavar="SECONDS",
-            help=f"when it begins; {LEAST_LEAD_S:.0f} at least, for nodes learn of it before (default: %(default)s)",
+            help=f"seconds until the change begins; at least {LEAST_LEAD_S:.0f}, because nodes must know it before "
+            "(default: %(default)s)",
         )
         one.add_argument(
-            "--unpublished", action="store_true", help="do not show it to readers yet: see the change `publish`"
+            "--unpublished", action="store_true", help="do not publish it yet; `local streams publish` does so later"
         )
-        one.add_argument("--wait", action="store_true", help="return only when it has begun")
+        one.add_argument("--wait", action="store_true", help="return after it has begun")
     for one in (split, merge):
         one.add_argument(
-            "--partial", action="store_true", help="of the first tablet, or two, alone: the other streams go on"
+            "--partial", action="store_true", help="only the first tablet, or the first pair; the other streams stay"
         )
     return show, generation, split, merge, publish, collect, old, upgrade
 
 
 def run(args: argparse.Namespace, session: WritingSession, say: Say) -> None:
-    """Do what the command line says.
+    """Run the subcommand.
 
     Args:
-        args: as `add_parser` has them read.
-        session: to the stack's server.
-        say: gets the lines.
+        args: arguments that a parser of `add_parser` has read.
+        session: session to the stack's server.
+        say: receives the lines of the output.
 
     Raises:
-        LocalStackError: it can't be done.
-        RetriableError, BridgeError: the server does not answer, or refuses us.
+        LocalStackError: the state of the streams does not allow the change.
+        RetriableError, BridgeError: the server does not answer, or refuses the request.
     """
     changes = StreamChanges(session, say, system_clock_us)
     named = getattr(args, "table", None)

@@ -1,4 +1,4 @@
-"""Recorded output of a real ScyllaDB node, small enough to ship: what the bridge reads, checked against the genuine.
+"""Recorded output of a real ScyllaDB node, small enough to ship. Tests check the bridge and the simulator against it.
 
-The recordings were made with ScyllaDB 5.2.18 (one node of 2 shards and 16 vnodes); `trim` says how they were cut down.
+The recordings come from ScyllaDB 5.2.18 (one node with 2 shards and 16 vnodes). `trim` describes what was left out.
 """

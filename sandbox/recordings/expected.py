@@ -1,6 +1,6 @@
-"""The changes that a recording's statements must make, worked out by the simulator's rules and not from the log rows.
+"""Derives the changes of a recording's statements by the simulator's rules, not from the log rows.
 
-Of the rows only what no rule decides is taken: the random low half of each `cdc$time`.
+Only the random low half of each `cdc$time` comes from the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts a recording into a CQL server: tables, generations and log rows, as the very bytes that ScyllaDB sent."""
+"""Loads a recording into a CQL server: tables, generations and log rows, with the bytes that ScyllaDB sent."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ def load(
     shift_ms: int = 0,
     ttl_s: int | None = None,
 ) -> None:
-    """Create a recording's tables, replace the server's generations by its own, and write its log rows.
+    """Create a recording's tables, replace the server's generations, and write the recorded log rows.
 
-    Tables are made as they are at the end, with their types, so what was dropped is lost as it is on the real server.
-    Rows that Cassandra can't hold are left out (`RecordedTable.loadable_log`). Cells of the log get the write
-    timestamp that the server gave them, and the log's TTL counts from now: so that an old recording is no older than
-    its TTL for a reader either, shift its times.
+    Tables have their last schema, so dropped columns are missing, as on the real server. Rows that Cassandra cannot
+    hold are left out (`RecordedTable.loadable_log`). Log cells have their recorded write timestamps, and the log's TTL
+    counts from now. Shift the times of an old recording, so that a reader does not take it for expired.
 
     Args:
         session: the server, which understands ScyllaDB's system tables.

@@ -1,4 +1,4 @@
-"""Which stream takes a write on the local stack, by what the server holds: no program keeps it to itself."""
+"""Finds the stream of a write on the local stack. The state is on the server, so that programs can take turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INITIAL: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WH
 
 
 def initial_tablets(session: WritingSession, keyspace: str) -> int | None:
-    """How many tablets tables of a keyspace begin with; None where it has vnodes.
+    """Return the initial number of tablets of a keyspace's tables; None if the keyspace uses vnodes.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.rows`.
@@ -35,7 +35,7 @@ def initial_tablets(session: WritingSession, keyspace: str) -> int | None:
 
 
 class LocalStreams:
-    """The streams of every table. Not thread-safe. Every method raises as `CqlSession.rows` and its writes."""
+    """The streams of every table. Not thread-safe. Methods raise RetriableError and BridgeError if the server fails."""
 
     def __init__(self, session: WritingSession, clock: Callable[[], UnixMicros]) -> None:
         """Take the session; nothing is read yet.
@@ -51,7 +51,7 @@ class LocalStreams:
         self._tablets: dict[tuple[str, str], SimulatedTablets | None] = {}
 
     def begin(self) -> UnixMillis | None:
-        """Make the first generation if there is none; returns its start if it was made."""
+        """Create the first generation if there is none; return its start, or None if it exists already."""
         cluster = self._vnodes()
         if cluster.generations:
             return None
@@ -63,7 +63,7 @@ class LocalStreams:
     def stream_for(
         self, keyspace: str, table: str, token: Token, write_us: UnixMicros, now_us: UnixMicros
     ) -> Placement:
-        """The stream that takes a write to a base table.
+        """Return the stream of a write to a base table.
 
         Raises:
             SimulatorRefusal: ScyllaDB would refuse the timestamp.
@@ -76,7 +76,7 @@ class LocalStreams:
         return (self._tablets[name] or self._vnodes()).stream_for(token, write_us, now_us)
 
     def log_made(self, keyspace: str, table: str) -> int | None:
-        """Give a table whose log was just made its first stream set: of so many tablets, None where it has vnodes."""
+        """Create the first stream set of a new log; return the number of its tablets, or None with vnodes."""
         tablets = initial_tablets(self._session, keyspace)
         if tablets is not None:
             start_ms = UnixMillis((self._clock() - _LOG_LEAD_US) // 1000)
@@ -86,7 +86,7 @@ class LocalStreams:
         return tablets
 
     def log_dropped(self, keyspace: str, table: str) -> None:
-        """Forget the stream sets of a table whose log was dropped; nothing happens where it has vnodes."""
+        """Delete the stream sets of a dropped log. Does nothing with vnodes."""
         found = self._tablets_of(keyspace, table)
         if found is not None:
             found.drop()

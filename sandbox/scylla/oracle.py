@@ -1,4 +1,4 @@
-"""What was written: the changes that a bridge must deliver, each once and in order.
+"""The written changes, which a bridge must deliver once each and in order.
 
 The file form is one JSON object a line (bytes as hex, absent columns absent, null cells null, multi-cell columns as a
 list of value, deleted flag and deleted elements; `r`, `i` and `j`, the end of a range and the images, only where there
@@ -22,7 +22,7 @@ from sandbox.scylla.log.log_rows import CollectionDelta, LogCell, LogCells
 from sandbox.scylla.values.ordering import Key
 
 TableKey = tuple[str, str, Key]
-"""Keyspace, table and partition key: within one of these the order of changes is fixed."""
+"""Keyspace, table and partition key. The changes of one key have a fixed order."""
 
 
 class RangeEnd(NamedTuple):
@@ -38,9 +38,9 @@ class RangeEnd(NamedTuple):
 
 
 class ExpectedChange(NamedTuple):
-    """One change that was written and acknowledged; a tuple, for bulk loads make them by the million.
+    """One written and acknowledged change. A tuple, because bulk loads create millions.
 
-    It is one delta row of the log, or the two of a range delete, with the images of its row from the same group.
+    A change is one delta row of the log, or the two rows of a range delete, with the row's images from the same group.
 
     Attributes:
         keyspace: of the base table.
@@ -82,12 +82,12 @@ class ExpectedChange(NamedTuple):
 
     @property
     def key(self) -> TableKey:
-        """Whose order this change belongs to."""
+        """The key in whose order the change stands."""
         return (self.keyspace, self.table, self.partition_key)
 
     @property
     def order(self) -> tuple[UnixMillis, bytes, int]:
-        """Its place among the changes of its key: generation, `cdc$time` as the server orders it, number."""
+        """Sort key among the changes of the key: generation, `cdc$time` in the server's order, number."""
         return (self.generation_ms, sort_key(self.time), self.batch_seq_no)
 
     def to_json(self) -> str:
@@ -165,13 +165,13 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 class Oracle:
-    """Collects changes in the order in which they were acknowledged; in memory, or in a file only.
+    """Collects changes in the order of their acknowledgement, in memory or in a file.
 
-    Not thread-safe. In memory a change of five columns takes some 0.8 kB.
+    Not thread-safe. A change of five columns takes about 0.8 kB of memory.
     """
 
     def __init__(self, sink: IO[str] | None = None) -> None:
-        """Keep changes in memory, or write each as a line to `sink` (the caller's to close) and forget it."""
+        """Keep changes in memory, or write each as a line to `sink`, which the caller closes."""
         self._sink = sink
         self._changes: list[ExpectedChange] = []
         self._count = 0
@@ -198,7 +198,7 @@ class Oracle:
             self.append(change)
 
     def by_key(self) -> dict[TableKey, list[ExpectedChange]]:
-        """The changes of each base partition in the order in which a bridge must deliver them."""
+        """The changes of each base partition, in the order of delivery."""
         found: dict[TableKey, list[ExpectedChange]] = {}
         for change in self._changes:
             found.setdefault(change.key, []).append(change)

@@ -1,4 +1,4 @@
-"""Mutations in real time: so many a second, with actions (a generation change, say) at chosen instants between them."""
+"""Times for mutations: at a rate in real time, with actions at chosen times, or spread over a past interval."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def paced(
     clock: Callable[[], UnixMicros] = system_clock_us,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[TimedMutation]:
-    """The first `count` mutations, each with the clock's time at which it is due.
+    """Yield the first `count` mutations at a rate, each with its time.
 
     A writer that falls behind catches up: the rate holds over the whole run, not between two mutations.
 
@@ -59,7 +59,7 @@ def paced(
 def spread(
     mutations: Iterable[Mutation], *, count: int, start_us: UnixMicros, until_us: UnixMicros
 ) -> Iterator[TimedMutation]:
-    """The first `count` mutations at times of their own, evenly over `[start_us, until_us)`: for bulk loads."""
+    """Yield the first `count` mutations with times spread evenly over `[start_us, until_us)`, for bulk loads."""
     step_us = (until_us - start_us) / max(count, 1)
     for number, mutation in enumerate(islice(mutations, count)):
         yield UnixMicros(start_us + int(number * step_us)), mutation

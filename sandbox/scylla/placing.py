@@ -1,4 +1,4 @@
-"""A group of log rows with its place in the log, as the changes that a reader must see. Pure."""
+"""Converts a group of log rows to the changes that a reader must see. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.cql.table import TableSchema
 
 
 class Place(NamedTuple):
-    """Where a group stands.
+    """The position of a group in the log.
 
     Attributes:
         partition_key: of the base partition.
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """What of a table stands in every change.
+    """The properties of a table that its changes depend on.
 
     Attributes:
         keyspace, name: of the base table.
@@ -51,7 +51,7 @@ class CapturedTable:
 
 
 def expected_changes(table: CapturedTable, group: LogGroup, place: Place) -> list[ExpectedChange]:
-    """The group's rows as a reader must see them: images with the changes of their rows, range deletes whole."""
+    """Return the group's changes: each with the images of its row, and a range delete as one change."""
     rows = group.rows
     if len(rows) == 1:
         return [_change(table, rows[0], 0, True, group, place)]

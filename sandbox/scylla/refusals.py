@@ -1,6 +1,6 @@
-"""What ScyllaDB refuses when a table is made, altered or dropped, as far as CDC is the reason (spec section 1.5). Pure.
+"""The schema statements that ScyllaDB refuses because of CDC (spec section 1.5). Pure.
 
-The words and codes are the server's own.
+Messages and codes are the server's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INVALID: Final = 0x2200
 CONFIGURATION: Final = 0x2300
 """Code of an invalid option."""
 UNAUTHORIZED: Final = 0x2100
-"""Code of what nobody may do."""
+"""Code of an unauthorized request."""
 
 DROP_LEEWAY_S: Final = 5
 """How far in the future a log's column counts as dropped: until then its name can't be used again (since 2025.4)."""
@@ -51,7 +51,7 @@ class SchemaRefusal(SimulatorRefusal):
 
 
 def cdc_options_of(values: Mapping[str, str]) -> CdcOptions:
-    """The `cdc` option of a table from its map literal; what it does not name is at its default (spec section 1.4).
+    """Parse the map literal of a `cdc` option. Missing entries have their defaults (spec section 1.4).
 
     Raises:
         SchemaRefusal: an option or its value is unknown.
@@ -83,7 +83,7 @@ def check_capture(table_schema: TableSchema, *, name_is_taken: bool = False, is_
         is_active_log: whether it is itself the log of a captured table.
 
     Raises:
-        SchemaRefusal: it can't.
+        SchemaRefusal: the table cannot be captured.
     """
     name = table_schema.full_name
     if is_active_log:
@@ -101,27 +101,27 @@ def check_capture(table_schema: TableSchema, *, name_is_taken: bool = False, is_
 
 
 def view_on_log() -> SchemaRefusal:
-    """What a materialized view on a log meets."""
+    """The refusal of a materialized view on a log."""
     return SchemaRefusal(INVALID, "Materialized views cannot be created on CDC Log tables")
 
 
 def captured_view() -> SchemaRefusal:
-    """What the cdc option of a materialized view meets."""
+    """The refusal of a materialized view's cdc option."""
     return SchemaRefusal(INVALID, "Cannot enable CDC for a materialized view")
 
 
 def altered_log() -> SchemaRefusal:
-    """What a change of a log's columns meets, whether its table is still captured or not."""
+    """The refusal to alter a log's columns, whether its table is captured or not."""
     return SchemaRefusal(INVALID, "You cannot modify the set of columns of a CDC log table directly.")
 
 
 def dropped_log(keyspace: str, log_table: str) -> SchemaRefusal:
-    """What the drop of a captured table's log meets."""
+    """The refusal to drop a captured table's log."""
     return SchemaRefusal(UNAUTHORIZED, f"Cannot DROP cdc log table {keyspace}.{log_table}")
 
 
 def dropped_too_recently(column: str, wait_s: int) -> SchemaRefusal:
-    """What a column meets that comes back too soon."""
+    """The refusal to add a column again too soon after its drop."""
     return SchemaRefusal(
         INVALID,
         f"Cannot add column {column} because a column with the same name was dropped too recently. "
@@ -130,7 +130,7 @@ def dropped_too_recently(column: str, wait_s: int) -> SchemaRefusal:
 
 
 def base_of(log_table: str) -> str | None:
-    """The name of the table whose log a table would be, by its name."""
+    """Return the base table's name if the name is that of a log table, else None."""
     return log_table.removesuffix(LOG_TABLE_SUFFIX) if log_table.endswith(LOG_TABLE_SUFFIX) else None
 
 

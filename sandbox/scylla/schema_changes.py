@@ -1,8 +1,8 @@
-"""Captured tables altered as ScyllaDB alters them, their logs in the same step (spec section 7). Pure but for `apply`.
+"""Alters captured tables together with their logs, as ScyllaDB does (spec section 7). Pure except `apply`.
 
-Two things differ from ScyllaDB, because Cassandra carries the statements out: base and log change one after the other
-(a log never lacks a column that its base table has), and a column comes back after a DROP only with a type that
-serializes like the old one (text and blob, timestamp and bigint, say), without ScyllaDB's wait of 5 s.
+Two things differ from ScyllaDB, because Cassandra runs the statements. Base table and log change one after the other;
+a log never lacks a column of its base table. After a DROP, a column can be added again without a wait of 5 s, but only
+with a type that serializes like the old one (text and blob, timestamp and bigint).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from schemas.cql.types import CqlType
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """What one ALTER does.
+    """The effect of one ALTER.
 
     Attributes:
         before, after: the table.
         statements: CQL, in order.
-        dropped: names of the columns whose values are gone.
-        makes_log: whether the log is made by it, which is then marked as one.
+        dropped: names of the columns whose values are lost.
+        makes_log: whether it creates the log, which must then be marked as a log.
     """
 
     before: SimulatedTable
@@ -37,7 +37,7 @@ class SchemaChange:
     makes_log: bool = False
 
     def apply(self, session: WritingSession) -> SimulatedTable:
-        """Carry it out, and give the table as it is then. A `Simulator` that writes the table must `follow` it.
+        """Run the statements and return the altered table. A `Simulator` that writes the table must `follow` it.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.execute`; what came before the failed statement is done.

@@ -1,4 +1,4 @@
-"""A captured table in the simulated cluster: its base and log tables, and the statement that writes the log."""
+"""A captured table of the simulated cluster: its base table, its log, and the statement that writes the log."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SimulatedTable:
         object.__setattr__(self, "table_schema", resolved(self.table_schema, self.user_types))
 
     def create(self, session: WritingSession) -> None:
-        """Make the keyspace if it is missing, the types, the base table and its log, and mark the log as one.
+        """Create the keyspace if it is missing, the types, the base table and its log, and mark the log as a log.
 
         Raises:
             SimulatorRefusal: ScyllaDB refuses to capture such a table.
@@ -72,7 +72,7 @@ class SimulatedTable:
         mark_log(session, table.keyspace, table.log_table)
 
     def drop(self, session: WritingSession) -> None:
-        """Drop base, log and types, if they are there.
+        """Drop base table, log and types if they exist.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.execute`.
@@ -83,7 +83,7 @@ class SimulatedTable:
             session.execute(f"DROP TYPE IF EXISTS {quoted(self.table_schema.keyspace)}.{quoted(user_type.name)}")
 
     def rules(self) -> LogRules:
-        """How its writes are logged."""
+        """The rules for logging the table's writes."""
         return LogRules.of(
             self.table_schema,
             user_types=self.user_types,
@@ -96,7 +96,7 @@ class SimulatedTable:
         return BaseState(self.rules().columns)
 
     def base_statements(self, session: WritingSession) -> BaseStatements:
-        """How its base table is written."""
+        """The statements that write the base table."""
         return BaseStatements(session, self.table_schema, user_types=self.user_types)
 
 
@@ -113,7 +113,7 @@ def resolved(table_schema: TableSchema, types: UserTypes) -> TableSchema:
 
 
 def create_keyspace(session: WritingSession, keyspace: str) -> None:
-    """Make a keyspace with one replica, unless it is there.
+    """Create a keyspace with one replica, unless it exists.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.execute`.
@@ -122,7 +122,7 @@ def create_keyspace(session: WritingSession, keyspace: str) -> None:
 
 
 def mark_log(session: WritingSession, keyspace: str, log_table: str) -> None:
-    """Say in `system_schema.scylla_tables` that a table is a CDC log.
+    """Mark a table as a CDC log in `system_schema.scylla_tables`.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
@@ -134,7 +134,7 @@ def mark_log(session: WritingSession, keyspace: str, log_table: str) -> None:
 class LogStatement:
     """Writes log rows of one table: cells with the group's timestamp and the log's TTL, and no row marker.
 
-    It is an UPDATE because an INSERT would write the marker that ScyllaDB's own log writes do not.
+    It is an UPDATE, because an INSERT would write a row marker, which ScyllaDB's log writes do not.
     """
 
     def __init__(self, session: WritingSession, table: SimulatedTable) -> None:

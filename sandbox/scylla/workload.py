@@ -1,4 +1,4 @@
-"""Endless base writes drawn from a seed: which keys, which operations, which values. Pure, and without times."""
+"""Endless random base writes: keys, operations and values depend on a seed. Pure, and without times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TTLS_S: Final = (1, 60, 3600, 86_400, 630_720_000)
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What a workload consists of; the first eight are relative weights, the rest are probabilities.
+    """The composition of a workload. The first eight attributes are relative weights, the others probabilities.
 
     Attributes:
         inserts, updates, row_deletes, partition_deletes, range_deletes: how often each kind of operation comes, of the
@@ -87,9 +87,9 @@ _UNHEARD: Final = (-128, -5, -2, -1, 10, 99, 127)
 
 
 class Workload:
-    """Mutations of one table, the same for the same seed and arguments.
+    """Mutations of one table. Equal seeds and arguments give equal mutations.
 
-    Values come from pools that are drawn once: drawing each cell anew would be the greater part of a bulk load.
+    Values come from pools that are drawn once, because drawing each cell would dominate the time of a bulk load.
     """
 
     def __init__(
@@ -106,16 +106,16 @@ class Workload:
         """Draw keys and value pools.
 
         Args:
-            table_schema: of the base table.
-            seed: decides everything.
-            keys: different partition keys (fewer where the key's type has fewer values).
-            rows_per_key: different clustering keys, which all partitions share.
+            table_schema: schema of the base table.
+            seed: seed of all random choices.
+            keys: number of partition keys (fewer if the key's type has fewer values).
+            rows_per_key: number of clustering keys, which all partitions share.
             mix: the shares of operations and values.
-            pool: different values of each column.
-            user_types: every UDT that its columns name.
+            pool: number of values of each column.
+            user_types: every UDT that the columns use.
 
         Raises:
-            ValueError: values of a column's type can't be made, or those of a key not ordered.
+            ValueError: values of a column's type cannot be created, or values of a key cannot be ordered.
         """
         self.table_schema = table_schema
         random = Random(f"{seed}/{table_schema.full_name}")  # noqa: S311  # simulated data, wanted to be repeatable
@@ -132,6 +132,11 @@ class Workload:
         self._order = ClusteringOrder(
             [column.type for column in clustering], [column.descending for column in clustering], user_types
         )
+        self._draw_pools(draw, pool)
+        self._weights = _operation_weights(mix, has_clustering=bool(clustering))
+
+    def _draw_pools(self, draw: Draw, pool: int) -> None:
+        table_schema = self.table_schema
         statics = set(table_schema.statics)
         atomic = [column for column in table_schema.values if not is_multi_cell(column.type)]
         self._pools = [
@@ -143,10 +148,6 @@ class Workload:
             for column in table_schema.values
             if is_multi_cell(column.type)
         ]
-        weights = [mix.inserts, mix.updates, mix.row_deletes, mix.partition_deletes]
-        # Without a clustering key there are no ranges.
-        weights += [mix.range_deletes if clustering else 0.0, mix.row_expiries, mix.partition_expiries, mix.unheard]
-        self._weights = list(accumulate(weights))
 
     def __iter__(self) -> Iterator[Mutation]:
         """Mutations without end."""
@@ -154,9 +155,9 @@ class Workload:
             yield self.next()
 
     def next(self) -> Mutation:
-        """The next mutation; it has no timestamp of its own."""
+        """Return the next mutation, without a timestamp of its own."""
         random = self._random
-        # Not `choice` and its like: they cost a bulk load several microseconds a row.
+        # `choice` would cost a bulk load several microseconds per row.
         partition_key = self.partition_keys[int(random.random() * len(self.partition_keys))]
         if self._mix.batches and random.random() < self._mix.batches:
             count = random.randint(2, max(2, self._mix.batch_rows))
@@ -223,17 +224,24 @@ class Workload:
         return cells
 
 
+def _operation_weights(mix: Mix, *, has_clustering: bool) -> list[float]:
+    """Cumulative weights of the kinds of operations."""
+    weights = [mix.inserts, mix.updates, mix.row_deletes, mix.partition_deletes]
+    # Without a clustering key there are no ranges.
+    weights += [mix.range_deletes if has_clustering else 0.0, mix.row_expiries, mix.partition_expiries, mix.unheard]
+    return list(accumulate(weights))
+
+
 def with_own_timestamps(
     timed: Iterable[tuple[UnixMicros, Mutation]], *, seed: int, share: float = 0.3, back_us: int = 50
 ) -> Iterator[tuple[UnixMicros, Mutation]]:
-    """Give some mutations' statements timestamps of their own.
+    """Give the statements of some mutations timestamps of their own.
 
     Args:
         timed: mutations with the clock's time.
-        seed: decides everything.
-        share: of the mutations that are changed.
-        back_us: each of their statements is up to so many microseconds older than the clock; few, so that some are
-            equal or next to each other.
+        seed: seed of all random choices.
+        share: share of the mutations that are changed.
+        back_us: largest age of a statement's timestamp in us. Small, so that some timestamps are equal or adjacent.
     """
     random = Random(f"{seed}/timestamps")  # noqa: S311  # simulated data, wanted to be repeatable
     for now_us, mutation in timed:

@@ -1,4 +1,4 @@
-"""Writes base tables and their CDC logs as ScyllaDB does, and keeps the oracle of what was acknowledged."""
+"""Writes base tables and their CDC logs as ScyllaDB does, and records the acknowledged changes in the oracle."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Part:
 
 @dataclass(slots=True)
 class _Write:
-    """A mutation under way: its requests, and what it adds to the oracle when all have succeeded."""
+    """A mutation in progress: its requests, and the changes that it adds to the oracle when all have succeeded."""
 
     parts: list[_Part]
     changes: list[ExpectedChange]
@@ -105,7 +105,7 @@ class _Target:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Hold the cyclic collector back: it would walk the growing oracle over and over, half of a load's time."""
+    """Disable the cyclic garbage collector: its walks through the growing oracle take half of a load's time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -118,8 +118,8 @@ def _no_garbage_collection() -> Iterator[None]:
 class Simulator:
     """Writes to captured tables of a simulated cluster. Not thread-safe; one writer for each set of tables.
 
-    A mutation is acknowledged, and enters the oracle, when its base and its log writes have all succeeded; a part
-    that fails in a way that may pass is written again as it was, with the same `cdc$time`.
+    A mutation is acknowledged, and enters the oracle, when all its base and log writes have succeeded. A request with
+    a retriable failure is repeated unchanged, with the same `cdc$time`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Simulator:
         self.oracle = Oracle() if oracle is None else oracle
 
     def follow(self, change: SchemaChange) -> None:
-        """Go on with a table as it is after a schema change that was applied; what it holds in memory is kept.
+        """Use a table's new schema after an applied schema change. The content in memory is kept.
 
         Raises:
             KeyError: the table is not one of the simulator's.
@@ -171,7 +171,7 @@ class Simulator:
         self._targets[change.after.table_schema] = new
 
     def base(self, table: SimulatedTable) -> BaseState:
-        """What a table holds, as far as this simulator wrote it; empty at first, whatever is in the database.
+        """The content of a table that this simulator has written; rows that were in the database before are missing.
 
         Raises:
             ValueError: the table is not kept.
@@ -191,8 +191,8 @@ class Simulator:
             mutation: what to write. Without a timestamp of its own it takes the clock's, made greater than every
                 earlier one so that no two groups share a microsecond.
             now_us: the coordinator's clock.
-            times: how often the request arrives. A client that did not hear the answer sends it again with the same
-                timestamp, which leaves groups of equal content and microsecond with another low half each.
+            times: how often the request arrives. A client without an answer repeats its request with the same
+                timestamp. This leaves groups of equal content and microsecond, each with another low half.
 
         Returns:
             The changes written, which are in the oracle too.
@@ -221,9 +221,9 @@ class Simulator:
         base: bool = True,
         in_flight: int = _IN_FLIGHT,
     ) -> int:
-        """Write mutations, several at a time, and say how many; see `write`.
+        """Write mutations, several at a time, and return their number. Errors as `write`.
 
-        The iterable may pace itself: what is done enters the oracle before the next one is taken.
+        The iterable may wait between mutations: finished writes enter the oracle before the next one is taken.
         """
         target = self._targets[table.table_schema]
         pending: deque[_Write] = deque()
@@ -247,10 +247,10 @@ class Simulator:
         batch_rows: int = 100,
         in_flight: int = 32,
     ) -> int:
-        """Write the log rows of many mutations as fast as they go, without their base rows; say how many rows.
+        """Write the log rows of many mutations as fast as possible, without base rows; return the number of rows.
 
-        Rows are gathered by stream into unlogged batches, groups whole. Each mutation counts as arriving at its own
-        time, so old times are taken as they were then.
+        Rows are collected by stream into unlogged batches of whole groups. Each mutation counts as arriving at its own
+        time, so old times are accepted.
 
         Args:
             table: one of the simulator's.
@@ -293,7 +293,7 @@ class Simulator:
         return count
 
     def _plan(self, target: _Target, mutation: Mutation, now_us: UnixMicros, *, base: bool) -> _Write:
-        # The log is planned before anything is sent: a refusal must leave nothing behind.
+        # Plan the log before anything is sent: a refused mutation must write nothing.
         stamp_us, groups = self._groups(target, mutation, now_us)
         write = _Write([], [])
         for group in groups:

@@ -1,6 +1,6 @@
-"""Just enough of the CQL native protocol (version 4) to ask a server whether it is ready and to run plain statements.
+"""A small client of the CQL native protocol (version 4): it checks readiness and runs statements without values.
 
-The project's real CQL client lives elsewhere; the stack must not depend on it.
+The stack does not depend on the project's CQL driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEADER = struct.Struct(">BBhBi")
 
 
 class CqlError(OSError):
-    """The server answered with an error, or with something that isn't CQL."""
+    """The server answered with an error, or with a frame that is not CQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Credentials:
 
 
 class CqlConnection:
-    """One connection to a CQL server; a context manager. Every call raises OSError (CqlError if the server refuses)."""
+    """A connection to a CQL server, and a context manager. Calls raise OSError, or CqlError if the server refuses."""
 
     def __init__(self, host: str, port: int, *, credentials: Credentials | None, timeout_s: float) -> None:
-        """Connect and log in; every later answer may take `timeout_s` at most."""
+        """Connect and log in. Every answer may take at most `timeout_s` seconds."""
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
         self._answers: BinaryIO = self._socket.makefile("rb")
         try:
@@ -44,7 +44,7 @@ class CqlConnection:
             raise
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return the connection."""
         return self
 
     def __exit__(
@@ -59,24 +59,26 @@ class CqlConnection:
         self._socket.close()
 
     def run(self, cql: str) -> bytes:
-        """Run a statement without values; the body of the result frame is returned undecoded."""
+        """Run a statement without values; return the undecoded body of the result frame."""
         text = cql.encode()
-        return self._ask(_QUERY, struct.pack(">i", len(text)) + text + struct.pack(">HB", _CONSISTENCY_ONE, 0))[1]
+        return self._send_request(
+            _QUERY, struct.pack(">i", len(text)) + text + struct.pack(">HB", _CONSISTENCY_ONE, 0)
+        )[1]
 
     def _log_in(self, credentials: Credentials | None) -> None:
         version = struct.pack(">H", 1) + _short_text("CQL_VERSION") + _short_text("3.0.0")
-        opcode, _ = self._ask(_STARTUP, version)
+        opcode, _ = self._send_request(_STARTUP, version)
         if opcode == _AUTHENTICATE:
             if credentials is None:
-                message = "the server wants a login"
+                message = "the server requires a login"
                 raise CqlError(message)
             token = f"\0{credentials.user}\0{credentials.password}".encode()
-            opcode, _ = self._ask(_AUTH_RESPONSE, struct.pack(">i", len(token)) + token)
+            opcode, _ = self._send_request(_AUTH_RESPONSE, struct.pack(">i", len(token)) + token)
         if opcode not in (_READY, _AUTH_SUCCESS):
             message = f"the server answered the login with an unexpected frame ({opcode:#x})"
             raise CqlError(message)
 
-    def _ask(self, opcode: int, body: bytes) -> tuple[int, bytes]:
+    def _send_request(self, opcode: int, body: bytes) -> tuple[int, bytes]:
         self._socket.sendall(_HEADER.pack(_REQUEST_VERSION, 0, 0, opcode, len(body)) + body)
         head = self._answers.read(_HEADER.size)
         if len(head) < _HEADER.size:

@@ -1,4 +1,4 @@
-"""The stack's Kafka: one KRaft node that is broker and controller at once."""
+"""The stack's Kafka: one KRaft node that is both broker and controller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sandbox.stack.ports import LOOPBACK
 _PROBE_TIMEOUT_S = 2.0
 _METADATA, _METADATA_VERSION = 3, 1
 _BRIEFLY = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""For what runs for two seconds, while the other servers of the stack start on the same cores."""
+"""JVM options for a program that runs for two seconds, while the other servers start on the same cores."""
 
 _LOG4J = """\
 <?xml version="1.0" encoding="UTF-8"?>
@@ -44,7 +44,7 @@ class KafkaServer:
     name: str = "kafka"
 
     def prepare(self) -> None:
-        """Write the configuration and, the first time, format the storage."""
+        """Write the configuration. At the first start, also format the storage."""
         self._log4j.write_text(_LOG4J, encoding="utf-8")
         self._properties.write_text(self._configuration(), encoding="utf-8")
         if not self._storage.joinpath("meta.properties").is_file():
@@ -55,7 +55,7 @@ class KafkaServer:
         return [*self._java_command(), "kafka.Kafka", str(self._properties)]
 
     def problem(self) -> str | None:
-        """Ask for the cluster's metadata: ready once the broker itself is in it, for only then does it take topics."""
+        """Read the cluster's metadata: the broker accepts topics as soon as the metadata lists the broker itself."""
         try:
             brokers = count_brokers(self.port)
         except OSError as error:
@@ -83,7 +83,7 @@ class KafkaServer:
     def _format(self) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         if cluster_id.startswith("-"):
-            cluster_id = "A" + cluster_id[1:]  # The tool would take it for an option.
+            cluster_id = "A" + cluster_id[1:]  # The tool would parse it as an option.
         options = ["--config", str(self._properties), "--cluster-id", cluster_id, "--standalone", "--ignore-formatted"]
         answer = subprocess.run(
             [*self._java_command(*_BRIEFLY), "kafka.tools.StorageTool", "format", *options],
@@ -103,7 +103,7 @@ class KafkaServer:
             "node.id": "1",
             "controller.quorum.bootstrap.servers": controller,
             "listeners": f"PLAINTEXT://{listener},CONTROLLER://{controller}",
-            # The formatting tool with --standalone looks for the controller's address here.
+            # With --standalone, the formatting tool reads the controller's address here.
             "advertised.listeners": f"PLAINTEXT://{listener},CONTROLLER://{controller}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
@@ -111,7 +111,7 @@ class KafkaServer:
             "log.dirs": str(self._storage),
             "auto.create.topics.enable": "false",
             "delete.topic.enable": "true",
-            # One broker; few partitions of the internal topics, because making them is most of the first use's wait.
+            # Few partitions of the internal topics: the first use waits mostly for their creation.
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "8",
             "transaction.state.log.replication.factor": "1",
@@ -120,31 +120,31 @@ class KafkaServer:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # Timed-out transactions end within a second of their time, not of the next ten.
+            # Abort a transaction within 1 s of its timeout. The default checks every 10 s.
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             "log.retention.hours": str(24 * 30),
             "message.max.bytes": str(64 * 1024 * 1024),
             "replica.fetch.max.bytes": str(64 * 1024 * 1024),
             "socket.request.max.bytes": str(256 * 1024 * 1024),
-            # A broker that was killed may join again only when its old session is over (9 s by default).
+            # A killed broker can join again only after its old session has expired (9 s by default).
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
             "num.network.threads": "2",
             "num.io.threads": "4",
-            # The cleaner's buffer is 128 MB by default: a third of this heap.
+            # The default of 128 MB would be a third of this heap.
             "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
 def count_brokers(port: int) -> int:
-    """Ask the Kafka on a loopback port how many brokers its cluster has now.
+    """Return the number of brokers in the cluster of the Kafka on a loopback port.
 
     Raises:
-        OSError: no answer within 2 s, or none that is understood.
+        OSError: no answer within 2 s, or an answer that is not Kafka's.
     """
     correlation, client = 1, b"bridge-local"
-    # No topics are asked for: an empty list.
+    # An empty list of topics.
     body = struct.pack(">hhih", _METADATA, _METADATA_VERSION, correlation, len(client)) + client + struct.pack(">i", 0)
     with socket.create_connection((LOOPBACK, port), timeout=_PROBE_TIMEOUT_S) as connection:
         connection.sendall(struct.pack(">i", len(body)) + body)
@@ -155,6 +155,6 @@ def count_brokers(port: int) -> int:
         raise OSError(message)
     _, answered, brokers = struct.unpack(">iii", head)
     if answered != correlation:
-        message = "what answers is not Kafka"
+        message = "the server is not Kafka"
         raise OSError(message)
     return int(brokers)

@@ -1,4 +1,4 @@
-"""Choosing TCP ports on the loopback interface."""
+"""Chooses TCP ports on the loopback interface."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from sandbox.errors import LocalStackError
 
 LOOPBACK = "127.0.0.1"
 
-# Below the range from which Linux takes the local ends of outgoing connections: while a server is down, no client that
-# tries to reach it can be given its port.
+# Below Linux's range of ephemeral ports: while a server is down, the kernel cannot give its port to a client.
 _LOWEST, _HIGHEST = 20_000, 31_999
 
 
@@ -26,9 +25,9 @@ class Ports:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a server could listen on this port of the loopback interface now."""
+    """Whether a server could listen on this port of the loopback interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: a port whose last connections are still fading out counts as free.
+        # Servers set it, too: a port whose last connections are in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -59,7 +58,7 @@ def require_free(name: str, port: int) -> None:
     """Check that a port can be used.
 
     Raises:
-        LocalStackError: it can't.
+        LocalStackError: another program uses the port.
     """
     if not is_free(port):
         message = f"Port {port} for {name} is in use (or not allowed) on {LOOPBACK}. Choose another one."

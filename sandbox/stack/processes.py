@@ -1,7 +1,7 @@
-"""Server processes: starting, recognising and ending exactly those that were started here.
+"""Starts, recognises and ends server processes.
 
-A process is known by its pid together with the moment it started, so a pid that the system has given to another program
-is never mistaken for a server of ours.
+A process is identified by its pid together with its start time. If the system has given the pid to another program,
+that program is never mistaken for a server of the stack.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from sandbox.errors import LocalStackError
 _POLL_S = 0.05
 _PROC = Path("/proc")
 
-# Children of this interpreter, kept so that they can be reaped when they end: a zombie would look alive.
+# Children of this interpreter, kept so that they can be reaped when they end: a zombie would count as alive.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process for certain: its pid and its start mark, an opaque text that no later process with that pid shares."""
+    """The identity of a process: its pid, and a start mark that no later process with that pid has."""
 
     pid: int
     start_mark: str
 
     def is_alive(self) -> bool:
-        """Tell whether this very process still runs (one that has ended but isn't reaped yet doesn't)."""
+        """Whether this process still runs. A process that has ended and is not reaped yet does not."""
         child = _children.get(self.pid)
         if child is not None and child.poll() is not None:
             del _children[self.pid]
         return start_mark(self.pid) == self.start_mark
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to this process; nothing happens if it has ended."""
+        """Send a signal to this process. Does nothing if the process has ended."""
         if self.is_alive():
             try:
                 os.kill(self.pid, number)
             except ProcessLookupError:
-                return  # It ended between the look and the signal.
+                return  # It ended between the check and the signal.
 
     def wait_gone(self, timeout_s: float) -> bool:
         """Wait until the process has ended; False if it still runs after `timeout_s`."""
@@ -51,14 +51,14 @@ class ProcessIdentity:
 
 
 def start_mark(pid: int) -> str | None:
-    """Return the start mark of a running process, or None if there is none with that pid."""
+    """Return the start mark of a running process, or None if no process with that pid runs."""
     if not _PROC.joinpath("self", "stat").exists():
         return _start_mark_from_ps(pid)
     try:
         stat = _PROC.joinpath(str(pid), "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command name in parentheses may hold spaces and parentheses itself, so count fields after the last one.
+    # The command name in parentheses may hold spaces and parentheses, so count fields after the last parenthesis.
     fields = stat.rpartition(")")[2].split()
     state, start_ticks = fields[0], fields[19]
     if state in "ZX":
@@ -69,7 +69,7 @@ def start_mark(pid: int) -> str | None:
 
 
 def _start_mark_from_ps(pid: int) -> str | None:
-    """Do the same where there is no /proc (macOS)."""
+    """Return the start mark of a running process where there is no /proc (macOS), or None."""
     answer = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)],  # noqa: S607 (ps stands in different places)
         capture_output=True,
@@ -83,12 +83,12 @@ def _start_mark_from_ps(pid: int) -> str | None:
 def start(
     command: Sequence[str], *, log: Path, cwd: Path, environment: Mapping[str, str] | None = None
 ) -> ProcessIdentity:
-    """Start a server in a session of its own, its output appended to `log`.
+    """Start a server in a session of its own and append its output to `log`.
 
-    In its own session it gets no Ctrl-C from the terminal and outlives this program.
+    In its own session the server receives no Ctrl-C from the terminal and outlives this program.
 
     Raises:
-        LocalStackError: it could not be started, or ended at once.
+        LocalStackError: the server could not be started, or ended at once.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -114,13 +114,13 @@ def start(
 
 
 def stop(process: ProcessIdentity, *, grace_s: float) -> bool:
-    """End a process politely, then by force after `grace_s` seconds.
+    """End a process with SIGTERM, and with SIGKILL after `grace_s` seconds.
 
     Returns:
-        False if force was needed.
+        False if SIGKILL was needed.
 
     Raises:
-        LocalStackError: it did not even end by force.
+        LocalStackError: the process did not end after SIGKILL.
     """
     process.signal(signal.SIGTERM)
     if process.wait_gone(grace_s):
@@ -130,10 +130,10 @@ def stop(process: ProcessIdentity, *, grace_s: float) -> bool:
 
 
 def kill(process: ProcessIdentity) -> None:
-    """End a process by force, and wait until it has gone.
+    """End a process with SIGKILL and wait until it has ended.
 
     Raises:
-        LocalStackError: it did not end.
+        LocalStackError: the process did not end.
     """
     process.signal(signal.SIGKILL)
     if not process.wait_gone(10.0):
@@ -142,7 +142,7 @@ def kill(process: ProcessIdentity) -> None:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Poll a condition until it holds; False if it doesn't within `timeout_s` seconds."""
+    """Poll a condition until it holds; False if it does not hold within `timeout_s` seconds."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline_s:
@@ -152,7 +152,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def log_tail(log: Path, *, lines: int = 20) -> str:
-    """Return the end of a log file and its path, worded to follow a sentence."""
+    """Return the last lines of a log file and its path, as text that follows a sentence."""
     if not log.exists():
         return f" It wrote no log ({log})."
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]

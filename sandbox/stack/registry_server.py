@@ -1,4 +1,4 @@
-"""The stack's schema registry: Apicurio Registry, spoken to through its Confluent-compatible API."""
+"""The stack's schema registry: Apicurio Registry with its Confluent-compatible API."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class RegistryServer:
             "quarkus.http.host": LOOPBACK,
             "quarkus.http.port": str(self.port),
             "quarkus.oidc.tenant-enabled": "false",
-            # A database in a file: schema ids outlive a restart.
+            # A database in a file keeps schema ids over a restart.
             "apicurio.storage.sql.kind": "h2",
             "apicurio.datasource.url": f"jdbc:h2:file:{self.data / 'registry'}",
             "apicurio.datasource.jdbc.initial-size": "2",
             "apicurio.datasource.jdbc.min-size": "2",
             "apicurio.datasource.jdbc.max-size": "10",
-            # The same schema written with other spaces is the same schema, as it is for Confluent's registry.
+            # A schema with other white space is the same schema, as in Confluent's registry.
             "apicurio.ccompat.use-canonical-hash": "true",
             "apicurio.ccompat.max-subjects": "100000",
             "apicurio.import.work-dir": str(self._scratch),
@@ -61,7 +61,7 @@ class RegistryServer:
         ]
 
     def problem(self) -> str | None:
-        """Ask for the global compatibility, and set it to BACKWARD if none is set (Apicurio's default)."""
+        """Read the global compatibility. At the first start, set it to BACKWARD: Apicurio's default is NONE."""
         try:
             if self._call("GET")["compatibilityLevel"] == "NONE" and not self._configured.exists():
                 self._call("PUT", {"compatibility": "BACKWARD"})
@@ -72,7 +72,7 @@ class RegistryServer:
 
     @property
     def _configured(self) -> Path:
-        # Whoever sets NONE later on purpose keeps it over a restart.
+        # A user who sets NONE later keeps it over a restart.
         return self.data / "compatibility-was-set"
 
     @property
@@ -86,11 +86,11 @@ class RegistryServer:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json"},
         )
-        # A proxy that the user's environment names has no business with the loopback interface.
+        # A proxy of the user's environment must not handle requests to the loopback interface.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=_PROBE_TIMEOUT_S) as answer:
-            said = json.load(answer)
-        if not isinstance(said, dict):
-            message = "what answers is not a schema registry"
+            document = json.load(answer)
+        if not isinstance(document, dict):
+            message = "the server is not a schema registry"
             raise ValueError(message)  # noqa: TRY004 (an answer of a wrong form, not an argument)
-        return said
+        return document

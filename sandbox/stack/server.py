@@ -1,9 +1,8 @@
-"""What a server of the stack is to the rest of it, and how one is brought to readiness."""
+"""The interface of a server of the stack, and how the stack starts one and waits until it is ready."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +18,7 @@ class Server(Protocol):
 
     @property
     def name(self) -> str:
-        """The component's name as the user writes it."""
+        """The component's name on the command line."""
 
     @property
     def log(self) -> Path:
@@ -33,25 +32,17 @@ class Server(Protocol):
         """Write configuration and format storage. Raises LocalStackError."""
 
     def command(self) -> list[str]:
-        """Return the command line that starts it."""
+        """Return the command line that starts the server."""
 
     def problem(self) -> str | None:
-        """Probe it once with its own protocol: None if it is ready, else what is still missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A server that answered: its process, and how long that took."""
-
-    process: ProcessIdentity
-    seconds: float
+        """Probe the server once with its own protocol: None if it is ready, else the reason why it is not."""
 
 
 def launch(server: Server) -> ProcessIdentity:
-    """Prepare and start a server, without waiting for it.
+    """Prepare and start a server, without waiting until it is ready.
 
     Raises:
-        LocalStackError: it could not be prepared or started.
+        LocalStackError: the server could not be prepared or started.
     """
     server.data.mkdir(parents=True, exist_ok=True)
     server.prepare()
@@ -62,7 +53,7 @@ def wait_ready(server: Server, process: ProcessIdentity, *, timeout_s: float) ->
     """Wait until a server answers.
 
     Raises:
-        LocalStackError: it ended, or wasn't ready within `timeout_s`; the message shows the end of its log.
+        LocalStackError: the server ended, or was not ready within `timeout_s`. The message shows the end of its log.
     """
     deadline_s = time.monotonic() + timeout_s
     while True:

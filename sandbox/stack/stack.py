@@ -1,7 +1,7 @@
-"""The local stack as a whole: up, down, and single servers stopped, killed and started again.
+"""The local stack: starts and stops its servers, all together or one by one.
 
-Everything lies in one folder: `stack.json` (what runs: ports, pids with their start marks), `data/`, `logs/` and,
-unless they are shared, `jars/`. Several stacks may run at once in different folders.
+A stack has one folder: `stack.json` (ports, and process ids with their start marks), `data/`, `logs/` and, unless
+stacks share them, `jars/`. Several stacks may run at once in different folders.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _STOP_GRACE_S = 30.0
 Report = Callable[[str], None]
 
 
-def _silent(_line: str) -> None:
-    """Report to nobody."""
+def _discard_report(_line: str) -> None:
+    """Drop a line on the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """One server as it is now; `problem` is None if it answers its own protocol."""
+    """The state of one server; `problem` is None if the server answers its own protocol."""
 
     name: Component
     address: str
@@ -61,14 +61,13 @@ class ComponentStatus:
 
 
 class LocalStack:
-    """A stack in a folder. Made by `up` (starts servers) or `load` (takes those that run).
+    """A stack in a folder. `up` starts its servers; `load` attaches to servers that run already.
 
-    Not for use by several threads at once, except that different components may be stopped and started by different
-    threads.
+    Not thread-safe, with one exception: different threads may stop and start different components.
     """
 
     def __init__(self, folder: Path, state: StackState) -> None:
-        """Take a stack as its state file describes it; use `up` or `load` instead."""
+        """Attach to a stack that a state file describes. Callers use `up` or `load`."""
         self.folder = folder
         self._state_file = StateFile(folder)
         ports = state.ports
@@ -96,43 +95,39 @@ class LocalStack:
         folder: Path,
         *,
         ports: Ports | None = None,
-        report: Report = _silent,
+        report: Report = _discard_report,
         jars: Path | None = None,
         cql_password: bool = False,
     ) -> Self:
         """Start the three servers in `folder` and wait until all answer.
 
-        A stack that was stopped there, or died, comes back with its data and its ports (unless `ports` names others).
-        Of one that runs in part, only what is missing is started.
+        A stack that stopped or crashed comes back with its data and its ports, unless `ports` names others. If some
+        servers run already, only the others are started.
 
         Args:
-            folder: where everything lies; made if it isn't there.
-            ports: ports for clients; those left None are the former ones, else free ones.
-            report: gets lines on the progress.
-            jars: folder of the jars, for several stacks to share; default: SCYLLA_CDC_BRIDGE_JARS, else in `folder`.
-            cql_password: the CQL server wants a login; its superuser is cassandra, password cassandra.
+            folder: the stack's folder; created if it does not exist.
+            ports: ports for clients. A port that is None keeps its number of the last run; in a new stack it is a free
+                port.
+            report: receives lines on the progress.
+            jars: folder of the jars, which several stacks may share. Default: SCYLLA_CDC_BRIDGE_JARS, else a folder in
+                `folder`.
+            cql_password: whether the CQL server requires a login (user cassandra, password cassandra).
 
         Raises:
-            LocalStackError: the whole stack runs there already, or something failed; whatever this call started is
+            LocalStackError: the whole stack runs there already, or a step failed. Servers that this call started are
                 stopped again.
         """
         folder = folder.absolute()
         began_s = time.monotonic()
-        with _only_one(folder):
+        with _exclusive_lock(folder):
             state_file = StateFile(folder)
             former = state_file.read()
-            running = _running(former)
-            if len(running) == len(COMPONENTS):
-                pids = ", ".join(f"{name} {identity.pid}" for name, identity in sorted(running.items()))
-                message = (
-                    f"A local stack already runs in {folder} (process ids: {pids}). Use it, or stop it first: "
-                    f"scylla-cdc-bridge local down --folder {folder}"
-                )
-                raise LocalStackError(message)
+            running = _running_servers(former)
+            _require_incomplete(folder, running)
             if former is not None and former.processes:
                 found = f"{', '.join(sorted(running))} still running" if running else "nothing left running"
                 report(f"A stack in {folder} was not stopped properly ({found}): starting what is missing")
-            plan = _planned_ports(ports or Ports(), former, running)
+            plan = _choose_ports(ports or Ports(), former, running)
             state = StackState(
                 ports=plan,
                 jars=str(jars.absolute() if jars is not None else jars_folder(folder)),
@@ -148,10 +143,10 @@ class LocalStack:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Take the stack that runs in `folder`.
+        """Attach to the stack that runs in `folder`.
 
         Raises:
-            LocalStackError: none was started there, or it was stopped.
+            LocalStackError: no stack was started there, or it was stopped.
         """
         folder = folder.absolute()
         state = StateFile(folder).read()
@@ -160,21 +155,21 @@ class LocalStack:
             raise LocalStackError(message)
         return cls(folder, state)
 
-    def down(self, *, delete_data: bool = False, report: Report = _silent) -> None:
-        """Stop every server that runs, and forget the processes; ports and data stay for the next `up`.
+    def down(self, *, delete_data: bool = False, report: Report = _discard_report) -> None:
+        """Stop every running server. The ports and the data stay for the next `up`.
 
         Args:
-            delete_data: delete the servers' data and logs as well.
-            report: gets lines on the progress.
+            delete_data: also delete the servers' data and logs.
+            report: receives lines on the progress.
 
         Raises:
-            LocalStackError: a server could not be ended, or another `up` or `down` is at work in the folder.
+            LocalStackError: a server did not end, or another `up` or `down` runs in the folder.
         """
-        with _only_one(self.folder):
+        with _exclusive_lock(self.folder):
             with ThreadPoolExecutor(max_workers=len(COMPONENTS)) as pool:
-                for name, polite in zip(COMPONENTS, pool.map(self._end, COMPONENTS), strict=True):
-                    if polite is not None:
-                        report(f"{name} stopped" if polite else f"{name} did not stop in time and was killed")
+                for name, ended_in_time in zip(COMPONENTS, pool.map(self._end, COMPONENTS), strict=True):
+                    if ended_in_time is not None:
+                        report(f"{name} stopped" if ended_in_time else f"{name} did not stop in time and was killed")
             if delete_data:
                 for part in ("data", "logs"):
                     shutil.rmtree(self.folder / part, ignore_errors=True)
@@ -192,10 +187,10 @@ class LocalStack:
         return found
 
     def cql_session(self) -> WritingSession:
-        """A session to the CQL server, logged in if that wants a login.
+        """Connect to the CQL server; log in if the server requires it.
 
         Raises:
-            RetriableError, StartupError: it does not answer, or refuses us.
+            RetriableError, StartupError: the server does not answer, or refuses the login.
         """
         login: dict[str, Any] = {}
         if self._cql_password:
@@ -209,21 +204,21 @@ class LocalStack:
         return identity.pid if identity is not None and identity.is_alive() else None
 
     def stop(self, component: Component) -> None:
-        """Stop one server the polite way (SIGTERM; killed after 30 s). Nothing happens if it doesn't run."""
+        """Stop one server with SIGTERM, and with SIGKILL after 30 s. Does nothing if the server does not run."""
         self._end(component)
 
     def kill(self, component: Component) -> None:
-        """Kill one server (SIGKILL) and wait until it has gone. Nothing happens if it doesn't run."""
+        """Kill one server with SIGKILL and wait until it has ended. Does nothing if the server does not run."""
         identity = self._identity(component)
         if identity is not None:
             processes.kill(identity)
             self._state_file.set_process(component, None)
 
     def start(self, component: Component) -> None:
-        """Start one server again, on its data and its ports, and wait until it answers.
+        """Start one server on its data and its ports, and wait until it answers.
 
         Raises:
-            LocalStackError: it runs already, or did not become ready (it is stopped then).
+            LocalStackError: the server runs already, or did not become ready. In the latter case it is stopped.
         """
         pid = self.pid(component)
         if pid is not None:
@@ -232,7 +227,7 @@ class LocalStack:
         self._start(component)
 
     def _identity(self, component: Component) -> ProcessIdentity | None:
-        # Read anew: another program may have stopped or started it since.
+        # Read the file each time: another program may have stopped or started the server since.
         state = self._state_file.read()
         return None if state is None else state.processes.get(component)
 
@@ -246,8 +241,8 @@ class LocalStack:
                 done.result()
                 report(f"  {starts[done]} is ready after {self.start_seconds[starts[done]]:.1f} s")
         except BaseException:
-            # Also on Ctrl-C: what was started must not stay behind. Ending the servers ends the waits for them; one
-            # that isn't started yet will see that it must not be.
+            # Also on Ctrl-C, no server may stay behind. Killing the servers ends the waits for them. A thread that has
+            # not started its server yet sees the event.
             given_up.set()
             for name in names:
                 self.kill(name)
@@ -272,23 +267,34 @@ class LocalStack:
         self.start_seconds[component] = time.monotonic() - began_s
 
     def _end(self, component: Component) -> bool | None:
-        """End one server: True if it went politely, False if by force, None if it didn't run."""
+        """End one server: True after SIGTERM, False after SIGKILL, None if it did not run."""
         identity = self._identity(component)
         if identity is None:
             return None
-        polite = processes.stop(identity, grace_s=_STOP_GRACE_S) if identity.is_alive() else None
+        ended_in_time = processes.stop(identity, grace_s=_STOP_GRACE_S) if identity.is_alive() else None
         self._state_file.set_process(component, None)
-        return polite
+        return ended_in_time
 
 
-def _running(state: StackState | None) -> dict[str, ProcessIdentity]:
+def _require_incomplete(folder: Path, running: dict[str, ProcessIdentity]) -> None:
+    if len(running) < len(COMPONENTS):
+        return
+    pids = ", ".join(f"{name} {identity.pid}" for name, identity in sorted(running.items()))
+    message = (
+        f"A local stack already runs in {folder} (process ids: {pids}). Use it, or stop it first: "
+        f"scylla-cdc-bridge local down --folder {folder}"
+    )
+    raise LocalStackError(message)
+
+
+def _running_servers(state: StackState | None) -> dict[str, ProcessIdentity]:
     if state is None:
         return {}
     return {name: identity for name, identity in state.processes.items() if identity.is_alive()}
 
 
-def _planned_ports(wanted: Ports, former: StackState | None, running: dict[str, ProcessIdentity]) -> PortPlan:
-    """Choose every port: those of running servers, else the user's, else the former ones, else free ones."""
+def _choose_ports(wanted: Ports, former: StackState | None, running: dict[str, ProcessIdentity]) -> PortPlan:
+    """Choose every port: that of a running server, else the user's, else that of the last run, else a free one."""
     old = None if former is None else former.ports
     asked: dict[Component, int | None] = {"cql": wanted.cql, "kafka": wanted.kafka, "registry": wanted.registry}
     chosen: dict[str, int] = {}
@@ -315,18 +321,18 @@ def _planned_ports(wanted: Ports, former: StackState | None, running: dict[str, 
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
-    """Keep a second `up` or `down` out of the folder."""
+def _exclusive_lock(folder: Path) -> Iterator[None]:
+    """Lock the folder against a second `up` or `down`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock_file = folder.joinpath(".lock").open("w", encoding="ascii")
     except OSError as error:
-        message = f"{folder} can't be made, or written to: {error.strerror}. Name another folder with --folder"
+        message = f"{folder} cannot be created or written to: {error.strerror}. Name another folder with --folder"
         raise LocalStackError(message) from None
     with lock_file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            message = f"Another `local up` or `local down` is at work in {folder}. Wait until it is done."
+            message = f"Another `local up` or `local down` runs in {folder}. Wait until it is done."
             raise LocalStackError(message) from None
         yield

@@ -1,4 +1,4 @@
-"""The stack's state file: which ports it has and which processes it runs.
+"""The stack's state file: its ports and its running processes.
 
 Example of the file, `stack.json`:
 
@@ -23,7 +23,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PortPlan:
-    """Every port of a stack, those between the servers' own parts included."""
+    """Every port of a stack, including the ports that only its servers use."""
 
     cql: int
     cql_storage: int
@@ -39,7 +39,7 @@ class PortPlan:
 
 @dataclass(frozen=True, slots=True)
 class StackState:
-    """What the state file says. A component without an entry in `processes` was stopped."""
+    """The content of the state file. A component without an entry in `processes` was stopped."""
 
     ports: PortPlan
     jars: str
@@ -48,25 +48,25 @@ class StackState:
 
 
 class StateFile:
-    """The state file of one folder. Writes replace the file as a whole; threads of one process may share the object."""
+    """The state file of one folder. Each write replaces the whole file. Threads of one process may share the object."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the file; nothing is read or written yet."""
+        """Name the file, without reading or writing it."""
         self.path = folder / "stack.json"
         self._lock = threading.Lock()
 
     def read(self) -> StackState | None:
-        """Return what the file says, or None if there is no file.
+        """Return the file's content, or None if there is no file.
 
         Raises:
-            LocalStackError: the file is not one of ours.
+            LocalStackError: the file is not a state file of this version.
         """
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         try:
-            return _parsed(json.loads(text))
+            return _parse_state(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = (
                 f"{self.path} is not a state file of this version ({error!r}). If its servers run, end them by hand "
@@ -82,7 +82,7 @@ class StateFile:
         scratch.replace(self.path)
 
     def set_process(self, name: str, identity: ProcessIdentity | None) -> None:
-        """Record that a component runs as this process, or (None) that it is stopped."""
+        """Record the process of a component; None records that the component is stopped."""
         with self._lock:
             state = self.read()
             if state is None:
@@ -95,7 +95,7 @@ class StateFile:
         self.path.unlink(missing_ok=True)
 
 
-def _parsed(content: dict[str, object]) -> StackState:
+def _parse_state(content: dict[str, object]) -> StackState:
     if content["v"] != _VERSION:
         message = f"version {content['v']!r}, not {_VERSION}"
         raise ValueError(message)

@@ -1,7 +1,7 @@
-"""Holds what arrives in Kafka against what the simulator wrote: each change once, in order for its key, as it was.
+"""Compares the records in Kafka with the written changes: each change once, in order for its key, with its content.
 
-Knows nothing of lanes, windows or transactions: it sees records as any consumer does, decodes them with the schema that
-the registry gives, and finds each by its position (stream id, `cdc$time`, `cdc$batch_seq_no`).
+The checker ignores lanes, windows and transactions. Like any consumer, it decodes records with the registry's schemas.
+It finds a record's change by its position (stream id, `cdc$time`, `cdc$batch_seq_no`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _EXAMPLES: Final = 5
 
 @dataclass(slots=True)
 class Verdict:
-    """Counts of what was found, with a few examples of everything that should not be.
+    """The counts of a check, with a few examples of each fault.
 
     Attributes:
-        written: changes that the oracle holds.
-        arrived: different ones of them that were seen.
-        doubled: records whose change had been seen before.
-        out_of_order: records that came after a later change of their key.
-        wrong: records whose key or value is not what was written, or that lie in another partition than their key's.
-        unexpected: records of changes that nobody wrote.
-        examples: a line for each of the first few of every kind.
+        written: written changes.
+        arrived: written changes with a record.
+        doubled: further records of a change.
+        out_of_order: records after a record of a later change of their key.
+        wrong: records with another key or value than written, or in another partition than their key's first record.
+        unexpected: records without a written change.
+        examples: one line for each of the first few faults of every kind.
     """
 
     written: int = 0
@@ -53,7 +53,7 @@ class Verdict:
 
     @property
     def missing(self) -> int:
-        """Changes that were written and not seen."""
+        """Written changes without a record."""
         return self.written - self.arrived
 
     @property
@@ -69,12 +69,12 @@ class Verdict:
 
 
 class Checker:
-    """Takes expected changes and consumed records in any interleaving of the two.
+    """Compares consumed records with expected changes. Both may arrive in any interleaving. Not thread-safe.
 
-    Records of one topic must come in the order in which its partitions hold them. Not thread-safe.
+    The records of one partition must come in order.
 
     Attributes:
-        verdict: what was found so far; final after `close`.
+        verdict: the verdict so far; final after `close`.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Checker:
         *,
         full: Collection[str] = (),
     ) -> None:
-        """Make a checker that expects nothing yet.
+        """Create a checker without expected changes.
 
         Args:
-            tables: the tables whose changes are checked, their user-defined types resolved.
-            registry: where the records' schemas are.
-            full: names `keyspace.table` of those whose records have the shape `full`; the others have `delta`.
+            tables: the tables to check, with resolved user-defined types.
+            registry: registry with the records' schemas.
+            full: names `keyspace.table` of the tables with records of the shape `full`; the others have `delta`.
 
         Raises:
             UnsupportedTypeError: a column's type has no Avro form.
@@ -121,14 +121,15 @@ class Checker:
                 self.see(early)
 
     def arrived(self, keyspace: str, table: str) -> dict[UnixMillis, int]:
-        """How many of a table's changes were seen so far, by generation."""
+        """Number of arrived changes of a table, by generation."""
         return dict(sorted(self._arrived[keyspace, table].items()))
 
     def see(self, record: Record) -> UnixMicros | None:
-        """Look at a consumed record.
+        """Check a consumed record.
 
         Returns:
-            The change's write timestamp in µs; None when nobody wrote it (yet), or it was seen before.
+            The change's write timestamp in Unix us; None if the change is not known (yet), or the record is not its
+            first.
 
         Raises:
             RegistryError: the registry does not answer, or knows a schema no more.
@@ -136,7 +137,7 @@ class Checker:
         verdict = self.verdict
         position = record.headers.get(POSITION_HEADER, b"")
         if position not in self._expected:
-            # It may have been read before the writer told us; `close` counts what stays.
+            # The record may arrive before its change is expected. `close` counts the remaining ones.
             self._early[position].append(record)
             return None
         change = self._expected[position]
@@ -164,7 +165,7 @@ class Checker:
         return change.timestamp_us
 
     def close(self) -> Verdict:
-        """Count what was never expected, and give the verdict."""
+        """Count the records without a change, and return the final verdict."""
         for records in self._early.values():
             for record in records:
                 self.verdict.unexpected += 1
@@ -179,7 +180,7 @@ class Checker:
         return self.verdict
 
     def _difference(self, record: Record, change: ExpectedChange) -> str:
-        """What is wrong with a record; empty when nothing is."""
+        """The fault of a record, as text; empty if there is none."""
         table = self._tables[(change.keyspace, change.table)]
         try:
             key, value = self._decode(record.key), self._decode(record.value)

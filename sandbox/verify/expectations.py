@@ -1,7 +1,7 @@
-"""What a written change looks like when its record is decoded, in the shapes `delta` and `full`. Pure.
+"""The decoded record that a written change must have, in the shapes `delta` and `full`. Pure.
 
-Of the code under test it uses what reads one scalar cell and what makes Avro names of CQL's, and nothing else: how
-collections are laid out, what an operation is called and what stands where is said here a second time.
+It shares only two things with the code under test: the readers of scalar cells and the Avro names. The layout of
+collections, the names of operations and the fields of records are defined here a second time.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _timeuuid(raw: bytes) -> str:
 
 
 class ExpectedRecords:
-    """What the records of one table's changes say when they are decoded."""
+    """The decoded records of one table's changes."""
 
     def __init__(self, table: TableSchema, *, full: bool = False) -> None:
         """Resolve the columns.

@@ -1,8 +1,8 @@
-"""`python -m tests.chaos --seed N --minutes M`: random faults on the real stack, then what every consumer would see.
+"""`python -m tests.chaos --seed N --minutes M`: injects random faults on the real stack, then checks the topics.
 
-`--seed 1-30` makes one run after the other on the same stack, each with topics, tables and a job of its own.
-Each run ends with one line of counts. Exit statuses: 0 all is right; 1 something is not, or
-a fault that was planned was not met; 2 there is no such fault or variant, or it can't be done here.
+`--seed 1-30` runs one seed after the other on the same stack, each with its own topics, tables and job. Each run ends
+with a line of counts. Exit statuses: 0 no fault found; 1 a fault found, or a planned fault hit nothing; 2 an unknown
+kind of fault or variant, or one that is not possible on this machine.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Final
 
 from sandbox.stack.stack import LocalStack
 from tests.chaos.broken import IN_JOB
+from tests.chaos.outcome import Leg
 from tests.chaos.plan import ISOLATED, KINDS
-from tests.chaos.run import Leg, Run
+from tests.chaos.run import Run
 
 _INSIDE: Final = "SCYLLA_CDC_BRIDGE_TEST_ISOLATED"
 
@@ -80,7 +81,7 @@ def _kinds(text: str) -> list[str]:
 
 
 def _isolate() -> None:
-    """Go on in a mount and a network namespace of our own, where there can be such; else return."""
+    """Restart this program in its own mount and network namespaces; return if that is not possible."""
     options = ["--mount", "--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount", "--net"]
     unshare = ["unshare", *options, "sh", "-c"]
     # A mount that is shared with the outside would appear there.

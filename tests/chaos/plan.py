@@ -1,4 +1,4 @@
-"""The faults of a run, drawn from its seed alone, so that a seed replays."""
+"""The faults of a run. They depend on the seed only, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from tests.chaos.fault_points import POINTS, Point
 
 ISOLATED: Final = ("full disk", "read-only checkpoint", "slow network", "network stall")
-"""What needs a mount or a network of its own."""
+"""Kinds of faults that need a mount or a network namespace."""
 
 KINDS: Final = (
     "kill the JVM",
@@ -40,9 +40,9 @@ class Fault:
 
     Attributes:
         kind: one of `KINDS`.
-        calm_s: how long the job runs undisturbed before it.
-        point: for those that happen at a point.
-        number: what the kind makes of it (seconds, lanes, which of several).
+        calm_s: seconds without faults before it.
+        point: the point, for kinds that happen at a point.
+        number: a random number, which the kind uses (seconds, lanes, which of several).
     """
 
     kind: str
@@ -56,13 +56,13 @@ class Fault:
 
 
 def plan(seed: int, minutes: float, kinds: Collection[str] = KINDS, *, least: int = 5) -> list[Fault]:
-    """The faults of a run: no kind comes again before all others came.
+    """Plan the faults of a run. No kind occurs again before all others have occurred.
 
     Args:
-        seed: decides everything.
-        minutes: how long the run is to be at least; one fault for every ten seconds.
-        kinds: those that can be done here. Leaving some out changes the plan.
-        least: faults, however short the run.
+        seed: seed of all random choices.
+        minutes: shortest duration of the run; one fault for every ten seconds.
+        kinds: the possible kinds. Other kinds give another plan.
+        least: smallest number of faults.
     """
     random = Random(f"{seed}/faults")
     pool: list[str] = []

@@ -1,8 +1,7 @@
-"""What the jobs' logs say of tables that stopped for good, which no fault may bring about.
+"""Finds stopped tables in the jobs' logs. No fault may stop a table for good.
 
-A server, a disk or a process that is gone for a while is to be waited for, whatever is left of the checkpoint is a plan
-only, and lanes and clocks are no reason to stop. Of two jobs named alike the one that is fenced tries again: it is told
-by its owner before its layout is looked at.
+The job must wait for a server, a disk or a process that is missing for a while. The checkpoint is only a plan, and
+lanes and clocks are no reason to stop. Of two jobs with the same name, the fenced one must try again.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from pathlib import Path
 
 
 class Stops:
-    """Reads logs as they grow, each line once.
+    """Reads growing logs, each line once.
 
     Args:
-        tables: as the logs name them, `keyspace.table`.
+        tables: names `keyspace.table`.
     """
 
     def __init__(self, tables: Iterable[str]) -> None:
@@ -25,7 +24,7 @@ class Stops:
         self._read: dict[Path, int] = {}
 
     def new(self, logs: Iterable[Path]) -> list[str]:
-        """Whole lines since the last look by which a table stops for good; a log may not be there yet."""
+        """Return the new complete lines that report a stopped table. A log need not exist yet."""
         return [line for log in logs for line in self._new(log) if self._stops.search(line)]
 
     def _new(self, log: Path) -> list[str]:

@@ -1,7 +1,7 @@
-"""A consumer that holds topics against what was written, and knows nothing of the bridge but its documented records.
+"""A consumer that compares topics with the written changes, and uses only the documented form of records.
 
-It uses confluent-kafka's consumer and Avro deserializer, as any consumer would, and finds each change by what the
-value's `source` says. Of the bridge's code it uses none; what was written comes as the oracle's JSON lines.
+Like any consumer, it uses confluent-kafka's consumer and Avro deserializer. It finds each change by the value's
+`source`. It uses no code of the bridge. The written changes are the oracle's JSON lines.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class Columns:
 
 @dataclass(slots=True)
 class Counts:
-    """What was found.
+    """The counts of a check.
 
     Attributes:
-        written: changes that were acknowledged.
-        missing: those that did not arrive, and were not written so late that they need not.
-        doubled: records whose change had arrived before.
-        out_of_order: records behind a later change of their key.
-        torn: groups of which some changes arrived and others did not.
-        wrong: records that tell another change than was written, lie in another topic than their table's, or in another
-            partition or under another key than the first of their base partition, or share that key with another one.
-        unexpected: records that nobody wrote.
-        late: changes that did not arrive, but became visible too late to be promised.
-        examples: a line for each of the first few.
+        written: acknowledged changes.
+        missing: changes without a record, except late ones.
+        doubled: further records of a change.
+        out_of_order: records after a later change of their key.
+        torn: groups with a record for some of their changes only.
+        wrong: records with another content than written, in the topic of another table, or with another partition or
+            key than the first record of their base partition, or with the key of another base partition.
+        unexpected: records without a written change.
+        late: changes without a record that became visible too late for the guarantee.
+        examples: a line for each of the first few faults.
     """
 
     written: int = 0
@@ -73,7 +73,7 @@ class Counts:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no fault was found."""
         found = (self.missing, self.doubled, self.out_of_order, self.torn, self.wrong, self.unexpected)
         return not any(found)
 
@@ -103,16 +103,16 @@ class Topics:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
-                # At a partition's end a fetch, and so the word of the end, waits this long.
+                # At a partition's end, a fetch waits this long before the end is reported.
                 "fetch.wait.max.ms": 50,
             }
         )
 
     def reached(self, topics: Iterable[str]) -> int:
-        """How many records a consumer sees by now; -1 when Kafka does not say, or has none of the topics.
+        """Return the number of records that a consumer sees; -1 if Kafka does not answer, or has none of the topics.
 
-        Offsets would not tell: markers take some too, and those of an abort come with the next job's start, before it
-        has published anything. What was counted is not read again, so these must be the same topics each time.
+        Offsets would be misleading: transaction markers take offsets, too, and the next job's start writes abort
+        markers before it publishes. Counted records are not read again, so the topics must be the same in each call.
         """
         consumer = self._consumer()
         try:
@@ -185,15 +185,15 @@ def _places(consumer: Consumer, topics: Iterable[str]) -> list[TopicPartition]:
 
 
 class Witness:
-    """Takes what was written, then what arrived, and counts what does not fit."""
+    """Compares written changes with records, and counts the differences."""
 
     def __init__(self, tables: Mapping[str, Columns], written: Iterable[str], late: Iterable[Place] = ()) -> None:
-        """Take what was written.
+        """Take the written changes.
 
         Args:
-            tables: by `keyspace.table`.
+            tables: tables by `keyspace.table`.
             written: the oracle's lines.
-            late: changes that became visible when their window might have been read.
+            late: changes that became visible so late that their window might have been read already.
         """
         self.counts = Counts()
         self._tables = tables
@@ -236,7 +236,7 @@ class Witness:
             self._example(f"wrong: {topic} [{partition}] {place}: {problem}")
 
     def close(self) -> Counts:
-        """Count what did not arrive."""
+        """Count the missing changes."""
         counts = self.counts
         groups = Counter(place[:2] for place in self._written)
         arrived = Counter(place[:2] for place in self._seen)

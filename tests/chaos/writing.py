@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from bridge.config.document import ScyllaSettings
 from bridge.errors import BridgeError
-from bridge.model.streams import Generation
 from bridge.model.times import UnixMillis
 from sandbox.cql.writing_session import WritingSession
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
 from sandbox.scylla.pacing import system_clock_us
@@ -94,24 +94,24 @@ class Writing(threading.Thread):
         return self._lines.lines
 
     def take_up(self, seed: int) -> None:
-        """Let this seed decide keys, values and what becomes of the generations from now on."""
+        """Use this seed for keys, values and generation changes from now on."""
         with self._still:
             self._random = Random(f"{seed}/writing")
             self._work = [(table, Workload(table.table_schema, seed=seed, keys=200, mix=MIX)) for table in self._tables]
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Write nothing meanwhile, and publish the generation that is still held back."""
+        """Pause the writes, and publish the generation that is not published yet."""
         with self._still:
             self._publish_late(float("inf"))
             yield
 
     def hold(self) -> threading.Lock:
-        """While this is held nothing is written, and nothing is under way."""
+        """Pause the writes, with no write in progress."""
         return self._still
 
     def await_server(self) -> None:
-        """Wait until the server takes requests again; called with `hold`."""
+        """Wait until the server accepts requests again. Called inside of `hold`."""
         deadline_s = time.monotonic() + 90
         while True:
             try:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from deploy.chart.values import RESTRICTED_POD
-from deploy.image import rootfs
-from deploy.image.dockerfile import Copy, UnknownStepError, stages
-from deploy.image.rootfs import ENTRYPOINT, RootFileSystem
 from tests.chart.rendering import LOCAL, Chart
 from tests.chart.tools import may_build
+from tests.image import rootfs
+from tests.image.dockerfile import Copy, UnknownStepError, stages
+from tests.image.rootfs import ENTRYPOINT, RootFileSystem
 
 PYTHON = ENTRYPOINT[0]
 BUILT_VARIABLE = "SCYLLA_CDC_BRIDGE_ROOTFS"
@@ -104,6 +104,14 @@ print(importlib.util.find_spec("pip"))
 """
     ended = image.run([PYTHON, "-c", script])
     assert ended.stdout == "10001 ['/tmp']\nNone\n", ended.stderr
+
+
+def test_image_holds_no_file_of_the_sandbox(image: RootFileSystem) -> None:
+    """The simulator and the local stack stay out of what runs in production."""
+    packages = {path.name for path in image.root.glob("opt/scylla-cdc-bridge/lib/python*/site-packages/*")}
+    assert {"bridge", "schemas", "spark"} <= packages
+    assert "sandbox" not in packages
+    assert not list(image.root.glob("**/jars.lock"))
 
 
 def test_rendered_configuration_is_taken(image: RootFileSystem, chart: Chart) -> None:

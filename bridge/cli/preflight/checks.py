@@ -42,8 +42,7 @@ def check_all(
 ) -> Preflight:
     """Check ScyllaDB, Kafka, the registry, Spark's cluster and every table.
 
-    The checks wait for servers that do not answer yet: for `startup.patience_s` in total, but they try each server at
-    least once. They do not try wrong credentials again.
+    The checks try servers that do not answer again for `startup.patience_s` in total, and each server at least once.
 
     Args:
         config: the job's configuration.
@@ -58,10 +57,7 @@ def check_all(
         StartupError: there are problems; the message has a line for each.
     """
     deadline_s = clock() + config.startup.patience_s
-    for warning in (*advice.find_unencrypted_secrets(config), *advice.find_open_network(config)):
-        (warn or report)(warning)
-    for line in advice.find_future_starts(config, datetime.now(UTC)):
-        report(line)
+    _report_advice(config, report, warn or report)
     problems: list[str] = []
 
     def attempt(check: Callable[[float], T]) -> T | None:
@@ -80,10 +76,25 @@ def check_all(
         else:
             problems.append(problem)
     problems += attempt(lambda left_s: registry.check_schemas(config, found.schemas, report, left_s)) or ()
-    if config.spark.master.startswith(spark_cluster.STANDALONE):
-        attempt(lambda left_s: spark_cluster.check_master(config, report, left_s))
-    if config.spark.master.startswith(spark_cluster.KUBERNETES) and kubernetes.ACCOUNT.exists():
-        attempt(lambda left_s: spark_cluster.check_pod_rights(config, report, left_s))
+    check_cluster = _cluster_check(config)
+    if check_cluster is not None:
+        attempt(lambda left_s: check_cluster(config, report, left_s))
     if problems:
         raise StartupError("\n".join(problems))
     return Preflight(found.schemas, found.nodes)
+
+
+def _report_advice(config: BridgeConfig, report: Report, warn: Report) -> None:
+    for warning in (*advice.find_unencrypted_secrets(config), *advice.find_open_network(config)):
+        warn(warning)
+    for line in advice.find_future_starts(config, datetime.now(UTC)):
+        report(line)
+
+
+def _cluster_check(config: BridgeConfig) -> Callable[[BridgeConfig, Report, float], None] | None:
+    """Return the check for the cluster that Spark's executors run on; None if there is nothing to check."""
+    if config.spark.master.startswith(spark_cluster.STANDALONE):
+        return spark_cluster.check_master
+    if config.spark.master.startswith(spark_cluster.KUBERNETES) and kubernetes.ACCOUNT.exists():
+        return spark_cluster.check_pod_rights
+    return None

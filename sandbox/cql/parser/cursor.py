@@ -1,4 +1,4 @@
-"""Walks over a statement's tokens: what both halves of the grammar need."""
+"""Reads a statement's tokens one by one, for both grammars."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class Cursor:
-    """The tokens of one text, and how far they have been read."""
+    """The tokens of one text and the position of the reader."""
 
     def __init__(self, text: str, first_marker: int = 0) -> None:
-        """Cut the text; the first `?` in it is number `first_marker`.
+        """Split the text into tokens. Its first `?` has the number `first_marker`.
 
         Raises:
-            CqlError: something is no token of CQL.
+            CqlError: a part of the text is not a CQL token.
         """
         self._text = text
         self._tokens = tokens_of(text)
@@ -28,14 +28,14 @@ class Cursor:
         self._markers = first_marker
 
     def error(self, wanted: str) -> CqlError:
-        """What to raise where something else was expected."""
+        """Return the error for an unexpected token."""
         token = self._tokens[self._next]
         found = "the end" if token.kind is Kind.END else repr(self._text[token.at : token.at + 40])
         message = f"{wanted} expected at character {token.at}, found {found}, in {self._text[:300]!r}"
         return CqlError(message, at=token.at)
 
     def peek(self, ahead: int = 0) -> Token:
-        """The token that comes next, or one further on; behind the end comes the end."""
+        """Return the next token, or a later one; at the end, the end token."""
         return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
 
     def take(self) -> Token:
@@ -45,11 +45,11 @@ class Cursor:
         return token
 
     def at(self, *words: str) -> bool:
-        """Whether these words or signs come next, in this order."""
+        """Whether these words or signs come next, in order."""
         return all(_is(self.peek(ahead), word) for ahead, word in enumerate(words))
 
     def accept(self, *words: str) -> bool:
-        """Read these words or signs if they come next, all of them or none."""
+        """Read these words or signs if all of them come next, in order."""
         if not self.at(*words):
             return False
         self._next += len(words)
@@ -59,16 +59,16 @@ class Cursor:
         """Read words or signs that must come next.
 
         Raises:
-            CqlError: they don't.
+            CqlError: other tokens come next.
         """
         if not self.accept(*words):
             raise self.error(" ".join(words).upper())
 
     def end(self) -> None:
-        """Check that nothing but semicolons is left.
+        """Check that only semicolons are left.
 
         Raises:
-            CqlError: there is more.
+            CqlError: another token is left.
         """
         while self.accept(";"):
             pass
@@ -76,7 +76,7 @@ class Cursor:
             raise self.error("the end of the statement")
 
     def marker(self) -> int:
-        """The number of a marker that was just read."""
+        """Return the number of the marker that was read last."""
         self._markers += 1
         return self._markers - 1
 
@@ -84,7 +84,7 @@ class Cursor:
         """Read a name: in lower case unless it is quoted.
 
         Raises:
-            CqlError: none comes next.
+            CqlError: another token comes next.
         """
         token = self.peek()
         if token.kind not in (Kind.WORD, Kind.QUOTED):
@@ -96,16 +96,16 @@ class Cursor:
         """Read the name of a table or type, with or without a keyspace.
 
         Raises:
-            CqlError: none comes next.
+            CqlError: another token comes next.
         """
         first = self.identifier()
         return Name(first, self.identifier()) if self.accept(".") else Name(None, first)
 
     def listed(self, read: Callable[[], T], end: str) -> tuple[T, ...]:
-        """Read things with commas between them up to a sign, which is read too.
+        """Read a comma-separated list up to and including a closing sign.
 
         Raises:
-            CqlError: neither comma nor sign follows one.
+            CqlError: an element is followed by neither comma nor closing sign.
         """
         found: list[T] = []
         if self.accept(end):
@@ -117,11 +117,11 @@ class Cursor:
             self.expect(",")
 
     def type(self) -> CqlType:
-        """Read a type; the keyspace of a user-defined one is dropped, for it can be no other than the table's.
+        """Read a type without its keyspace: a user-defined type always belongs to the table's keyspace.
 
         Raises:
-            CqlError: none comes next.
-            TypeTextError: it is no type.
+            CqlError: another token comes next.
+            TypeTextError: the text is not a type.
         """
         depth, parts = 0, []
         while True:
@@ -139,7 +139,7 @@ class Cursor:
 
 
 def _type_word(token: Token) -> str:
-    # The server keeps no other name of this type.
+    # The server has only this name for the type.
     return "text" if token.word == "varchar" else token.text
 
 

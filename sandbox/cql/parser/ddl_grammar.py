@@ -1,4 +1,4 @@
-"""The grammar of schema statements, as far as CDC minds them."""
+"""The grammar of the schema statements that concern CDC."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NONE: Final = TableOptions()
 
 
 def schema_statement(cursor: Cursor) -> SchemaStatement:
-    """Read a schema statement.
+    """Parse a schema statement.
 
     Raises:
-        CqlError: something else comes next.
-        TypeTextError: a type in it is none.
+        CqlError: the text is not such a statement.
+        TypeTextError: the statement has an invalid type.
     """
     if cursor.accept("create", "table"):
         return _create_table(cursor)

@@ -1,4 +1,4 @@
-"""The grammar of write statements; `ddl_grammar` has that of schema statements."""
+"""The grammar of write statements. `ddl_grammar` has the grammar of schema statements."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _LIST_CELL: Final = "scylla_timeuuid_list_index"
 
 
 def statement_of(text: str, *, first_marker: int = 0) -> Statement:
-    """Parse one statement, whose markers are numbered from `first_marker` on.
+    """Parse one write or schema statement. Its markers are numbered from `first_marker`.
 
     Raises:
-        CqlError: it is not understood; a query, for one.
-        TypeTextError: a type in it is none.
+        CqlError: the text is not such a statement.
+        TypeTextError: the statement has an invalid type.
     """
     cursor = Cursor(text, first_marker)
     found = _statement(cursor)
@@ -99,7 +99,7 @@ def _insert(cursor: Cursor) -> InsertStatement:
         values = cursor.listed(lambda: term(cursor), ")")
         if len(columns) != len(values):
             raise cursor.error(f"as many values as columns ({len(columns)}, not {len(values)})")
-    # ScyllaDB takes both orders.
+    # ScyllaDB accepts both orders.
     conditions = _not_exists(cursor)
     using = _using(cursor)
     conditions = conditions or _not_exists(cursor)

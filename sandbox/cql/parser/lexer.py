@@ -1,4 +1,4 @@
-"""Cuts CQL text into tokens."""
+"""Splits CQL text into tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandbox.cql.parser.errors import CqlError
 
 
 class Kind(Enum):
-    """Kinds of tokens; the values are the names of the groups in the pattern."""
+    """Kinds of tokens. The values are the names of the groups in the pattern."""
 
     UUID = "uuid"
     BLOB = "blob"
@@ -27,9 +27,9 @@ class Token(NamedTuple):
     """One token.
 
     Attributes:
-        kind: what it is.
-        text: as written, but for quotes: they are taken off `STRING` and `QUOTED`, and doubled ones made single.
-        at: where it begins in the statement, in characters.
+        kind: the token's kind.
+        text: the text as written; `STRING` and `QUOTED` without their quotes, and with doubled quotes made single.
+        at: position of its beginning in the statement, in characters.
     """
 
     kind: Kind
@@ -38,7 +38,7 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The lower-case form of a word, and nothing of other tokens: what a keyword is compared with."""
+        """The lower-case form of a word, for comparison with keywords; empty for other tokens."""
         return self.text.lower() if self.kind is Kind.WORD else ""
 
 
@@ -61,10 +61,10 @@ _PATTERN: Final = re.compile(
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text, white space and comments left out, with one of kind `END` behind them.
+    """Return the tokens of a text without white space and comments, and a last token of kind `END`.
 
     Raises:
-        CqlError: something is no token of CQL.
+        CqlError: a part of the text is not a CQL token.
     """
     found, at = [], 0
     while at < len(text):

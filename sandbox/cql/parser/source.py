@@ -1,4 +1,4 @@
-"""A text of CQL statements cut into single ones that know their place. Pure."""
+"""Splits a text of CQL statements into statements with their positions. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class SourceStatement:
     """One statement.
 
     Attributes:
-        text: without the semicolon behind it.
-        words: its first tokens as keywords are compared, up to four: what kind of statement it is.
-        line, column: where it begins, from 1.
+        text: the statement without its semicolon.
+        words: up to four first tokens in lower case, which tell the kind of statement.
+        line, column: position of its beginning, counted from 1.
     """
 
     text: str
@@ -24,7 +24,7 @@ class SourceStatement:
     column: int
 
     def place(self, at: int | None = None) -> str:
-        """`line:column` of its beginning, or of a character in it."""
+        """Return `line:column` of the statement's beginning, or of a character in it."""
         before = self.text[: at or 0]
         line = self.line + before.count("\n")
         column = len(before) - before.rfind("\n") if "\n" in before else self.column + len(before)
@@ -32,14 +32,14 @@ class SourceStatement:
 
 
 def statements_of(text: str, name: str) -> list[SourceStatement]:
-    """The statements of a text; a batch is one of them.
+    """Split a text into statements. A batch is one statement.
 
     Args:
         text: statements with semicolons between them.
-        name: what messages call the text.
+        name: name of the text, for messages.
 
     Raises:
-        CqlError: something in it is no token of CQL; nothing of the text is to be carried out.
+        CqlError: a part of the text is not a CQL token.
     """
     try:
         tokens = tokens_of(text)

@@ -1,4 +1,4 @@
-"""CQL statements as values, names as the server keeps them (unquoted ones in lower case)."""
+"""CQL statements as values. Names are as the server stores them: in lower case unless quoted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.cql.types import CqlType
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Of a table or type; `keyspace` is None where the statement gives none."""
+    """The name of a table or type; `keyspace` is None if the statement has none."""
 
     keyspace: str | None
     name: str
@@ -24,7 +24,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Using:
-    """`USING TIMESTAMP` in us and `USING TTL` in s; UNSET is what a statement does not say."""
+    """`USING TIMESTAMP` in Unix us and `USING TTL` in s; UNSET if the statement has none."""
 
     timestamp: Term
     ttl: Term
@@ -52,19 +52,19 @@ class Field:
 
 
 Selector = Element | ListCell | Field | None
-"""A part of a column; None is the whole."""
+"""A part of a column; None is the whole column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One of an UPDATE's, or a column of a DELETE.
+    """An assignment of an UPDATE, or a column of a DELETE.
 
     Attributes:
-        column: its name.
-        selector: the part that is written.
-        kind: `add` is `c = c + v`, `prepend` is `c = v + c`, `subtract` is `c = c - v`; `delete` is the whole of a
-            column in a DELETE.
-        value: what is set, added or taken away; None for null, and in a DELETE.
+        column: the column's name.
+        selector: the part of the column that is written.
+        kind: `set` is `c = v`, `add` is `c = c + v`, `prepend` is `c = v + c`, `subtract` is `c = c - v`; `delete` is
+            a whole column of a DELETE.
+        value: the value that is set, added or subtracted; None for null, and in a DELETE.
     """
 
     column: str
@@ -78,10 +78,10 @@ class Relation:
     """One restriction of a WHERE, or one condition of an IF.
 
     Attributes:
-        columns: one, or several of a multi-column restriction `(a, b) > (1, 2)`.
+        columns: one column, or several of a multi-column restriction `(a, b) > (1, 2)`.
         operator: `=`, `<`, `<=`, `>`, `>=`, `!=` or `in`.
-        value: with several columns, or with `in`, a term that has elements (`in`: a TupleTerm of what is listed).
-        selector: of a condition on a part of a column.
+        value: the value. With several columns or with `in`, a term with elements; for `in` a TupleTerm.
+        selector: the part of the column in a condition.
     """
 
     columns: tuple[str, ...]
@@ -92,7 +92,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """`IF`: all must hold, or nothing is written. `exists` is None where the row's existence is not asked for."""
+    """`IF`: nothing is written unless all conditions hold. `exists` is None without `IF [NOT] EXISTS`."""
 
     exists: bool | None = None
     relations: tuple[Relation, ...] = ()
@@ -100,7 +100,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class InsertStatement:
-    """`INSERT`; `json` is a string or a marker, and columns and values are empty then."""
+    """`INSERT`. For `INSERT JSON`, `json` is a string or a marker, and columns and values are empty."""
 
     table: Name
     columns: tuple[str, ...]
@@ -124,7 +124,7 @@ class UpdateStatement:
 
 @dataclass(frozen=True, slots=True)
 class DeleteStatement:
-    """`DELETE`; without targets it deletes rows."""
+    """`DELETE`. Without targets it deletes rows."""
 
     table: Name
     targets: tuple[tuple[str, Selector], ...]
@@ -150,7 +150,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column of CREATE TABLE or ADD; `is_ttl` marks the row's own TTL (`e bigint ttl`)."""
+    """A column of CREATE TABLE or ADD. `is_ttl` marks a column with the row's TTL (`e bigint ttl`)."""
 
     name: str
     type: CqlType
@@ -160,12 +160,12 @@ class ColumnDefinition:
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """What stands behind WITH.
+    """The options after WITH.
 
     Attributes:
-        values: options by name, in lower case; a map literal is a dict of strings.
+        values: options by their lower-case names; a map literal is a dict of strings.
         descending: clustering columns ordered DESC.
-        is_compact: COMPACT STORAGE.
+        is_compact: whether the table has COMPACT STORAGE.
     """
 
     values: Mapping[str, Term | dict[str, str]] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class CreateType:
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
-    """`ALTER TABLE`; one of the attributes behind the table is given."""
+    """`ALTER TABLE`. Exactly one of the attributes after `table` is set."""
 
     table: Name
     add: tuple[ColumnDefinition, ...] = ()
@@ -226,7 +226,7 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """`CREATE MATERIALIZED VIEW`, as far as CDC minds it."""
+    """`CREATE MATERIALIZED VIEW`, with the parts that concern CDC."""
 
     view: Name
     base: Name
@@ -235,7 +235,7 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex:
-    """`CREATE INDEX`; `using` is the class of a custom one, in lower case."""
+    """`CREATE INDEX`. `using` is the class of a custom index, in lower case."""
 
     table: Name
     index: str | None

@@ -38,7 +38,7 @@ def term(cursor: Cursor) -> Term:
     """Read one value.
 
     Raises:
-        CqlError: none comes next.
+        CqlError: the next token starts no value.
     """
     token = cursor.take()
     match token.kind:
@@ -69,10 +69,10 @@ def term(cursor: Cursor) -> Term:
 
 
 def duration(text: str) -> Duration:
-    """A duration as CQL writes it, `1y2mo3d` or in ISO 8601's form `P1Y2MT3H`.
+    """Parse a duration: `1y2mo3d`, or in the form of ISO 8601 `P1Y2MT3H`.
 
     Raises:
-        CqlError: it is none.
+        CqlError: the text is not a duration.
     """
     sign, body = (-1, text[1:]) if text.startswith("-") else (1, text)
     date, _, time = body.partition("T")

@@ -1,4 +1,4 @@
-"""Values as a statement writes them: plain Python values where there are such, and these kinds beside them."""
+"""The values of a statement: plain Python values, and the kinds below for values that Python does not have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandbox.scylla.values.native import Duration
 
 
 class Unset(Enum):
-    """A bound value that leaves alone what it would have set."""
+    """A bound value that leaves its column unchanged."""
 
     UNSET = "unset"
 
@@ -24,7 +24,7 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A `?`, by its place among the statement's markers, from 0."""
+    """A `?`, with its number among the statement's markers, from 0."""
 
     number: int
 
@@ -38,7 +38,7 @@ class ListTerm:
 
 @dataclass(frozen=True, slots=True)
 class SetTerm:
-    """`{a, b}`; `{}` is one too, whatever the type turns out to be."""
+    """`{a, b}`. An empty `{}` is a SetTerm, too, for any type."""
 
     elements: tuple[Term, ...]
 
@@ -66,7 +66,7 @@ class TupleTerm:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`name(a, b)`; the name is in lower case."""
+    """`name(a, b)`, with the name in lower case."""
 
     name: str
     arguments: tuple[Term, ...]
@@ -74,14 +74,14 @@ class Call:
 
 Constant = int | Decimal | float | bool | str | bytes | UUID | Duration
 Term = Constant | Unset | Marker | ListTerm | SetTerm | MapTerm | UdtTerm | TupleTerm | Call | None
-"""None is `null`; a float is NaN or infinite, other numbers are exact."""
+"""A term. None is `null`. A float is NaN or infinite; other numbers are exact."""
 
 
 def bound(term: Term, parameters: Sequence[Term]) -> Term:
-    """The term with its markers replaced.
+    """Return the term with its markers replaced by parameters.
 
     Raises:
-        CqlError: there is no parameter for a marker.
+        CqlError: a marker has no parameter.
     """
     match term:
         case Marker(number):
@@ -105,10 +105,10 @@ def bound(term: Term, parameters: Sequence[Term]) -> Term:
 
 
 def from_json(value: object) -> Term:
-    """A JSON value as a term; an object is a map with its names as keys.
+    """Convert a JSON value to a term. An object becomes a map with its names as keys.
 
     Raises:
-        CqlError: it is of no kind that JSON has.
+        CqlError: the value is not a JSON value.
     """
     match value:
         case None | bool() | int() | str() | Decimal():
@@ -124,10 +124,10 @@ def from_json(value: object) -> Term:
 
 
 def elements_of(term: Term) -> Iterator[Term]:
-    """The elements of a list or set term.
+    """Return the elements of a list or set term.
 
     Raises:
-        CqlError: it is neither.
+        CqlError: the term is neither.
     """
     if not isinstance(term, ListTerm | SetTerm):
         raise CqlError(f"a list or set expected, found {term!r}")

@@ -1,4 +1,4 @@
-"""The report of a demo: one HTML page that needs nothing but itself."""
+"""The report of a demo: one HTML page without external files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
-from sandbox.demo.report.figures import Observations, Point
+from sandbox.demo.report.observations import Observations, Point
 from sandbox.demo.report.plots import FIRST, MUTED, SECOND, Boundary, Line, plot
 from sandbox.demo.report.summary import faults
 
@@ -19,27 +19,27 @@ _COUNTS: Final = {
     "doubled": "doubled",
     "out_of_order": "out of order",
     "wrong": "with other content",
-    "unexpected": "nobody wrote",
+    "unexpected": "never written",
 }
 
 
 def report(summary: Summary, observations: Observations) -> str:
-    """The page's text.
+    """Build the HTML page.
 
     Args:
-        summary: as in `summary.json`.
-        observations: what the plots are made from.
+        summary: the content of `summary.json`.
+        observations: the data of the plots.
     """
     style = files(__package__).joinpath("report.css").read_text(encoding="utf-8")
     body = "\n".join(
         (
             "<h1>Every change, once and in order</h1>",
             f'<p class="quiet">scylla-cdc-bridge demo of {escape(summary["started"])}</p>',
-            _verdict(summary),
-            _cards(summary),
+            _verdict_box(summary),
+            _number_cards(summary),
             _plots(summary, observations),
-            _generations(summary, observations),
-            _method(summary),
+            _generation_table(summary, observations),
+            _method_section(summary),
         )
     )
     return (
@@ -49,18 +49,18 @@ def report(summary: Summary, observations: Observations) -> str:
     )
 
 
-def _verdict(summary: Summary) -> str:
+def _verdict_box(summary: Summary) -> str:
     found = [*faults(summary), *summary["examples"]]
     if found:
         items = "".join(f"<li>{escape(line)}</li>" for line in found)
-        return f'<div class="verdict bad">Not as it must be:<ul>{items}</ul></div>'
+        return f'<div class="verdict bad">The check found faults:<ul>{items}</ul></div>'
     return (
-        f'<div class="verdict good">All {summary["written"]:,} changes arrived exactly once, in the order of their '
-        f"keys, as they were written, across {summary['generations_crossed']} changes of generation.</div>"
+        f'<div class="verdict good">All {summary["written"]:,} changes arrived exactly once, with the content that was '
+        f"written, and in order for each key, across {summary['generations_crossed']} generation changes.</div>"
     )
 
 
-def _cards(summary: Summary) -> str:
+def _number_cards(summary: Summary) -> str:
     latency = summary["latency_ms"]
     figures = [
         (f"{summary['written']:,}", "changes written"),
@@ -71,15 +71,15 @@ def _cards(summary: Summary) -> str:
         (str(summary["generations_crossed"]), "new generations"),
     ]
     counts = [(f"{summary[name]:,}", label) for name, label in _COUNTS.items()]
-    return _row(figures) + _row(counts, alarming=True)
+    return _card_row(figures) + _card_row(counts, alarming=True)
 
 
-def _row(cards: Iterable[tuple[str, str]], *, alarming: bool = False) -> str:
-    shown = "".join(
+def _card_row(cards: Iterable[tuple[str, str]], *, alarming: bool = False) -> str:
+    content = "".join(
         f'<div class="card{" bad" if alarming and value != "0" else ""}"><b>{value}</b><span>{label}</span></div>'
         for value, label in cards
     )
-    return f'<div class="cards">{shown}</div>'
+    return f'<div class="cards">{content}</div>'
 
 
 def _plots(summary: Summary, seen: Observations) -> str:
@@ -87,59 +87,58 @@ def _plots(summary: Summary, seen: Observations) -> str:
     written, arrived, lag = seen.rate(seen.written_us), seen.rate(seen.arrived_us), seen.lag()
     times = [point.at_s for points in (written, arrived, lag) for point in points]
     span_s = (0.0, max(times, default=1.0))
+    throughput = plot(
+        "throughput",
+        [Line("written", written, FIRST, filled=True), Line("arrived", arrived, SECOND)],
+        boundaries,
+        span_s=span_s,
+        y_label="changes/s",
+        description="Changes written and arrived per second",
+    )
+    outstanding = plot(
+        "lag",
+        [Line("not arrived yet", lag, FIRST, filled=True)],
+        boundaries,
+        span_s=span_s,
+        y_label="changes",
+        description="Changes written and not yet arrived, over time",
+    )
+    return (
+        _figure(
+            "Throughput",
+            "Changes written, and changes that a read_committed consumer received, in each second. A line marks the "
+            "start of a new stream generation. If the cluster published it late, a dotted line marks the publication.",
+            throughput,
+        )
+        + _figure("Lag", "Changes that were written and had not arrived yet.", outstanding)
+        + _latency_figure(summary, seen, boundaries, span_s)
+    )
+
+
+def _latency_figure(
+    summary: Summary, seen: Observations, boundaries: Sequence[Boundary], span_s: tuple[float, float]
+) -> str:
     confidence_s, leeway_s = summary["confidence_ms"] / 1000, summary["leeway_ms"] / 1000
     latency, slowest = seen.latency(50), seen.latency(99)
-    floor = [Point(points[at].at_s, confidence_s) for points in (latency,) if points for at in (0, -1)]
-    return "".join(
-        (
-            _figure(
-                "Throughput",
-                "Changes written, and changes that a read_committed consumer got, in each second. Lines mark where a "
-                "new generation of streams begins; where one is published late, a dotted line marks that moment.",
-                plot(
-                    "throughput",
-                    [
-                        Line("written", written, FIRST, filled=True),
-                        Line("arrived", arrived, SECOND),
-                    ],
-                    boundaries,
-                    span_s=span_s,
-                    y_label="changes/s",
-                    description="Changes written and arrived per second",
-                ),
-            ),
-            _figure(
-                "Lag",
-                "Changes that were written and had not arrived yet.",
-                plot(
-                    "lag",
-                    [Line("not arrived yet", lag, FIRST, filled=True)],
-                    boundaries,
-                    span_s=span_s,
-                    y_label="changes",
-                    description="Changes written and not yet arrived, over time",
-                ),
-            ),
-            _figure(
-                "Latency",
-                f"From a change's write timestamp to its arrival at the consumer, by the moment of the write. "
-                f"{confidence_s:g} s of it are the confidence window: younger changes are not read, because others "
-                "with older timestamps may still become visible. Where a generation begins (tinted), its changes wait "
-                f"until the former one takes no more writes, {leeway_s:g} s later, so that no key's order breaks.",
-                plot(
-                    "latency",
-                    [
-                        Line("median", latency, FIRST),
-                        Line("99th percentile", slowest, SECOND),
-                        Line("confidence window", floor, MUTED, dashed=True),
-                    ],
-                    boundaries,
-                    span_s=span_s,
-                    y_label="seconds",
-                    description="Median and 99th percentile of the latency, over time",
-                ),
-            ),
-        )
+    floor = [Point(latency[at].at_s, confidence_s) for at in (0, -1)] if latency else []
+    return _figure(
+        "Latency",
+        f"Time from a change's write timestamp to its arrival at the consumer, by the time of the write. "
+        f"{confidence_s:g} s of it are the confidence window: the bridge does not read younger changes, because "
+        "changes with older timestamps may still become visible. When a generation begins (tinted), its changes wait "
+        f"until the former generation takes no more writes, {leeway_s:g} s later. This keeps the order of each key.",
+        plot(
+            "latency",
+            [
+                Line("median", latency, FIRST),
+                Line("99th percentile", slowest, SECOND),
+                Line("confidence window", floor, MUTED, dashed=True),
+            ],
+            boundaries,
+            span_s=span_s,
+            y_label="seconds",
+            description="Median and 99th percentile of the latency, over time",
+        ),
     )
 
 
@@ -154,11 +153,11 @@ def _boundaries(summary: Summary, seen: Observations) -> list[Boundary]:
     return found
 
 
-def _figure(title: str, words: str, svg: str) -> str:
-    return f'<h2>{title}</h2>\n<p class="quiet">{escape(words)}</p>\n<figure>{svg}</figure>\n'
+def _figure(title: str, caption: str, svg: str) -> str:
+    return f'<h2>{title}</h2>\n<p class="quiet">{escape(caption)}</p>\n<figure>{svg}</figure>\n'
 
 
-def _generations(summary: Summary, seen: Observations) -> str:
+def _generation_table(summary: Summary, seen: Observations) -> str:
     tables: Mapping[str, Mapping[str, int]] = summary["tables"]
     starts = sorted({int(start) for counts in tables.values() for start in counts})
     rows = []
@@ -167,26 +166,26 @@ def _generations(summary: Summary, seen: Observations) -> str:
         late_s = None if mark is None else mark.late_s
         published = "before the bridge started"
         if late_s is not None:
-            published = f"{late_s:.1f} s late" if late_s > 0 else f"{-late_s:.1f} s ahead"
+            published = f"{late_s:.1f} s after its start" if late_s > 0 else f"{-late_s:.1f} s before its start"
         counts = (f"{tables[name].get(str(start), 0):,}" for name in tables)
         rows.append((f"{datetime.fromtimestamp(start / 1000, UTC):%H:%M:%S} UTC", published, *counts))
     heads = ("Begins", "Published", *tables)
     return (
         "<h2>Generations</h2>\n"
-        f'<p class="quiet">Changes that arrived, by table and by the generation of their streams. The '
-        f"{summary['recorded_changes']} changes of the recorded tables are what a real ScyllaDB node wrote (moved in "
-        f"time). All {summary['backlog_changes']} changes that were there before the bridge had arrived "
-        f"{summary['backlog_s']:g} s after its start; rates and latencies leave them out.</p>\n"
+        f'<p class="quiet">Arrived changes by table and by the generation of their streams. A real ScyllaDB node wrote '
+        f"the {summary['recorded_changes']} changes of the recorded tables; their times are shifted. "
+        f"{summary['backlog_changes']} changes existed before the bridge started. All of them had arrived "
+        f"{summary['backlog_s']:g} s after its start. Rates and latencies exclude them.</p>\n"
         f"{_table(heads, rows)}"
     )
 
 
-def _method(summary: Summary) -> str:
+def _method_section(summary: Summary) -> str:
     bridge = summary["bridge"]
     calm = summary["latency_between_generation_changes_ms"]
     rows = [
         ("Latency", _all_latencies(summary["latency_ms"])),
-        ("Latency where no generation changed", _all_latencies(calm)),
+        ("Latency without generation changes", _all_latencies(calm)),
         ("Confidence window, leeway", f"{summary['confidence_ms']} ms, {summary['leeway_ms']} ms"),
         ("Bridge, all processes", f"{bridge['cpu_s']:g} s of CPU time, {bridge['peak_memory_mib']:,} MiB at most"),
         ("Machine", f"{summary['cores']} cores, shared by the bridge, the servers, the writer and this check"),
@@ -195,10 +194,10 @@ def _method(summary: Summary) -> str:
     ]
     return (
         "<h2>How this was measured</h2>\n"
-        '<p class="quiet">A simulator writes base tables and CDC log rows as ScyllaDB does, and notes every change '
-        "that was acknowledged. The bridge runs as its own process, from a configuration file like any other. "
-        "A plain consumer reads the topics with read_committed and holds each record against what was written: "
-        "its key, every column, its source, and its place in its key's order.</p>\n"
+        '<p class="quiet">A simulator writes base tables and CDC log rows as ScyllaDB does, and records every '
+        "acknowledged change. The bridge runs as a process of its own, with an ordinary configuration file. "
+        "A consumer reads the topics with read_committed and compares each record with the written change: "
+        "its key, every column, its source, and its position in the order of its key.</p>\n"
         f"{_table((), rows, kind='text')}"
     )
 

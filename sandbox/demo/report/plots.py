@@ -1,4 +1,4 @@
-"""The report's plots: inline SVG, coloured by the page's own variables so that they suit a light and a dark page."""
+"""The report's plots: inline SVG with the page's CSS variables as colours, so that they fit light and dark pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from sandbox.demo.report.figures import Point
+from sandbox.demo.report.observations import Point
 
 INK: Final = "ink"
 MUTED: Final = "muted"
@@ -23,11 +23,11 @@ SECOND: Final = "second"
 _STAND_INS: Final = {
     name: f"#0{place}0{place}0{place}" for place, name in enumerate((INK, MUTED, GRID, BAND, FIRST, SECOND), start=1)
 }
-"""Colours that matplotlib draws with, each to be replaced by the page's variable of that name."""
+"""Placeholder colours for matplotlib. Each is replaced by the page's variable of that name."""
 
 _SIZE_INCHES: Final = (10.0, 3.0)
 _SETTINGS: Final[Any] = {
-    # Text as text: it can be read by machines, and takes the page's font.
+    # Keep text as text: it is searchable and uses the page's font.
     "svg.fonttype": "none",
     "font.size": 9.5,
     "axes.spines.top": False,
@@ -45,11 +45,11 @@ class Line:
     """One line of a plot.
 
     Attributes:
-        label: for the legend.
-        points: ascending in time.
-        colour: one of the page's.
-        filled: whether the area below is tinted.
-        dashed: whether the line is.
+        label: text in the legend.
+        points: points, ascending in time.
+        colour: name of one of the page's variables.
+        filled: whether the area below the line is tinted.
+        dashed: whether the line is dashed.
     """
 
     label: str
@@ -64,10 +64,10 @@ class Boundary:
     """A generation's start on the time axis, in seconds.
 
     Attributes:
-        at_s: the start.
-        label: what to write beside it.
-        published_s: when it was published, if that was after its start.
-        held_until_s: until when its changes are held up, because the former generation is not closed yet.
+        at_s: start of the generation.
+        label: text beside the line.
+        published_s: time of the publication if it was after the start, else None.
+        held_until_s: its changes wait until this time, because the former generation is still open.
     """
 
     at_s: float
@@ -85,26 +85,26 @@ def plot(
     y_label: str,
     description: str,
 ) -> str:
-    """A plot over the seconds since the writer began, as an `<svg>` element.
+    """Draw a plot over the seconds since the writer began, as an `<svg>` element.
 
     Args:
-        name: unique in its page; makes the ids in the element unique.
-        lines: at least one.
-        boundaries: marked in the plot.
-        span_s: first and last second that is shown.
-        y_label: what is counted or measured, with its unit.
-        description: for those who can't see it.
+        name: name of the plot, unique in its page.
+        lines: at least one line.
+        boundaries: generations to mark in the plot.
+        span_s: first and last second of the time axis.
+        y_label: label of the y axis, with its unit.
+        description: alternative text for screen readers.
     """
     with mpl.rc_context({**_SETTINGS, "svg.hashsalt": name}):
         figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
         axes = figure.subplots()
         for line in lines:
-            _draw(axes, line)
+            _draw_line(axes, line)
         highest = max((point.value for line in lines for point in line.points), default=1.0) or 1.0
         axes.set_ylim(0, highest * 1.22)
         axes.set_xlim(*span_s)
         for boundary in boundaries:
-            _mark(axes, boundary)
+            _draw_boundary(axes, boundary)
         axes.set_xlabel("seconds since the writer began")
         axes.set_ylabel(y_label)
         axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -117,10 +117,10 @@ def plot(
         figure.savefig(
             drawn, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
         )
-    return _for_page(drawn.getvalue(), description)
+    return _make_inline(drawn.getvalue(), description)
 
 
-def _draw(axes: Any, line: Line) -> None:
+def _draw_line(axes: Any, line: Line) -> None:
     times, values = [point.at_s for point in line.points], [point.value for point in line.points]
     colour = _STAND_INS[line.colour]
     style = (0, (4, 3)) if line.dashed else "-"
@@ -129,26 +129,26 @@ def _draw(axes: Any, line: Line) -> None:
         axes.fill_between(times, values, color=colour, alpha=0.14, linewidth=0)
 
 
-def _mark(axes: Any, boundary: Boundary) -> None:
+def _draw_boundary(axes: Any, boundary: Boundary) -> None:
     axes.axvspan(boundary.at_s, boundary.held_until_s, color=_STAND_INS[BAND], alpha=0.5, linewidth=0, zorder=0)
     axes.axvline(boundary.at_s, color=_STAND_INS[INK], linewidth=1.1)
-    _write(axes, boundary.at_s, 0, boundary.label)
+    _write_label(axes, boundary.at_s, 0, boundary.label)
     if boundary.published_s is not None:
-        # Shorter, so that it does not cross the words above it.
+        # Shorter, so that it does not cross the text above it.
         axes.axvline(boundary.published_s, ymax=0.92, color=_STAND_INS[INK], linewidth=1.1, linestyle=(0, (2, 2)))
-        _write(axes, boundary.published_s, 1, "published")
+        _write_label(axes, boundary.published_s, 1, "published")
 
 
-def _write(axes: Any, at_s: float, row: int, words: str) -> None:
-    """Words at the top of the plot, right of a line."""
+def _write_label(axes: Any, at_s: float, row: int, text: str) -> None:
+    """Write text at the top of the plot, right of a line."""
     place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": 8.5}
-    axes.annotate(words, (at_s, 1.0), xytext=(5, -2 - 12 * row), **place)
+    axes.annotate(text, (at_s, 1.0), xytext=(5, -2 - 12 * row), **place)
 
 
-def _for_page(svg: str, description: str) -> str:
+def _make_inline(svg: str, description: str) -> str:
     for name, colour in _STAND_INS.items():
         svg = svg.replace(colour, f"var(--{name})")
-    # What stands before the element is for files of their own; its size is the page's business.
+    # An inline element needs no XML declaration; the page sets its size.
     svg = svg[svg.index("<svg") :]
     head, rest = svg.split(">", 1)
     head = re.sub(r'\s(?:width|height|version)="[^"]*"', "", head)

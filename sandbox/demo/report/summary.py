@@ -1,4 +1,4 @@
-"""What the demo found, as numbers: the content of `summary.json`. Pure."""
+"""The demo's results as numbers: the content of `summary.json`. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.model.times import UnixMillis
-from sandbox.demo.report.figures import Observations, latency_summary
+from sandbox.demo.report.observations import Observations, latency_summary
 from sandbox.verify.checker import Verdict
 from schemas.cql.table import TableSchema
 
@@ -17,19 +17,19 @@ _COUNTS: Final = ("missing", "doubled", "out_of_order", "wrong", "unexpected")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What else is known of a run.
+    """The circumstances of a run.
 
     Attributes:
-        seed: of everything random.
+        seed: seed of all random choices.
         confidence_ms, leeway_ms: the bridge's settings.
-        cores: of the machine.
-        bridge_cpu_s: CPU time of the bridge's processes.
-        bridge_peak_memory_bytes: their memory.
-        recorded_changes: how many recorded ones were loaded before the bridge started.
-        backlog_changes: how many changes there were then in all.
-        backlog_s: from the bridge's start until all of those had arrived.
-        versions: of what took part, by name.
-        started: when, in words.
+        cores: number of the machine's cores.
+        bridge_cpu_s: CPU time of all processes of the bridge.
+        bridge_peak_memory_bytes: their largest total memory.
+        recorded_changes: number of recorded changes that were loaded before the bridge started.
+        backlog_changes: number of all changes that existed before the bridge started.
+        backlog_s: seconds from the bridge's start until all of those had arrived.
+        versions: versions of packages and servers, by name.
+        started: start of the run, as text.
     """
 
     seed: int
@@ -46,7 +46,11 @@ class Run:
 
 
 def generations_crossed(by_generation: Mapping[UnixMillis, int]) -> int:
-    """Changes of generation with arrived changes on both sides, from one table's counts."""
+    """Number of generation changes with arrived changes before and after them.
+
+    Args:
+        by_generation: arrived changes of one table, by the generation's start.
+    """
     return max(0, sum(count > 0 for count in by_generation.values()) - 1)
 
 
@@ -57,14 +61,14 @@ def summarize(
     simulated: Iterable[TableSchema],
     run: Run,
 ) -> dict[str, Any]:
-    """The summary as it is written to the file.
+    """Build the content of `summary.json`.
 
     Args:
-        verdict: final.
-        observations: of the changes that the writer made.
-        arrived: how many changes arrived, by table and generation.
-        simulated: the tables that the writer wrote; each of them must cross the generations.
-        run: everything else.
+        verdict: the final verdict.
+        observations: measurements of the writer's changes.
+        arrived: number of arrived changes by table and generation.
+        simulated: the tables that the writer wrote. Each of them must cross the generation changes.
+        run: the circumstances of the run.
     """
     settle_us = (run.confidence_ms + run.leeway_ms) * 1000
     begin_us, end_us = observations.begin_us, observations.end_us
@@ -87,10 +91,7 @@ def summarize(
             for table, counts in arrived.items()
         },
         "generations": [
-            {
-                "start_ms": mark.start_ms,
-                "published_late_s": None if mark.late_s is None else round(mark.late_s, 1),
-            }
+            {"start_ms": mark.start_ms, "published_late_s": None if mark.late_s is None else round(mark.late_s, 1)}
             for mark in observations.generations.values()
         ],
         "examples": verdict.examples,
@@ -106,36 +107,37 @@ def summarize(
 
 
 def faults(summary: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a summary, a line each; empty when all is as it must be."""
+    """The faults in a summary, one line each; empty if there are none."""
     found = [f"{summary[name]} changes {name.replace('_', ' ')}" for name in _COUNTS if summary[name]]
     if not summary["written"]:
         found.append("nothing was written")
     if summary["generations_crossed"] < LEAST_GENERATIONS_CROSSED:
         found.append(
-            f"only {summary['generations_crossed']} changes of generation were crossed, not {LEAST_GENERATIONS_CROSSED}"
+            f"changes arrived across {summary['generations_crossed']} generation changes only, "
+            f"not {LEAST_GENERATIONS_CROSSED}"
         )
     return found
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """The summary for people."""
+    """The summary as lines of text."""
     latency, calm = summary["latency_ms"], summary["latency_between_generation_changes_ms"]
     counts = ", ".join(f"{summary[name]} {name.replace('_', ' ')}" for name in _COUNTS)
     lines = [
         f"Changes      {summary['written']} written, {summary['arrived']} arrived",
         f"             {counts}",
-        f"Generations  {summary['generations_crossed']} changes of generation crossed while writing",
+        f"Generations  {summary['generations_crossed']} generation changes while writing",
         f"Throughput   {summary['changes_per_s']:.0f} changes/s arrived",
-        f"Latency      {_latency(latency)}, from write to consumer",
+        f"Latency      {_format_latency(latency)}, from write to consumer",
     ]
     if calm["p50"] is not None:
-        lines.append(f"             {_latency(calm)}, where no change of generation held changes up")
+        lines.append(f"             {_format_latency(calm)}, without generation changes")
     lines.append(
-        f"             of which {summary['confidence_ms']} ms are the confidence window, and a changed generation "
-        f"opens {summary['leeway_ms']} ms later"
+        f"             {summary['confidence_ms']} ms of it are the confidence window; at a generation change, "
+        f"{summary['leeway_ms']} ms more"
     )
     return lines
 
 
-def _latency(latency: Mapping[str, float | None]) -> str:
+def _format_latency(latency: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {'-' if value is None else f'{value:.0f} ms'}" for name, value in latency.items())

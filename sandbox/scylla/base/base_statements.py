@@ -1,8 +1,8 @@
-"""Writes the base table in Cassandra: each operation as statements with the timestamp that the log has.
+"""Writes the base table in Cassandra: each operation becomes statements with the timestamp of the log.
 
-Two things can't be written there as ScyllaDB holds them: a list's elements get timeuuids of Cassandra's own, so that
-appending follows the order of the writes only, and elements of lists can't be removed by their keys. COMPACT STORAGE
-is not there either. What a table of such columns holds is told by `base.BaseState`, not by Cassandra.
+Cassandra cannot hold two things as ScyllaDB does. List elements get Cassandra's own timeuuids, so that appended
+elements are in the order of the writes only, and list elements cannot be removed by their keys. COMPACT STORAGE is
+missing, too. For such tables, `state.BaseState` has the true content.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A mutation merged as the server merges it before it is logged (spec sections 2.2, 2.4 and 9.6). Pure."""
+"""Merges the statements of a mutation as the server does before logging it (spec sections 2.2, 2.4, 9.6). Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Cell:
     expires_us: int = 0
 
     def beats(self, other: Cell) -> bool:
-        """Whether this one survives when both are written (spec section 9, point 6)."""
+        """Whether this cell wins over the other one if both are written (spec section 9, point 6)."""
         return self._rank() > other._rank()
 
     def is_live(self, now_us: int, deleted_us: int | None) -> bool:

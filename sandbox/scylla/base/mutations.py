@@ -1,6 +1,6 @@
 """Base writes as values: what one CQL request changes in one partition of one table. Pure.
 
-Values are serialized cells throughout: the simulator neither needs nor keeps Python's idea of them. Columns of a
+All values are serialized cells: the simulator needs no Python values. Columns of a
 multi-cell type (a non-frozen list, set, map or UDT) are written element by element, as `CollectionWrite` says.
 """
 
@@ -115,7 +115,7 @@ class RangeDelete:
 
 @dataclass(frozen=True, slots=True)
 class RowExpiry:
-    """ScyllaDB's own delete of a row whose time has come (operation -3); without a clustering key, its partition's."""
+    """ScyllaDB's own delete of an expired row (operation -3); without a clustering key, of its partition."""
 
     clustering: Key
     timestamp_us: UnixMicros | None = None
@@ -130,9 +130,9 @@ class PartitionExpiry:
 
 @dataclass(frozen=True, slots=True)
 class Unheard:
-    """A log row with an operation number that no server has used yet; the base table does not change.
+    """A log row with an unknown operation number. The base table does not change.
 
-    It is alone in its mutation.
+    It is the only operation of its mutation.
 
     Attributes:
         number: `cdc$operation`, -128 to 127.

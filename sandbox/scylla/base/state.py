@@ -1,4 +1,4 @@
-"""The base table in memory, cell by cell with last-write-wins: what images, conditions and checks read. Pure."""
+"""The base table in memory, with last-write-wins for each cell. Images, conditions and checks read it. Pure."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class BaseState:
             known.delete(written.deleted_us)
 
     def alter(self, columns: Columns, *, dropped: Iterable[str] = ()) -> None:
-        """Go on after an ALTER TABLE: what dropped columns held is gone, even if they come back; the rest stays.
+        """Apply an ALTER TABLE. The values of dropped columns are lost, even if the columns are added again.
 
-        Keys are known by position, so the rename of one needs nothing more.
+        The rename of a key column changes nothing, because keys are stored by position.
         """
         self._columns = columns
         for partition in self._partitions.values():

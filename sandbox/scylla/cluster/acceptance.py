@@ -1,4 +1,4 @@
-"""Which generation a write falls into, and which writes ScyllaDB refuses (vnodes, spec section 5.5). Pure."""
+"""Finds the generation of a write, and the writes that ScyllaDB refuses (vnodes, spec section 5.5). Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from bridge.errors import BridgeError
 from bridge.model.times import UnixMicros
 
 LEEWAY_US: Final = 5_000_000
-"""How far ahead of its clock a coordinator takes timestamps, and how long after a switch it takes older ones, in us."""
+"""A coordinator accepts timestamps this far ahead of its clock, and older ones this long after a switch, in us."""
 
 
 class SimulatorRefusal(BridgeError):  # noqa: N818  # a server's answer, not a failure of ours
-    """The simulated server refuses the write, with ScyllaDB's own words; nothing was written."""
+    """The simulated server refuses the write, with ScyllaDB's message. Nothing was written."""
 
 
 def accepting_generation(starts_us: Sequence[UnixMicros], write_us: UnixMicros, now_us: UnixMicros) -> int:
-    """The index of the generation that takes a write.
+    """Return the index of the generation that a write belongs to.
 
     Args:
         starts_us: starts of the generations that the coordinator knows, ascending.
@@ -34,7 +34,7 @@ def accepting_generation(starts_us: Sequence[UnixMicros], write_us: UnixMicros, 
             f"(write timestamp {write_us}, node's clock {now_us}, leeway {LEEWAY_US} us)"
         )
     settled_us = now_us - LEEWAY_US
-    # The newest generation that every coordinator must have switched to by now: what is older takes no writes.
+    # Every coordinator has switched at least to this generation; older ones accept no writes.
     oldest = bisect_right(starts_us, settled_us) - 1
     if write_us <= settled_us and _is_past(starts_us, oldest, write_us, now_us):
         raise SimulatorRefusal(

@@ -1,8 +1,8 @@
-"""What the simulated nodes know of their streams before readers may see it, for programs that take turns.
+"""The generations and stream sets that the simulated nodes know, published or not.
 
-ScyllaDB's nodes keep generations and stream sets in internal tables and publish them to those that clients read, ahead
-or late; what writes go by is the internal ones. Here one table on the local CQL server stands for them. What counts as
-not published yet is what is newer than everything that readers see: ScyllaDB publishes in order.
+ScyllaDB's nodes keep generations and stream sets in internal tables, which writes use, and publish them early or late
+in tables for clients. Here, one table on the local CQL server replaces the internal tables, so that several programs
+can take turns. Entries that are newer than all published ones are unpublished: ScyllaDB publishes in order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridge.model.times import UnixMillis
 from sandbox.cql.writing_session import WritingSession
 
 VNODES: Final = "vnodes"
-"""The owner of the cluster's generations; a table's stream sets have its full name."""
+"""The owner of the cluster's generations. The owner of a table's stream sets is its full name."""
 
 _LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")
@@ -27,7 +27,7 @@ _INSERT: Final = f"INSERT INTO {_TABLE} (owner, time, range_ends, streams) VALUE
 _FORGET: Final = f"DELETE FROM {_TABLE} WHERE owner = ?"  # noqa: S608
 
 Known = dict[Token, tuple[StreamId, ...]]
-"""Streams by the last token of their range, those of a vnode in shard order."""
+"""Streams by the last token of their range; those of a vnode in shard order."""
 
 
 class KnownStreams:
@@ -39,11 +39,11 @@ class KnownStreams:
         self._owner = owner
 
     def starts(self) -> list[UnixMillis]:
-        """What there is, ascending."""
+        """The starts of all entries, ascending."""
         return sorted(UnixMillis(row["time"]) for row in self._session.rows(_TIMES, (self._owner,)))
 
     def streams(self, start_ms: UnixMillis) -> Known:
-        """The streams of one of them."""
+        """The streams of one entry."""
         (row,) = self._session.rows(_STREAMS, (self._owner, start_ms))
         ends = [Token(end) for end in row["range_ends"]]
         ids = [StreamId(bytes(raw)) for raw in row["streams"]]
@@ -51,13 +51,13 @@ class KnownStreams:
         return {end: tuple(ids[place * each : (place + 1) * each]) for place, end in enumerate(ends)}
 
     def add(self, start_ms: UnixMillis, streams: Known) -> None:
-        """Remember one; every range has equally many streams."""
+        """Add an entry. Every range must have the same number of streams."""
         ids = [stream.raw for found in streams.values() for stream in found]
         cells = (self._owner.encode(), _LONG.pack(start_ms), _list([_LONG.pack(end) for end in streams]), _list(ids))
         self._session.write_raw(self._session.prepare(_INSERT), cells).result()
 
     def forget(self) -> None:
-        """Forget all of them."""
+        """Delete all entries."""
         self._session.write_raw(self._session.prepare(_FORGET), (self._owner.encode(),)).result()
 
 

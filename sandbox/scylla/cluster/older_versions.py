@@ -1,4 +1,4 @@
-"""Generations as ScyllaDB before 4.4 shows them (V1), and the upgrade to today's tables (spec section 5.7)."""
+"""Publishes generations in the format of ScyllaDB before 4.4 (V1), and upgrades them (spec section 5.7)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from bridge.model.streams import Generation
 from sandbox.cql.writing_session import WritingSession
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster, publish_streams
 
 _LONG: Final = Struct(">q")
@@ -17,7 +17,7 @@ _REWRITTEN: Final = b"rewritten"
 
 
 def forget_upgrade(session: WritingSession) -> None:
-    """Let the node be one that has not rewritten its generations.
+    """Mark the cluster as one that has not copied its generations to today's tables.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
@@ -26,7 +26,7 @@ def forget_upgrade(session: WritingSession) -> None:
 
 
 def is_old(session: WritingSession) -> bool:
-    """Whether the cluster has not rewritten its generations, so that readers look at the old table alone.
+    """Whether the cluster has not copied its generations to today's tables, so that readers use the old table.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.rows`.
@@ -35,7 +35,7 @@ def is_old(session: WritingSession) -> bool:
 
 
 def show_generation(session: WritingSession, cluster: SimulatedCluster, generation: Generation) -> None:
-    """Write a generation to the table that readers look at.
+    """Write a generation to the table that readers use.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
@@ -58,14 +58,14 @@ def publish_old(session: WritingSession, generation: Generation) -> None:
 
 
 def upgrade(session: WritingSession, generations: Iterable[Generation]) -> None:
-    """Rewrite generations to today's tables, then say so.
+    """Copy generations to today's tables, then mark the copy as done.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
     """
     last = None
     for generation in generations:
-        streams = {stream_set.range_end: stream_set.streams for stream_set in generation.stream_sets}
+        streams = {group.range_end: group.streams for group in generation.stream_groups}
         publish_streams(session, generation.start_ms, streams)
         last = _LONG.pack(generation.start_ms)
     mark = session.prepare("INSERT INTO system.cdc_local (key, streams_timestamp) VALUES (?, ?)")

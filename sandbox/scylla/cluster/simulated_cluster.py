@@ -1,4 +1,4 @@
-"""The simulated cluster's generations: made, published in the server's own order, and asked for streams."""
+"""The simulated cluster: creates generations, publishes them in ScyllaDB's order, and finds the stream of a write."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 from bridge.adapters.scylla.stream_metadata import VnodeStreams
 from bridge.model.log_rows import Cells
-from bridge.model.streams import Generation, StreamId, Token
+from bridge.model.streams import StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.acceptance import LEEWAY_US, accepting_generation
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.known_streams import VNODES, Known, KnownStreams
 from sandbox.scylla.cluster.topology import Ring, StreamMap
 
@@ -34,14 +35,14 @@ _TABLES: Final = (
 
 
 class Placement(NamedTuple):
-    """Where a write's log rows go."""
+    """The stream and generation of a write's log rows."""
 
     stream_id: StreamId
     generation_ms: UnixMillis
 
 
 class SimulatedCluster:
-    """A vnode cluster whose nodes have equal shards; each generation is made as if one more node had joined.
+    """A vnode cluster whose nodes have equal numbers of shards. Each generation adds a node.
 
     Not thread-safe. The ring, the streams and their random bits depend on `seed` alone.
     """
@@ -49,13 +50,13 @@ class SimulatedCluster:
     def __init__(
         self, session: WritingSession, *, seed: int, vnodes: int = 16, shards: int = 2, ignore_msb: int = 12
     ) -> None:
-        """Make a cluster that has no generation yet; nothing is written.
+        """Create a cluster without generations. Nothing is written.
 
         Args:
-            session: where the generation tables are.
-            seed: decides tokens and stream ids.
-            vnodes: tokens of each node.
-            shards: shards of each node, so streams of each vnode.
+            session: session to the server with the generation tables.
+            seed: seed of tokens and stream ids.
+            vnodes: number of tokens of each node.
+            shards: number of shards of each node, and so of streams of each vnode.
             ignore_msb: the sharding function's ignored bits (ScyllaDB's default is 12).
         """
         self._session = session
@@ -69,7 +70,7 @@ class SimulatedCluster:
         self._starts_us: list[UnixMicros] = []
 
     def resume(self, now_us: UnixMicros) -> tuple[UnixMillis, ...]:
-        """Go on with the generations that are published or known to the nodes, as far as writes may still need them.
+        """Load the published and the known generations that writes may still need.
 
         Args:
             now_us: the coordinator's clock.
@@ -93,7 +94,7 @@ class SimulatedCluster:
         return tuple(unpublished)
 
     def remember(self, generation: Generation) -> None:
-        """Let programs that come after this one know a generation, published or not.
+        """Record a generation for later programs, published or not.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.write_raw`.
@@ -119,7 +120,7 @@ class SimulatedCluster:
         return tuple(stream_map.generation() for stream_map in self._maps)
 
     def reset(self) -> None:
-        """Empty the generation tables and forget every generation; the ring goes on growing where it was.
+        """Empty the generation tables and drop every generation. The ring keeps its nodes.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.execute`.
@@ -129,13 +130,13 @@ class SimulatedCluster:
         self._starts_us.clear()
 
     def add_generation(self, start_ms: UnixMillis, *, publish: bool = True) -> Generation:
-        """Let a node join, and use its streams from `start_ms` on.
+        """Add a node, and use the streams of the new generation from `start_ms` on.
 
-        Writes follow the new generation from its start, whether it is published or not, as ScyllaDB's do.
+        As in ScyllaDB, writes use the generation from its start on, whether it is published or not.
 
         Args:
-            start_ms: the generation's timestamp in ms; later than every earlier one's.
-            publish: also write it to the tables that readers see; else `publish` does so later.
+            start_ms: the generation's timestamp in Unix ms, later than that of every other generation.
+            publish: whether to publish it at once. Otherwise `publish` does so later.
 
         Raises:
             ValueError: the start is not later than the newest generation's.
@@ -154,10 +155,10 @@ class SimulatedCluster:
         return generation
 
     def publish(self, generation: Generation) -> None:
-        """Write a generation to the tables that readers see; idempotent.
+        """Write a generation to the tables for clients. Idempotent.
 
-        All of its streams come first and its timestamp last (spec section 5.3), so that a reader who sees the
-        timestamp can rely on the streams.
+        Its timestamp is written after all its streams (spec section 5.3), so that a reader that sees the timestamp
+        sees the streams.
 
         Raises:
             ValueError: the cluster has no such generation.
@@ -166,7 +167,7 @@ class SimulatedCluster:
         publish_streams(self._session, generation.start_ms, self._streams_of(generation))
 
     def _streams_of(self, generation: Generation) -> Known:
-        """A generation's streams like the server's, unsorted: in shard order."""
+        """A generation's streams in shard order, as the server stores them."""
         made = {stream_map.start_ms: stream_map for stream_map in self._maps}
         if generation.start_ms not in made:
             raise ValueError(f"no generation {generation.start_ms} to publish; there are {sorted(made)}")
@@ -174,12 +175,12 @@ class SimulatedCluster:
         return dict(zip(stream_map.range_ends, stream_map.streams, strict=True))
 
     def stream_for(self, token: Token, write_us: UnixMicros, now_us: UnixMicros) -> Placement:
-        """The stream that takes a write.
+        """Return the stream of a write.
 
         Args:
-            token: the base partition's.
-            write_us: the write's timestamp.
-            now_us: the coordinator's clock.
+            token: token of the base partition.
+            write_us: the write's timestamp in Unix us.
+            now_us: the coordinator's clock in Unix us.
 
         Raises:
             SimulatorRefusal: ScyllaDB would refuse the timestamp (spec section 5.5).
@@ -189,7 +190,7 @@ class SimulatedCluster:
 
 
 def clear_generations(session: WritingSession) -> None:
-    """Empty the generation tables, and let the nodes forget what they know.
+    """Empty the generation tables, including that of the nodes.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.execute`.
@@ -200,7 +201,7 @@ def clear_generations(session: WritingSession) -> None:
 
 
 def publish_streams(session: WritingSession, start_ms: UnixMillis, streams: Known) -> None:
-    """Write one generation's streams, then its timestamp, in the form of ScyllaDB's own tables.
+    """Write one generation's streams, then its timestamp, in the format of ScyllaDB's tables.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.

@@ -1,7 +1,7 @@
-"""Simulated tablets: maps that split and merge, the stream sets of one table's log, and how readers see them.
+"""Simulated tablets: splits and merges, the stream sets of one table's log, and their publication.
 
-The first half is pure and follows spec sections 4.4 and 5.4; `SimulatedTablets` writes ScyllaDB's virtual tables, which
-on the local stack are plain ones.
+The functions are pure and follow spec sections 4.4 and 5.4. `SimulatedTablets` writes ScyllaDB's virtual tables, which
+are plain tables on the local stack.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ def construct_next(before: Sequence[StreamId], opened: Iterable[StreamId], close
 
 
 def diff(before: Iterable[StreamId], after: Iterable[StreamId]) -> tuple[Streams, Streams]:
-    """What closes and what opens between two stream sets, each ascending by token."""
+    """The streams that close and those that open between two stream sets, ascending by token."""
     old, new = set(before), set(after)
     return tuple(sorted(old - new, key=_by_token)), tuple(sorted(new - old, key=_by_token))
 
 
 def collected_base(starts_ms: Sequence[UnixMillis], now_ms: UnixMillis, ttl_s: int) -> int:
-    """The place of the oldest set that garbage collection keeps: the newest that is as old as the TTL.
+    """The index of the oldest set that garbage collection keeps: the newest one that is at least as old as the TTL.
 
     Args:
         starts_ms: of the kept sets, ascending.
@@ -104,7 +104,7 @@ class TabletSet:
 
 
 class SimulatedTablets:
-    """The stream sets of one table, made, published and collected as ScyllaDB does it.
+    """The stream sets of one table: creates, publishes and garbage-collects them as ScyllaDB does.
 
     The counterpart of `SimulatedCluster` for one table of a tablets keyspace. Not thread-safe; ids depend on `seed` and
     the table's name alone.
@@ -134,7 +134,7 @@ class SimulatedTablets:
         return tuple(self._sets)
 
     def resume(self) -> tuple[TabletSet, ...]:
-        """Go on with the sets that readers see or the nodes know; returns those that are not published yet, ascending.
+        """Load the sets that are published or known to the nodes; return the unpublished ones, ascending.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.rows`.
@@ -154,7 +154,7 @@ class SimulatedTablets:
         return tuple(waiting)
 
     def remember(self, made: TabletSet) -> None:
-        """Let programs that come after this one know a set that is not published.
+        """Record an unpublished set for later programs.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.write_raw`.
@@ -217,7 +217,7 @@ class SimulatedTablets:
         self._published.append(made)
 
     def collect(self, now_ms: UnixMillis, ttl_s: int) -> TabletSet:
-        """Garbage collection: what lies before the base vanishes, and the base shows everything as opened.
+        """Delete the sets before the base, and publish all streams of the base as opened, as garbage collection does.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.write_raw`.

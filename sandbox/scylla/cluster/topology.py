@@ -1,7 +1,7 @@
-"""The simulated ring and its generations: which stream serves a token. Pure; the tables are `cluster`'s.
+"""The simulated ring and the streams of its generations, by token. Pure.
 
-A real client can't recompute this mapping, for the user-facing tables lose the streams' shard order (spec section
-4.3). The simulator keeps the order, so that a partition lands in the very stream that ScyllaDB would choose.
+A real client cannot recompute this mapping, because the tables for clients lose the shard order of the streams (spec
+section 4.3). The simulator keeps the order, so that a partition gets the stream that ScyllaDB would choose.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from bridge.model.streams import Generation, StreamId, StreamSet, Token, build_vnode_streams, shard_of
+from bridge.model.streams import StreamId, Token, shard_of
 from bridge.model.times import UnixMillis
+from sandbox.scylla.cluster.generation import Generation, StreamGroup, build_vnode_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Ring:
         tokens = set(self.tokens)
         wanted = len(tokens) + vnodes
         while len(tokens) < wanted:
-            # The lowest token is no node's (spec section 4.2).
+            # No node has the lowest token (spec section 4.2).
             tokens.add(Token(random.randrange(-(1 << 63) + 1, 1 << 63)))
         return Ring(tuple(sorted(tokens)))
 
@@ -58,9 +59,9 @@ class StreamMap:
     def of_published(
         cls, start_ms: UnixMillis, streams: Mapping[Token, Sequence[StreamId]], *, ignore_msb: int
     ) -> StreamMap:
-        """A generation as its table has it, each vnode's streams put into shard order again.
+        """Rebuild a generation from its published streams, with each vnode's streams in shard order.
 
-        That order shows in their tokens, unless a vnode is so small that it has no token for one of the shards.
+        The tokens show that order, unless a vnode is so small that it has no token for one of the shards.
         """
         ends = tuple(sorted(streams))
 
@@ -75,9 +76,9 @@ class StreamMap:
         return streams[shard_of(token, len(streams), self.ignore_msb)]
 
     def generation(self) -> Generation:
-        """The same as readers see it: each vnode's streams as a set, their shard order lost."""
-        sets = (
-            StreamSet(range_end, tuple(sorted(streams)))
+        """The generation as readers see it: the shard order of each vnode's streams is lost."""
+        groups = (
+            StreamGroup(range_end, tuple(sorted(streams)))
             for range_end, streams in zip(self.range_ends, self.streams, strict=True)
         )
-        return Generation(self.start_ms, tuple(sets))
+        return Generation(self.start_ms, tuple(groups))

@@ -1,7 +1,7 @@
 """Pre- and post-images (spec section 2.6): the base rows that a mutation touches, as they are before and after. Pure.
 
-Like ScyllaDB, it reads the rows once before the write and lays each group's changes over them, whatever their
-timestamps: a write that loses against a newer one in the table still shows in its own post-image.
+Like ScyllaDB, it reads the rows once before the write and applies each group's changes to them, regardless of
+timestamps. A write that loses against a newer one in the table is still visible in its own post-image.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Images:
         statics = frozenset({*state.static.cells, *state.static.collections})
         if deletes or not rows:
             return statics, self._regulars
-        # Known weakness: of several rows only the first decides, so the others' values may be missing.
+        # A known weakness of ScyllaDB: only the first of several rows decides, so values of the others may be missing.
         return statics, frozenset({*rows[0].cells, *rows[0].collections})
 
     def before(self, pieces: Sequence[Piece]) -> Iterator[LogRow]:
@@ -118,7 +118,7 @@ class Images:
                 yield self._image(LogOperation.PRE_IMAGE, clustering, self._rows[clustering], frozenset(names))
 
     def apply(self, pieces: Sequence[Piece]) -> None:
-        """Lay a group's changes over the rows."""
+        """Apply a group's changes to the rows."""
         for piece in pieces:
             if piece.is_static:
                 self._lay(self._static, piece)

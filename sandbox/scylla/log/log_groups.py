@@ -1,7 +1,6 @@
-"""From a base write to the groups of log rows that ScyllaDB writes (spec sections 2.2 to 2.6). Pure.
+"""Derives the groups of log rows that ScyllaDB writes for a base write (spec sections 2.2 to 2.6). Pure.
 
-The operation numbers are stated here anew and not taken from the bridge: the simulator is what the bridge is checked
-against.
+The operation numbers are defined here and not taken from the bridge, because the simulator checks the bridge.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _NO_IMAGES: Final = ImageOptions()
 
 @dataclass(frozen=True, slots=True)
 class LogRules:
-    """What of a table decides how its writes are logged.
+    """The properties of a table that decide how its writes are logged.
 
     Attributes:
         columns: how its writes are merged.
@@ -93,7 +92,7 @@ def log_groups(
     base: BaseState | None = None,
     now_us: UnixMicros | None = None,
 ) -> list[LogGroup]:
-    """The groups that a mutation leaves in the log, ascending by timestamp.
+    """Return the log groups of a mutation, ascending by timestamp.
 
     Args:
         rules: those of the mutation's table.
@@ -120,7 +119,7 @@ def split_groups(
     base: BaseState | None = None,
     now_us: UnixMicros | None = None,
 ) -> list[LogGroup]:
-    """The same as `log_groups`, with no shortcut for plain statements."""
+    """Return the log groups of a mutation as `log_groups` does, but without its shortcut for plain statements."""
     (first, *_others) = mutation.operations
     if isinstance(first, Unheard):
         return [_unheard(rules, mutation, first, timestamp_us)]
@@ -156,7 +155,7 @@ def _unheard(rules: LogRules, mutation: Mutation, operation: Unheard, timestamp_
 
 
 def _plain(rules: LogRules, mutation: Mutation) -> LogRow | None:
-    """The only log row of a mutation that needs no merging; bulk loads are made of little else."""
+    """The only log row of a mutation that needs no merging, as most mutations of bulk loads."""
     columns = rules.columns
     if len(mutation.operations) > 1 or rules.images.wanted or columns.compact:
         return None

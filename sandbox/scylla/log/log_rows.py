@@ -1,4 +1,4 @@
-"""What is logged of a base write, before it has a place in the log: operations, rows, groups. Pure."""
+"""Log rows and groups before they have a position in the log. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RANGE_STARTS = frozenset({LogOperation.RANGE_DELETE_START_INCLUSIVE, LogOperatio
 
 
 class CollectionDelta(NamedTuple):
-    """What the log says of a multi-cell column in a delta row.
+    """The log columns of a multi-cell column in a delta row.
 
     Attributes:
         value: the column itself: the elements written; null if there are none.
@@ -56,7 +56,7 @@ LogCells = Mapping[str, LogCell]
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One row of the log, but for what its group decides (stream, time, batch_seq_no, end_of_batch).
+    """One row of the log, without the columns that its group decides (stream, time, batch_seq_no, end_of_batch).
 
     Attributes:
         operation: `cdc$operation`.

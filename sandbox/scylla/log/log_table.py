@@ -14,7 +14,7 @@ from schemas.cql.table import LOG_TABLE_SUFFIX, Column, TableSchema
 from schemas.log.columns import END_OF_BATCH, OPERATION, TTL, deleted_elements, deleted_flag
 
 CDC_PARTITIONER: Final = "com.scylladb.dht.CDCPartitioner"
-"""What `system_schema.scylla_tables` says of every genuine log table, and of no other."""
+"""The partitioner that `system_schema.scylla_tables` has for log tables, and for no other table."""
 
 _META: Final = (
     (OPERATION, "tinyint"),
@@ -31,8 +31,8 @@ class CdcOptions:
         ttl_s: TTL of log rows in seconds; 0 keeps them.
         preimage, postimage, delta: as in ScyllaDB.
         enabled: false for a table that is not captured.
-        images_of_partition_deletes: no option but a server's habit: whether the delete of a partition that is one row
-            has a pre-image, as since 2026.1.
+        images_of_partition_deletes: not an option, but a property of the server's version: whether the delete of a
+            partition with a single row has a pre-image, as since 2026.1.
     """
 
     ttl_s: int = 86_400

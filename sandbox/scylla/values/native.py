@@ -1,4 +1,4 @@
-"""Serialized values of CQL's scalar types: made from Python values, or drawn at random with every extreme. Pure."""
+"""Serialized values of CQL's scalar types, from Python values or at random, including extremes. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Serialized collections, tuples, UDTs and vectors taken apart and put together, without knowing their elements. Pure.
+"""Packs and unpacks serialized collections, tuples, UDTs and vectors, without decoding their elements. Pure.
 
-A user-defined type brings its fields with it (`schemas.cql.types.resolve`); where it does not, they are given as
-`UserType`s.
+A resolved user-defined type has its fields (`schemas.cql.types.resolve`). For others, the caller passes `UserType`s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serialized values of every CQL type, nested to any depth: made from Python values, or drawn at random. Pure."""
+"""Serialized values of every CQL type, nested to any depth, from Python values or at random. Pure."""
 
 from __future__ import annotations
 

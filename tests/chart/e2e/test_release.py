@@ -103,6 +103,21 @@ def test_namespace_admits_restricted_pods_only(cluster: Cluster, namespace: str)
         cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
 
 
+def _check_own_look_at_rights(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    """The bridge finds the same rights as the API server."""
+    for account, missing in (("", ()), ("-executor", POD_VERBS)):
+        folder = tmp_path / f"account{account}"
+        folder.mkdir()
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}{account}/token"
+        (folder / "token").write_text(cluster.request("POST", path, {"spec": {}})["status"]["token"], encoding="ascii")
+        (folder / "ca.crt").write_bytes(cluster.authority.read_bytes())
+        assert missing_pod_verbs(cluster.url, namespace, folder) == missing
+        assert missing_pod_verbs(cluster.url, "kube-system", folder) == POD_VERBS
+    (folder / "token").write_text("nobody", encoding="ascii")
+    with pytest.raises(StartupError, match="it answers 401 Unauthorized"):
+        missing_pod_verbs(cluster.url, namespace, folder)
+
+
 def test_rights(chart: Chart, cluster: Cluster, namespace: str, refusal: Refusal, tmp_path: Path) -> None:
     """By impersonated requests: the driver manages pods of its namespace and nothing else, executors nothing at all.
 
@@ -142,15 +157,5 @@ def test_rights(chart: Chart, cluster: Cluster, namespace: str, refusal: Refusal
     for method, path, body in refused:
         options = {"content_type": merge} if method == "PATCH" else {}
         assert refusal(method, path, body, impersonate=driver, **options) == 403, (method, path)
-    for account, missing in (("", ()), ("-executor", POD_VERBS)):
-        folder = tmp_path / f"account{account}"
-        folder.mkdir()
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{NAME}{account}/token"
-        (folder / "token").write_text(cluster.request("POST", path, {"spec": {}})["status"]["token"], encoding="ascii")
-        (folder / "ca.crt").write_bytes(cluster.authority.read_bytes())
-        assert missing_pod_verbs(cluster.url, namespace, folder) == missing
-        assert missing_pod_verbs(cluster.url, "kube-system", folder) == POD_VERBS
-    (folder / "token").write_text("nobody", encoding="ascii")
-    with pytest.raises(StartupError, match="it answers 401 Unauthorized"):
-        missing_pod_verbs(cluster.url, namespace, folder)
+    _check_own_look_at_rights(cluster, namespace, tmp_path)
     helm(chart, namespace, "uninstall", "shop", "--wait")

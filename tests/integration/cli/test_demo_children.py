@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sandbox.demo.children import Child, Meter
+from sandbox.demo.child_process import ChildProcess, ProcessMeter
 from sandbox.demo.errors import DemoError
 from sandbox.stack.processes import wait_until
 
@@ -34,8 +34,8 @@ def write(folder: Path, status: int = 0) -> None:
     (folder / "parent.py").write_text(PARENT.format(status=status), encoding="utf-8")
 
 
-def start(module: str, folder: Path) -> Child:
-    child = Child("The program", module, [], log=folder / "log", output=folder / "output")
+def start(module: str, folder: Path) -> ChildProcess:
+    child = ChildProcess("The program", module, [], log=folder / "log", output=folder / "output")
     assert wait_until(lambda: "ready" in (folder / "output").read_text(encoding="utf-8"), 20)
     return child
 
@@ -110,7 +110,7 @@ def test_the_meter_counts_processes_that_have_ended(tmp_path: Path, monkeypatch:
     )
     (tmp_path / "busy.py").write_text(f"{program}\ntime.sleep(60)", encoding="utf-8")
     with start("busy", tmp_path) as child:
-        meter = Meter(child, every_s=0.0)
+        meter = ProcessMeter(child, every_s=0.0)
 
         def once_more() -> bool:
             meter.look()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.bridge_run import ROOT, environment
+from bench.processes.bridge_run import ROOT, environment
 from sandbox.stack.stack import LocalStack
 
 _CHANGES = 4_000

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import processes
-from bench.bridge_run import Measured, environment
-from bench.processes import CpuTotal, ProcessStat, RoleTimes, ThreadTimes
-from bench.watch import MACHINE, Watch
+from bench.processes import cpu_time as processes
+from bench.processes.bridge_run import Measured, environment
+from bench.processes.cpu_time import CpuTotal, ProcessStat, RoleTimes, ThreadTimes
+from bench.processes.watch import MACHINE, Watch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -36,7 +36,7 @@ def _metered(script: str, folder: Path) -> Measured:
     report = folder / "report.json"
     program = textwrap.dedent(_BURN) + textwrap.dedent(script)
     subprocess.run(
-        [sys.executable, "-m", "bench.meter", str(report), "--", sys.executable, "-c", program],
+        [sys.executable, "-m", "bench.processes.meter", str(report), "--", sys.executable, "-c", program],
         check=True, timeout=60, env=environment(),
     )  # fmt: skip
     return Measured.read(report)
@@ -168,7 +168,8 @@ def test_the_meter_counts_children_that_nobody_waits_for(tmp_path: Path) -> None
 def test_the_meter_passes_the_commands_exit_status_on(tmp_path: Path) -> None:
     """A command that fails is seen to have failed."""
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "bench.meter", str(report), "--", sys.executable, "-c", "raise SystemExit(3)"]
+    command = [sys.executable, "-m", "bench.processes.meter", str(report), "--"]
+    command += [sys.executable, "-c", "raise SystemExit(3)"]
     assert subprocess.run(command, check=False, timeout=60, env=environment()).returncode == 3
     assert Measured.read(report).exit == 3
 

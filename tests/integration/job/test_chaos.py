@@ -12,7 +12,8 @@ import pytest
 
 from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
-from tests.chaos.run import Leg, Run
+from tests.chaos.outcome import Leg
+from tests.chaos.run import Run
 from tests.integration.support.histories import history, table
 from tests.integration.support.running import BridgeJob, job_reached, wait_for
 

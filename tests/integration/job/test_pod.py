@@ -21,14 +21,14 @@ import pytest
 
 from bridge.config.document import ScyllaSettings
 from deploy.chart.dashboard import dashboard_text
-from deploy.image import rootfs
-from deploy.image.rootfs import ENTRYPOINT, RootFileSystem
 from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.chart.rendering import Chart, Rendered
 from tests.chart.tools import HELM, PROMTOOL, ToolMissingError, may_build, tool
+from tests.image import rootfs
+from tests.image.rootfs import ENTRYPOINT, RootFileSystem
 from tests.integration.support.histories import history
 from tests.integration.support.running import BridgeJob, wait_for
 

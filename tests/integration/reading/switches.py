@@ -34,10 +34,10 @@ import psutil
 from bridge.adapters.kafka.records import Record
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.kept_formats import LaneProgress
-from bridge.model.streams import Generation
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.cql.writing_session import WritingSession
-from sandbox.demo.arrivals import Arrivals
+from sandbox.demo.topic_readers import TopicReaders
+from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, TabletSet, mark_tablets, merge, split
@@ -131,7 +131,7 @@ class Scenario:
         }
         with (
             self.job,
-            Arrivals(self.job.config.kafka, list(self._table_of)) as arrivals,
+            TopicReaders(self.job.config.kafka, list(self._table_of)) as arrivals,
             ThreadPoolExecutor() as threads,
         ):
             self._arrivals = arrivals

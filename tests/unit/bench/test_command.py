@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import bench.__main__ as whole
-from bench import batches, flame, idle, path, place, scaling, simulation
+from bench import idle, local_stack
 from bench.errors import BenchError
+from bench.path import __main__ as path
+from bench.simulation import __main__ as simulation
 from sandbox.stack.stack import LocalStack
 
 _Main = Callable[[list[str]], int]
@@ -33,11 +35,7 @@ _Main = Callable[[list[str]], int]
         (idle.main, "--streams", "3"),
         (idle.main, "--interval", "0"),
         (idle.main, "--settle", "-1"),
-        (scaling.main, "--lanes", "1,0"),
-        (scaling.main, "--workers", "0"),
-        (flame.main, "--rate", "0"),
         (path.main, "--rounds", "0"),
-        (batches.main, "--tables", "sparse"),
         (path.main, "--tables", "broad"),
         (simulation.main, "--minutes", "0"),
     ],
@@ -59,19 +57,19 @@ def test_what_an_option_cannot_be_is_refused_at_once(
 
 def test_a_second_benchmark_is_kept_out_and_deletes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the first one still starts its servers."""
-    monkeypatch.setattr(place, "_DEFAULT_FOLDER", tmp_path)
+    monkeypatch.setattr(local_stack, "_DEFAULT_FOLDER", tmp_path)
     data = tmp_path / "data" / "kafka"
     data.mkdir(parents=True)
     with (tmp_path / ".bench-lock").open("w", encoding="ascii") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
-        with pytest.raises(BenchError, match="another benchmark runs in"), place.a_stack(None):
+        with pytest.raises(BenchError, match="another benchmark runs in"), local_stack.a_stack(None):
             pytest.fail("it was let in")
         assert data.is_dir()
 
 
 def test_the_folder_is_free_again_after_a_run_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the data that an earlier run left there is removed before the next one's servers start."""
-    monkeypatch.setattr(place, "_DEFAULT_FOLDER", tmp_path)
+    monkeypatch.setattr(local_stack, "_DEFAULT_FOLDER", tmp_path)
     left = tmp_path / "data" / "kafka"
 
     def fails(*_: object, **__: object) -> None:
@@ -82,7 +80,7 @@ def test_the_folder_is_free_again_after_a_run_that_failed(tmp_path: Path, monkey
     monkeypatch.setattr(LocalStack, "up", fails)
     for _ in range(2):
         left.mkdir(parents=True)
-        with pytest.raises(BenchError, match="no Java"), place.a_stack(None):
+        with pytest.raises(BenchError, match="no Java"), local_stack.a_stack(None):
             pytest.fail("there is no stack")
     with (tmp_path / ".bench-lock").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from bench import path
+from bench.path.lane import TABLES, Lane
+from bench.path.steps import fast_path_steps, general_path_steps
 from bridge.encoding.key_check import SAMPLE_EVERY
 from schemas.table_codec import TableCodec
 
@@ -41,24 +42,24 @@ def each(
 
 
 @cache
-def lane_of(table: str, changes: int) -> path.Lane:
+def lane_of(table: str, changes: int) -> Lane:
     """A lane's log is drawn once; nothing of what is made of it is kept."""
-    return path.Lane.of(table, changes)
+    return Lane.of(table, changes)
 
 
 def publishing(table: str, changes: int, way: str, check_every: int) -> Callable[[], object]:
     """One way of a lane that has been gone once: the loops are compiled then, which each count has for itself."""
     lane = lane_of(table, changes)
     lane = replace(lane, codec=TableCodec(lane.table, lane.layout.columns), check_every=check_every)
-    steps = path.plain_way(lane) if way == "plain" else path.general_way(lane)
+    steps = fast_path_steps(lane) if way == "fast" else general_path_steps(lane)
     steps["publish"]()
     return steps["publish"]
 
 
 def in_many_streams(count: Callable[[Callable[[], object]], int]) -> float:
     """What a change of a lane of many streams and pages comes to."""
-    lane = path.Lane.of("narrow", CHANGES, streams=STREAMS, page_rows=PAGE_ROWS)
-    publish = path.plain_way(lane)["publish"]
+    lane = Lane.of("narrow", CHANGES, streams=STREAMS, page_rows=PAGE_ROWS)
+    publish = fast_path_steps(lane)["publish"]
     publish()
     return count(publish) / CHANGES
 
@@ -103,31 +104,31 @@ def instructions(run: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("table", path.TABLES)
+@pytest.mark.parametrize("table", TABLES)
 def test_plain_rows_cost_few_calls(table: str) -> None:
     """The fast path makes a bounded number of calls a change, and a fraction of the general one's."""
-    found = each(calls, table, "plain")
+    found = each(calls, table, "fast")
     assert found <= MOST_CALLS[table], f"{found:.1f} calls a change"
     assert found < FRACTION.get(table, 2 / 3) * each(calls, table, "general")
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other releases of Python count other instructions")
-@pytest.mark.parametrize("table", path.TABLES)
+@pytest.mark.parametrize("table", TABLES)
 def test_plain_rows_cost_few_instructions(table: str) -> None:
     """What calls nothing costs, too."""
-    found = each(instructions, table, "plain")
+    found = each(instructions, table, "fast")
     assert found <= MOST_INSTRUCTIONS[table], f"{found:.0f} instructions a change"
 
 
 def test_narrow_plain_rows_cost_a_fraction_of_the_instructions() -> None:
     """Less than a third of the general path's, whatever release of Python counts them."""
-    assert 3 * each(instructions, "narrow", "plain") < each(instructions, "narrow", "general")
+    assert 3 * each(instructions, "narrow", "fast") < each(instructions, "narrow", "general")
 
 
 @pytest.mark.parametrize("table", MOST_CALLS_CHECKED)
 def test_rows_that_are_all_checked_cost_few_calls(table: str) -> None:
     """With every key held against its stream, rows still become records in loops."""
-    found = each(calls, table, "plain", check_every=1)
+    found = each(calls, table, "fast", check_every=1)
     assert found <= MOST_CALLS_CHECKED[table], f"{found:.1f} calls a change"
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bench import simulation
-from bench.simulation import Size, Violation, resolving, run
+from bench.simulation.run import resolving, run
+from bench.simulation.scenario import Size, Violation
 
 SMALL = Size(tables=2, minutes=12, streams=64, change_every_s=20, interval_s=4, rows_per_minute=60, killed=0.1)
 BOUNDED = replace(SMALL, requests_per_s=16)
@@ -25,12 +25,10 @@ def test_invariants_hold(size: Size, seed: int) -> None:
     assert (figures["requests_per_s"] < 1.2 * 16) == (size is BOUNDED)  # a job that starts again begins to count anew
 
 
-def test_violations_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the leeway, rows that come late into closed streams are left out."""
-    monkeypatch.setattr(simulation, "_LEEWAY_S", 0)
-    monkeypatch.setattr(simulation, "_CONFIDENCE_S", 0)
+def test_violations_are_noticed() -> None:
+    """A reader without leeway and confidence window skips rows that come late into closed streams."""
     with pytest.raises(Violation):
-        run(SMALL, 1)
+        run(replace(SMALL, leeway_s=0, confidence_s=0), 1)
 
 
 def test_memory_grows_with_the_streams_of_a_lane() -> None:

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from bench import tables
+from bench.data import tables
 from sandbox.scylla.base.mutations import CollectionWrite, Insert, Mutation, Update
 
 POOL = 200

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from bench import topics
+from bench.data import topics
 
 
 def test_topics_that_are_not_deleted_in_time_fail_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

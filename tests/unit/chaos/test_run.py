@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.chaos import broken, fault_points, run
+from tests.chaos import broken, fault_points, injection, run
 from tests.chaos.__main__ import main
 from tests.chaos.fault_points import FaultError, Point
+from tests.chaos.outcome import Leg, Outcome
 from tests.chaos.plan import KINDS, Fault
-from tests.chaos.run import Leg, Outcome, Run
+from tests.chaos.run import Run
 from tests.chaos.witness import Counts
 from tests.chaos.writing import TABLES
 
@@ -65,19 +66,20 @@ class World:
         self.commands: list[str] = []
         self.said: list[str] = []
         self.published = 0
-        monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: self.now_s, sleep=self._sleep))
         monkeypatch.setattr(run, "BridgeJob", Job)
         monkeypatch.setattr(run, "Topics", lambda *_: SimpleNamespace(reached=self._reached))
         monkeypatch.setattr(run, "Writing", lambda *_, **__: SimpleNamespace(error=None))
-        monkeypatch.setattr(run, "_do", self._do)
-        monkeypatch.setattr(run, "subprocess", SimpleNamespace(run=self._do, TimeoutExpired=TimeoutExpired))
+        for module in (run, injection):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s, sleep=self._sleep))
+            monkeypatch.setattr(module, "run_command", self._do)
+            monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=self._do, TimeoutExpired=TimeoutExpired))
         stack: Any = SimpleNamespace(kafka="", registry="", cql="")
         self.run = Run(stack, folder, [Leg(1, 1.0)], say=self.said.append, isolated=isolated)
         self.job.start()
 
     @property
     def job(self) -> Any:
-        return self.run._job
+        return self.run.job
 
     @property
     def faults(self) -> Path:
@@ -87,8 +89,8 @@ class World:
 
     def met(self, kind: str, number: int = 1) -> list[str]:
         """The kinds that count after such a fault."""
-        self.run._suffer(Fault(kind, 1.0, POINT, number))
-        return [fault.kind for fault, _ in self.run._outcome.faults]
+        self.run.inject(Fault(kind, 1.0, POINT, number))
+        return [fault.kind for fault, _ in self.run.outcome.faults]
 
     def come_by(self) -> None:
         """What a process does at the point, but for what then becomes of it."""
@@ -192,10 +194,10 @@ def test_fault_that_nothing_met_is_tried_again(world: World) -> None:
     """Whoever comes by too late for the first try meets the second; of one that nobody meets at all the run tells."""
     world.meanwhile = lambda: world.come_by() if world.now_s > 60 else None
     assert world.met("err at a point") == ["err at a point"]
-    assert (world.run._outcome.unmet, world.said.count("    nothing met it")) == ([], 1)
+    assert (world.run.outcome.unmet, world.said.count("    nothing met it")) == ([], 1)
     world.meanwhile = lambda: None
     world.met("stop a worker")
-    assert [fault.kind for fault in world.run._outcome.unmet] == ["stop a worker"]
+    assert [fault.kind for fault in world.run.outcome.unmet] == ["stop a worker"]
 
 
 @pytest.mark.parametrize(
@@ -268,15 +270,15 @@ def test_job_that_outlives_its_jvm_is_a_problem(world: World) -> None:
     """It is told and killed, and the run goes on."""
     world.job.hangs = 1
     assert world.met("kill the JVM") == ["kill the JVM"]
-    assert world.run._outcome.problems == ["the job goes on 60 s after its JVM has died"]
+    assert world.run.outcome.problems == ["the job goes on 60 s after its JVM has died"]
     assert len(world.job.waited) == 2
 
 
 def test_job_that_does_not_stop_is_a_problem(world: World) -> None:
     """The same at the end of a run: what was published is looked at all the same."""
     world.job.hangs = 1
-    world.run._end()
-    assert world.run._outcome.problems == ["the job did not stop within 60 s"]
+    world.run._stop_job()
+    assert world.run.outcome.problems == ["the job did not stop within 60 s"]
 
 
 def test_network_is_set_right_whatever_happens(world: World) -> None:

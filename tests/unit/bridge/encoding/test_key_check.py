@@ -15,10 +15,11 @@ from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
 from bridge.model.key_ranges import KeyRange, ranges_of_tablets, ranges_of_vnodes
 from bridge.model.log_rows import Cells, Change, Group, LogLayout
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
-from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, build_vnode_streams, shard_of
+from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, shard_of
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from sandbox.recordings.recording import Recording, scenarios
 from sandbox.scylla.cluster import tablets
+from sandbox.scylla.cluster.generation import build_vnode_streams
 from sandbox.scylla.cluster.topology import Ring, StreamMap
 
 TOKENS = st.integers(MIN_TOKEN + 1, MAX_TOKEN).map(Token)

@@ -149,14 +149,14 @@ def test_a_write_goes_to_the_server_and_then_into_the_log_with_what_was_there(se
 
 def test_without_a_generation_the_first_one_is_made(server: Server) -> None:
     server.generation_ms = None
-    assert run(server, "") == [f"made the first generation of streams, {NOW_US // 1000}"]
+    assert run(server, "") == [f"created the first stream generation, {NOW_US // 1000}"]
     assert "cdc_generation_timestamps" in server.executed[-1]
 
 
 def test_a_captured_table_without_a_log_gets_one(server: Server) -> None:
     server.has_log = False
     said = run(server, "INSERT INTO shop.orders (id) VALUES (1)")
-    assert said[0] == "made the log shop.orders_scylla_cdc_log"
+    assert said[0] == "created the log shop.orders_scylla_cdc_log"
     assert server.executed[0].startswith('CREATE TABLE "shop"."orders_scylla_cdc_log"')
 
 
@@ -164,7 +164,7 @@ def test_a_log_in_a_keyspace_with_tablets_gets_a_stream_for_each(server: Server)
     server.has_log = False
     server.tablets = 8
     said = run(server, "INSERT INTO shop.other (id) VALUES (1)", fails=True)
-    assert said == ["made the log shop.orders_scylla_cdc_log, with 8 tablets"]
+    assert said == ["created the log shop.orders_scylla_cdc_log, with 8 tablets"]
     assert sum("system.cdc_streams" in one for one in server.executed) == 16  # each as current, and as opened
 
 
@@ -191,14 +191,17 @@ def test_a_keyspace_has_tablets_if_it_says_so(server: Server, option: str, told:
         ("INSERT INTO orders (id) VALUES (1)", r"^x\.cql:1:1: no keyspace is given for orders: write keyspace\.orders"),
         ("\n INSERT INTO shop.orders (id)\n VALUES (1 2)", r"^x\.cql:3:12: , expected"),
         ("INSERT INTO shop.other (id) VALUES (1)", r"^x\.cql:1:1: unconfigured table shop\.other"),
-        ("UPDATE shop.orders SET events[0] = 1 WHERE id = 1", "single elements of the list 'events' can't be written"),
+        (
+            "UPDATE shop.orders SET events[0] = 1 WHERE id = 1",
+            "the local stack cannot write single elements of the list 'events'",
+        ),
         ("UPDATE shop.orders SET events = events - [1] WHERE id = 1", "single elements of the list 'events'"),
         ("DELETE events[1] FROM shop.orders WHERE id = 1", "single elements of the list 'events'"),
         ("INSERT INTO shop.orders (id) VALUES (1) USING TIMESTAMP 1", "from the past"),
         ("DROP TABLE shop.orders_scylla_cdc_log", "Cannot DROP cdc log table"),
         (
             "INSERT INTO shop.orders_scylla_cdc_log (id) VALUES (1)",
-            r"shop\.orders_scylla_cdc_log is a log, which the server alone writes: write shop\.orders",
+            r"shop\.orders_scylla_cdc_log is a log, which only the server writes. Write to shop\.orders",
         ),
         ("ALTER KEYSPACE shop WITH tablets = {'enabled': true}", "keyspace shop: the option tablets can't be altered"),
         ("CREATE KEYSPACE k WITH tablets = {'enabled': maybe}", "'enabled' is true or false, not maybe"),
@@ -217,7 +220,7 @@ def test_what_is_refused_reaches_neither_server_nor_log(server: Server, text: st
 def test_what_the_server_refuses_is_not_logged_and_ends_the_run(server: Server) -> None:
     server.refuses = "(2)"
     text = ";".join(f"INSERT INTO shop.orders (id) VALUES ({number})" for number in (1, 2, 3))
-    with pytest.raises(LocalStackError, match=r"^x\.cql:1:41: no \(1 before it was carried out\)"):
+    with pytest.raises(LocalStackError, match=r"^x\.cql:1:41: no \(1 before it was run\)"):
         run(server, text)
     assert len(server.logged) == 1
 

@@ -134,8 +134,8 @@ def test_insert_json_nulls_what_it_does_not_name_unless_told_otherwise() -> None
         ("INSERT INTO t (p, c, a) VALUES (1, 1, 'x')", "column 'a': not a value of type int: 'x'"),
         ("INSERT INTO t (p, c, a) VALUES (1, 1, 1) USING TTL -1", "ttl is too large or negative"),
         ("INSERT INTO t (p, c, a) VALUES (1, 1, 1) USING TIMESTAMP 9223372036854775807", "more than 3 days into"),
-        ("UPDATE t SET a = 1 WHERE p = 1", "written with the whole primary key"),
-        ("UPDATE t SET a = 1 WHERE p = 1 AND c > 1", "written with the whole primary key"),
+        ("UPDATE t SET a = 1 WHERE p = 1", "a write needs the whole primary key"),
+        ("UPDATE t SET a = 1 WHERE p = 1 AND c > 1", "a write needs the whole primary key"),
         ("UPDATE t SET a = a + 1 WHERE p = 1 AND c = 1", "can only be set as a whole"),
         ("UPDATE t SET u = u + {width: 1} WHERE p = 1 AND c = 1", "nothing can be added"),
         ("UPDATE t SET m = {1: 2} + m WHERE p = 1 AND c = 1", "nothing can be added"),
@@ -175,7 +175,7 @@ def test_a_delete_takes_just_the_rows_of_its_slice(
     )
     table = server.catalog.table(Name(None, "t"))
     keys = list(product(range(3), repeat=3))
-    server.carry_out(table, Mutation((i(1),), tuple(Insert(tuple(map(i, key))) for key in keys)), request)
+    server.apply(table, Mutation((i(1),), tuple(Insert(tuple(map(i, key))) for key in keys)), request)
     rest = names[len(equal) :]
     where = [f"{name} = {value}" for name, value in zip(names, equal, strict=False)]
     tests = [lambda key: list(key[: len(equal)]) == equal]

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import importlib.util
 import os
 import signal
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -36,21 +34,6 @@ def test_useless_values_are_refused(words: tuple[str, str], capsys: pytest.Captu
     assert words[0] in capsys.readouterr().err
 
 
-def test_a_missing_package_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without the extra nothing is started, and the line says how to install it."""
-    find = importlib.util.find_spec
-
-    def find_but_matplotlib(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name == "matplotlib" else find(name, package)
-
-    monkeypatch.setattr(importlib.util, "find_spec", find_but_matplotlib)
-    assert run(parse("--output", str(tmp_path / "demo"))) == 2
-    assert "needs matplotlib: pip install 'scylla-cdc-bridge[demo]'" in capsys.readouterr().err
-    assert not (tmp_path / "demo").exists()
-
-
 def test_one_demo_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A second one in the same folder is refused, and leaves the first one's files alone."""
     former = tmp_path / "summary.json"
@@ -58,7 +41,7 @@ def test_one_demo_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     with (tmp_path / ".lock").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert run(parse("--output", str(tmp_path))) == 2
-    assert "Another demo is at work" in capsys.readouterr().err
+    assert "Another demo runs" in capsys.readouterr().err
     assert former.exists()
 
 
@@ -83,7 +66,7 @@ def test_failures_have_a_line_and_a_status(
     def fail(_args: object, _screen: object) -> int:
         raise error
 
-    monkeypatch.setattr(command, "_run", fail)
+    monkeypatch.setattr(command, "_run_on_stack", fail)
     assert run(parse("--output", str(tmp_path))) == status
     assert "no java" in capsys.readouterr().err
 
@@ -105,7 +88,7 @@ def test_signals_unwind_once(
             cleaned_up.append(True)
 
     former = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
-    monkeypatch.setattr(command, "_run", work)
+    monkeypatch.setattr(command, "_run_on_stack", work)
     assert run(parse("--output", str(tmp_path))) == 128 + number
     assert cleaned_up == [True]
     assert f"Ended by {number.name}" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.model.times import UnixMillis
 from sandbox.demo import plan
-from sandbox.demo.tail import Tail
+from sandbox.demo.tail import LineTail
 from sandbox.demo.writer import written_file
 from schemas.record_schemas import key_schema, value_schema
 
@@ -42,7 +42,7 @@ def test_recorded_times_come_before_the_simulated_cluster() -> None:
 def test_a_tail_gives_complete_lines_once(tmp_path: Path) -> None:
     """A line that is being written is left until it is whole; the file may not be there yet."""
     path = tmp_path / "lines"
-    tail = Tail(path)
+    tail = LineTail(path)
     assert tail.lines() == []
     path.write_text("one\ntw", encoding="utf-8")
     assert tail.lines() == ["one"]
@@ -56,7 +56,7 @@ def test_a_tail_reads_in_portions(tmp_path: Path) -> None:
     """No more than so many bytes at a time, cut at the end of a line."""
     path = tmp_path / "lines"
     path.write_text("aa\nbb\ncc\n", encoding="utf-8")
-    tail = Tail(path)
+    tail = LineTail(path)
     assert [tail.lines(7), tail.lines(7), tail.lines(7)] == [["aa", "bb"], ["cc"], []]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.demo.plan import tables
-from sandbox.demo.report.figures import GenerationMark, Observations
+from sandbox.demo.report.observations import GenerationMark, Observations
 from sandbox.demo.report.summary import Run, faults, generations_crossed, summarize, summary_lines
 from sandbox.verify.checker import Verdict
 
@@ -87,14 +87,20 @@ def test_every_table_must_cross_the_generations() -> None:
     """The table that crossed the fewest counts, and it must be two."""
     found = summary(wide={STARTS[0]: 5, STARTS[1]: 0, STARTS[2]: 1})
     assert found["generations_crossed"] == 1
-    assert faults(found) == ["only 1 changes of generation were crossed, not 2"]
+    assert faults(found) == ["changes arrived across 1 generation changes only, not 2"]
     assert generations_crossed({}) == 0
 
 
 def test_the_lines_for_people() -> None:
     """They name the counts, the rate, the latency and what it consists of."""
     text = "\n".join(summary_lines(summary()))
-    for words in ("700 written", "0 doubled", "2 changes of generation", "p99 2500 ms", "2000 ms are the confidence"):
+    for words in (
+        "700 written",
+        "0 doubled",
+        "2 generation changes",
+        "p99 2500 ms",
+        "2000 ms of it are the confidence",
+    ):
         assert words in text
 
 

@@ -12,9 +12,9 @@ from sandbox.scylla.log.log_groups import LogRules, log_groups
 from sandbox.scylla.log.log_rows import CollectionDelta
 from sandbox.scylla.oracle import ExpectedChange, Oracle, RangeEnd
 from sandbox.scylla.placing import CapturedTable, Place, expected_changes
+from tests.unit.sandbox.scylla.base.test_ranges import wide
 from tests.unit.sandbox.scylla.orders import T, key
 from tests.unit.sandbox.scylla.profiles import insert, range_delete, rules, sizes, tags, update
-from tests.unit.sandbox.scylla.test_ranges import wide
 
 PLACE = Place(key(1), b"s" * 16, timeuuid_of(T, b"\x80" * 8), UnixMillis(T // 1000))
 

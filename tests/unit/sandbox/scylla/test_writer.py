@@ -91,7 +91,7 @@ def test_a_generation_is_published_streams_first_and_timestamp_last(session: Kee
     cluster.publish(second)
     assert len(session.written) == 5 + 9
     assert (len(list(first.streams())), len(list(second.streams()))) == (8, 16)
-    assert {entry.range_end for entry in first.stream_sets} < {entry.range_end for entry in second.stream_sets}
+    assert {entry.range_end for entry in first.stream_groups} < {entry.range_end for entry in second.stream_groups}
     assert list(cluster.generations) == [first, second]
     with pytest.raises(ValueError, match="must start after"):
         cluster.add_generation(START_MS)

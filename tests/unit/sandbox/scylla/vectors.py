@@ -81,7 +81,7 @@ class Run:
         (operation,) = mutation.operations
         expiry = RowExpiry(operation.clustering) if isinstance(operation, RowDelete) else PartitionExpiry()
         table = next(table for table in self.server.catalog.tables if table.name == name)
-        self.logged.append(self.server.carry_out(table, replace(mutation, operations=(expiry,)), request))
+        self.logged.append(self.server.apply(table, replace(mutation, operations=(expiry,)), request))
 
 
 def problems(run: Run, expected: list[list[dict[str, Any]]], *, free_order: bool) -> list[str]:

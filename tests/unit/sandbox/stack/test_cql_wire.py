@@ -53,8 +53,8 @@ def test_a_statement_is_run_after_the_login() -> None:
 
 
 def test_a_missing_login_is_an_error() -> None:
-    """A server that wants a login is not ready for one without."""
-    with _server(lambda _opcode, _body: (0x03, b""), []) as port, pytest.raises(CqlError, match="wants a login"):
+    """A server that requires a login is not ready for one without."""
+    with _server(lambda _opcode, _body: (0x03, b""), []) as port, pytest.raises(CqlError, match="requires a login"):
         _connect(port)
 
 

@@ -26,8 +26,8 @@ def every_port_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("every_port_is_free")
 def test_ports_are_the_users_then_the_former_ones() -> None:
     """A returning stack keeps its ports; the user's choice wins."""
-    assert stack._planned_ports(Ports(), _FORMER, {}) == _PLAN
-    moved = stack._planned_ports(Ports(kafka=30_000), _FORMER, {})
+    assert stack._choose_ports(Ports(), _FORMER, {}) == _PLAN
+    moved = stack._choose_ports(Ports(kafka=30_000), _FORMER, {})
     assert (moved.kafka, moved.cql, moved.registry) == (30_000, _PLAN.cql, _PLAN.registry)
 
 
@@ -35,16 +35,16 @@ def test_ports_are_the_users_then_the_former_ones() -> None:
 def test_a_running_server_keeps_its_port() -> None:
     """Asking for another port of a server that runs is refused; asking for the same is not."""
     running = {"kafka": ProcessIdentity(1, "x")}
-    assert stack._planned_ports(Ports(kafka=_PLAN.kafka), _FORMER, running) == _PLAN
+    assert stack._choose_ports(Ports(kafka=_PLAN.kafka), _FORMER, running) == _PLAN
     with pytest.raises(LocalStackError, match="kafka still runs on port 20003"):
-        stack._planned_ports(Ports(kafka=30_000), _FORMER, running)
+        stack._choose_ports(Ports(kafka=30_000), _FORMER, running)
 
 
 @pytest.mark.usefixtures("every_port_is_free")
 def test_one_port_for_two_servers_is_refused() -> None:
     """The user's mistake is told before anything starts."""
     with pytest.raises(LocalStackError, match="same port"):
-        stack._planned_ports(Ports(kafka=30_000, cql=30_000), None, {})
+        stack._choose_ports(Ports(kafka=30_000, cql=30_000), None, {})
 
 
 def _this_process() -> ProcessIdentity:

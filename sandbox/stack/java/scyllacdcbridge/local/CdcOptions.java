@@ -12,8 +12,7 @@ import org.apache.cassandra.exceptions.ConfigurationException;
 /**
  * The options of {@code WITH cdc = {...}}, checked and stored the way ScyllaDB does.
  *
- * <p>An empty map stays empty; otherwise options that were not named get their defaults. Keys and values compare without
- * regard to case.
+ * <p>An empty map stays empty. Otherwise, missing options get their defaults. Keys and values are case-insensitive.
  */
 public final class CdcOptions {
     private static final String ENABLED = "enabled";
@@ -31,7 +30,7 @@ public final class CdcOptions {
         given.forEach((key, value) -> options.put(known(key), normal(known(key), value)));
     }
 
-    /** @throws ConfigurationException for an unknown option or a value that the option doesn't take */
+    /** @throws ConfigurationException for an unknown option or an invalid value */
     public static CdcOptions of(Map<String, String> given) {
         return new CdcOptions(given);
     }
@@ -40,7 +39,7 @@ public final class CdcOptions {
         return "true".equals(options.get(ENABLED));
     }
 
-    /** True if the statement said whether CDC is on: ALTER TABLE must. */
+    /** Whether the statement has the option "enabled", which ALTER TABLE requires. */
     public boolean enabledIsNamed() {
         return enabledIsNamed;
     }
@@ -60,7 +59,7 @@ public final class CdcOptions {
         return blob.order(ByteOrder.BIG_ENDIAN);
     }
 
-    /** Whether a blob made by {@link #toBlob} (null allowed) says that CDC is on. */
+    /** Whether CDC is enabled in a blob of {@link #toBlob}; null is allowed. */
     public static boolean isEnabled(ByteBuffer blob) {
         if (blob == null)
             return false;

@@ -4,16 +4,16 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Splits a CQL text into tokens, leaving out spaces and comments.
+ * Splits a CQL text into tokens without spaces and comments.
  *
- * <p>It knows just enough of CQL's lexical rules to never mistake the inside of a literal, a quoted name or a comment for
- * a keyword. A text that breaks off inside one of them gives a last token that reaches to its end: the server's own parser
- * then says what is wrong.
+ * <p>It implements the lexical rules that prevent taking the inside of a literal, a quoted name or a comment for a
+ * keyword. If the text ends inside one of them, the last token reaches to the end of the text, and the server's own
+ * parser reports the error.
  */
 final class CqlTokens {
     enum Kind { WORD, QUOTED_NAME, STRING, SYMBOL }
 
-    /** One token: its text as written, and where it stands in the statement (end exclusive). */
+    /** One token: its text as written, and its position in the statement (end exclusive). */
     record Token(Kind kind, String text, int start, int end) {
         boolean is(String lowerCaseWord) {
             return kind == Kind.WORD && text.equalsIgnoreCase(lowerCaseWord);
@@ -23,7 +23,7 @@ final class CqlTokens {
             return kind == Kind.SYMBOL && text.charAt(0) == symbol;
         }
 
-        /** The identifier that this token names as the server sees it, or null if it is none. */
+        /** The identifier of this token as the server reads it, or null if the token is no identifier. */
         String identifier() {
             return switch (kind) {
                 case WORD -> text.toLowerCase(java.util.Locale.ROOT);

@@ -24,7 +24,7 @@ import org.apache.cassandra.transport.messages.ResultMessage;
 import org.apache.cassandra.utils.MD5Digest;
 
 /**
- * Lets clients of this Cassandra node speak to it as to ScyllaDB, as far as CDC goes.
+ * Lets clients use this Cassandra node like a ScyllaDB node, as far as CDC is concerned.
  *
  * <p>Named by {@code -Dcassandra.custom_query_handler_class}. Statements are rewritten by {@link StatementRewriter} and
  * then handled by the server's own processor. Test equipment: it imitates names and options, and writes no CDC log.
@@ -35,7 +35,7 @@ public final class ScyllaQueryHandler implements QueryHandler {
     }
 
     private final QueryProcessor processor = QueryProcessor.instance;
-    /** Options of prepared CREATE and ALTER TABLE statements: a prepared statement can't carry them itself. */
+    /** Options of prepared CREATE and ALTER TABLE statements: a prepared statement cannot hold them itself. */
     private final Map<MD5Digest, CdcOptions> preparedOptions = new ConcurrentHashMap<>();
 
     @Override
@@ -85,7 +85,7 @@ public final class ScyllaQueryHandler implements QueryHandler {
         return cdc == null ? statement : new CdcTableStatement((AlterSchemaStatement) statement, cdc);
     }
 
-    /** BATCH frames are parsed before any query handler sees them, so their texts are rewritten as they are decoded. */
+    /** The server parses BATCH frames before it calls a query handler, so their texts are rewritten while decoding. */
     private static void installBatchCodec() {
         Message.Codec<BatchMessage> original = BatchMessage.codec;
         Message.Codec<BatchMessage> rewriting = new Message.Codec<>() {

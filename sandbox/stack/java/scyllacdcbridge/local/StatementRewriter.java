@@ -12,9 +12,9 @@ import scyllacdcbridge.local.CqlTokens.Kind;
 import scyllacdcbridge.local.CqlTokens.Token;
 
 /**
- * Turns a statement written for ScyllaDB into one that Apache Cassandra takes, and says which CDC options it carried.
+ * Rewrites a statement for ScyllaDB into one for Apache Cassandra, and returns its CDC options.
  *
- * <p>Only tokens are changed, never literals, quoted names' text or comments. What is rewritten: the names of ScyllaDB's
+ * <p>It changes only tokens, never literals, the text of quoted names or comments. It rewrites the names of ScyllaDB's
  * system tables; {@code cdc = {...}} in CREATE and ALTER TABLE; table and keyspace options that only ScyllaDB has;
  * {@code BYPASS CACHE}; {@code USING TIMEOUT}.
  */
@@ -29,7 +29,7 @@ public final class StatementRewriter {
     private static final Set<String> BEFORE_A_TABLE = Set.of("from", "into", "update", "table", "truncate", "exists", "on");
     private static final Set<String> SCYLLA_ONLY_OPTIONS =
         Set.of("tablets", "tombstone_gc", "per_partition_rate_limit", "paxos_grace_seconds");
-    /** A statement without any of these words passes through untokenized: bulk loads pay nothing. */
+    /** A statement without any of these words is not tokenized, so that bulk loads cost nothing. */
     private static final List<String> MARKS =
         List.of("cdc", "scylla_", "bypass", "timeout", "tablets", "tombstone_gc", "rate_limit", "paxos_grace");
 
@@ -97,7 +97,7 @@ public final class StatementRewriter {
                 replace(i, i + 1, "");
     }
 
-    /** Takes {@code TIMEOUT x} out of every USING clause, and the clause away if nothing else stands in it. */
+    /** Removes {@code TIMEOUT x} from every USING clause, and the clause if it is empty then. */
     private void dropTimeouts() {
         for (int i = 0; i + 2 < tokens.size(); i++) {
             if (!tokens.get(i).is("using"))
@@ -182,7 +182,7 @@ public final class StatementRewriter {
         cdc = CdcOptions.of(given);
         if (!create && !cdc.enabledIsNamed())
             throw new InvalidRequestException("CDC options can only be altered together with the option \"enabled\"");
-        // Cassandra's grammar takes a map named "extensions" and ignores it. It keeps the option list well formed, and
+        // Cassandra's grammar accepts a map named "extensions" and ignores it. It keeps the option list well formed, and
         // the options in it keep prepared statements with different options apart.
         replace(name, close, "extensions = {'cdc': '" + hex(cdc) + "'}");
     }

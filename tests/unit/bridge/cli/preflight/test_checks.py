@@ -1,4 +1,4 @@
-"""What `preflight.check` accepts, refuses and reports."""
+"""What the checks before a start accept, refuse and report."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import scyllacdcbridge.local.CdcOptions;
 /**
  * A CREATE or ALTER TABLE that also sets the table's CDC options, in one schema change.
  *
- * <p>It lives in this package because a schema statement's event and resources are visible only here.
+ * <p>It is in this package because a schema statement's event and resources are visible only here.
  */
 public final class CdcTableStatement extends AlterSchemaStatement {
     private static final String EXTENSION = "cdc";
@@ -63,7 +63,7 @@ public final class CdcTableStatement extends AlterSchemaStatement {
                 throw ire("Cannot create a CDC log for a table %s, because creating nested CDC logs is not allowed", name);
         }
         TableMetadata taken = tableOf(schema, tableName + LOG_SUFFIX);
-        // A log that was detached when CDC was switched off is taken up again.
+        // Reuse a log that was detached when CDC was switched off.
         if (taken != null && taken.getColumn(new ColumnIdentifier("cdc$stream_id", true)) == null)
             throw ire("Cannot create CDC log table for table %s because a table of name %s already exists", name, name + LOG_SUFFIX);
     }

@@ -1,0 +1,1 @@
+"""What the benchmark writes to tables and reads from topics."""

@@ -1,0 +1,1 @@
+"""Runs the bridge as a process of its own and measures processes by `/proc`."""
