@@ -1,1 +1,1 @@
-"""The only places that know a client library; each maps its library's errors to ours in one table."""
+"""The only importers of client libraries. Each translates its library's errors into the bridge's in one module."""

@@ -1,1 +1,1 @@
-"""What every process needs: logging, signals, temporary files, retries, and a Java to run."""
+"""Logging, signals, temporary folders, retries, background calls, and finding Java: for every process."""

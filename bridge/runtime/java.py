@@ -59,10 +59,10 @@ def _checked_major(command: str) -> int:
     except (OSError, subprocess.TimeoutExpired) as error:
         message = f"Cannot run {command}: {error}"
         raise StartupError(message) from error
-    said = answer.stderr + answer.stdout
-    major = major_version(said)
+    output = answer.stderr + answer.stdout
+    major = major_version(output)
     if answer.returncode != 0 or major is None:
-        message = f"`{command} -version` gave no version, but this:\n{said.strip()}"
+        message = f"`{command} -version` gave no version, but this:\n{output.strip()}"
         raise StartupError(message)
     if major < OLDEST_JAVA:
         message = f"{command} is Java {major}, but {OLDEST_JAVA} or newer is needed. Set JAVA_HOME to a newer one."
@@ -70,9 +70,9 @@ def _checked_major(command: str) -> int:
     return major
 
 
-def major_version(said: str) -> int | None:
+def major_version(output: str) -> int | None:
     """Read the major version from what `java -version` prints ("1.8.0_292" is 8); None if it isn't there."""
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if match is None:
         return None
     first = int(match.group(1))

@@ -15,8 +15,8 @@ from bridge.errors import RetriableError, StartupError
 
 T = TypeVar("T")
 
-FIRST_DELAY_S: Final = 0.2
-LONGEST_DELAY_S: Final = 5.0
+_FIRST_DELAY_S: Final = 0.2
+_LONGEST_DELAY_S: Final = 5.0
 _GROWTH: Final = 2.0
 _LONGEST_SERVER_NAME: Final = 20
 
@@ -55,27 +55,27 @@ def retry_until_reachable(
     Raises:
         StartupError: no attempt succeeded; the message names the address, its setting and the time spent.
     """
-    named = f"{server} at {address}"
-    began_s = clock()
-    tries = 0
-    delay_s = FIRST_DELAY_S
+    named, began_s = f"{server} at {address}", clock()
+    tries, delay_s = 0, _FIRST_DELAY_S
     while True:
         tries += 1
         try:
             return attempt()
         except RetriableError as error:
-            waited_s = clock() - began_s
+            reason, waited_s = _strip_server(str(error), address), clock() - began_s
             left_s = patience_s - waited_s
-            reason = _strip_server(str(error), address)
             if left_s <= 0:
                 tried = f"tried {tries} times in {waited_s:.1f} s" if tries > 1 else "tried once"
-                # Do not name the setting twice: the reason may contain it.
-                see = f"; see {setting}" if setting is not None and setting not in reason else ""
-                raise StartupError(f"{named} is not reachable ({tried}): {reason}{see}") from error
+                raise StartupError(f"{named} is not reachable ({tried}): {_with_setting(reason, setting)}") from error
             pause_s = min(delay_s * (1 - chance() / 2), left_s)
             report(f"{named} is not reachable (try {tries}, next in {pause_s:.1f} s): {reason}")
         sleep(pause_s)
-        delay_s = min(delay_s * _GROWTH, LONGEST_DELAY_S)
+        delay_s = min(delay_s * _GROWTH, _LONGEST_DELAY_S)
+
+
+def _with_setting(reason: str, setting: str | None) -> str:
+    """The reason with the setting to check, unless the reason names the setting already."""
+    return reason if setting is None or setting in reason else f"{reason}; see {setting}"
 
 
 def _strip_server(message: str, address: str) -> str:

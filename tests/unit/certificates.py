@@ -1,4 +1,4 @@
-"""Certificates made for a test: an authority, and what it signs."""
+"""Certificates for tests: an authority, and certificates that it signs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Issued:
 
 @dataclass(frozen=True)
 class Authority:
-    """Signs certificates; whoever trusts `file` trusts them."""
+    """Signs certificates; `file` is its own certificate, for clients to trust."""
 
     folder: Path
     file: Path
@@ -39,10 +39,10 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, name: str = "authority") -> Self:
-        """A new authority whose files go to a folder."""
+        """Make an authority whose files are in a folder."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
-            _builder(_named(name), _named(name), key)
+            _builder(_common_name(name), _common_name(name), key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .sign(key, hashes.SHA256())
         )
@@ -53,10 +53,10 @@ class Authority:
     def issue(
         self, name: str, *, address: str = "127.0.0.1", expired: bool = False, password: str | None = None
     ) -> Issued:
-        """A certificate for an address, valid for an hour or since an hour no more."""
+        """Sign a certificate for an IP address; it is valid for an hour, or has expired an hour ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
-            _builder(_named(name), self.certificate.subject, key, ago_h=3 if expired else 1)
+            _builder(_common_name(name), self.certificate.subject, key, ago_h=3 if expired else 1)
             .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address(address))]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .sign(self.key, hashes.SHA256())
@@ -70,7 +70,7 @@ class Authority:
         return issued
 
 
-def _named(name: str) -> x509.Name:
+def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
 

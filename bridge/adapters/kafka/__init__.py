@@ -1,1 +1,1 @@
-"""Kafka through Confluent's client."""
+"""Kafka, by Confluent's client."""

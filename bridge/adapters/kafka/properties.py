@@ -19,7 +19,7 @@ from bridge.errors import AccessError
 
 _log = logging.getLogger(__name__)
 
-CLIENT_LIMIT_BYTES: Final = 1_000_000
+_CLIENT_LIMIT_BYTES: Final = 1_000_000
 """librdkafka's default for `message.max.bytes`, and its largest batch."""
 _MIN_BYTES: Final = 1_000
 """The smallest value that librdkafka accepts for either."""
@@ -59,7 +59,7 @@ def max_record_bytes(settings: KafkaSettings, topics_limit: int | None) -> int:
         topics_limit: the smallest `max.message.bytes` of the topics; None if it is not known.
     """
     own = settings.properties.get("message.max.bytes")
-    return int(own) if own is not None else min(_MAX_BYTES, max(_MIN_BYTES, topics_limit or CLIENT_LIMIT_BYTES))
+    return int(own) if own is not None else min(_MAX_BYTES, max(_MIN_BYTES, topics_limit or _CLIENT_LIMIT_BYTES))
 
 
 def producer_properties(
@@ -79,7 +79,7 @@ def producer_properties(
     queue_kib = int(settings.properties.get("queue.buffering.max.kbytes", QUEUE_KIB))
     return {
         # A topic's limit applies to whole batches, and librdkafka does not split a refused batch.
-        "batch.size": max(_MIN_BYTES, min(CLIENT_LIMIT_BYTES, topics_limit or CLIENT_LIMIT_BYTES)),
+        "batch.size": max(_MIN_BYTES, min(_CLIENT_LIMIT_BYTES, topics_limit or _CLIENT_LIMIT_BYTES)),
         "queue.buffering.max.messages": 200_000,
         **client_properties(settings),
         "message.max.bytes": largest_bytes,

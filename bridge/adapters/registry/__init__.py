@@ -1,1 +1,1 @@
-"""The schema registry through Confluent's client."""
+"""The schema registry, by Confluent's client."""

@@ -1,1 +1,1 @@
-"""ScyllaDB through its CQL driver."""
+"""ScyllaDB, by its CQL driver."""

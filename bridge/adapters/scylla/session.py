@@ -32,11 +32,6 @@ class Prepared:
     statement: PreparedStatement
 
     @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the statement's parameters, in order."""
-        return tuple(column.name for column in self.statement.column_metadata)
-
-    @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the statement's result at the time of preparing."""
         return result_columns(self.statement.result_metadata or ()).names

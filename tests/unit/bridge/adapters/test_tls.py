@@ -1,4 +1,4 @@
-"""What TLS libraries say, as a sentence with the setting to look at."""
+"""Explanations of TLS errors."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SHOWING = TlsFiles.model_validate({"client_certificate_file": "c.pem"})
         ),
     ],
 )
-def test_explained(reason: str, words: str) -> None:
-    """Each known reason says what to look at, and ends with the library's own words."""
+def test_known_errors_are_explained(reason: str, words: str) -> None:
+    """The explanation names the setting at fault and ends with the library's message."""
     found = explain_tls_error(reason, SHOWING, "x.tls")
     assert found is not None
     assert words in found
@@ -43,13 +43,13 @@ def test_explained(reason: str, words: str) -> None:
 
 
 def test_connection_that_breaks_off_is_no_refusal() -> None:
-    """What may pass is not explained away."""
+    """It may have any cause, so it is not explained."""
     assert explain_tls_error("EOF occurred in violation of protocol", SHOWING, "x.tls") is None
     assert explain_tls_error("Connection reset by peer", SHOWING, "x.tls") is None
 
 
-def test_missing_certificate_is_told_from_a_bad_one() -> None:
-    """Who shows no certificate is told to set one."""
+def test_missing_certificate_is_distinguished_from_a_refused_one() -> None:
+    """Without a certificate the advice is to set one."""
     found = explain_tls_error("alert bad certificate", TlsFiles(), "x.tls")
     assert found is not None
     assert "a client without a certificate; set x.tls.client_certificate_file" in found

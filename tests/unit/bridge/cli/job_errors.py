@@ -33,7 +33,7 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             "... Kafka at a:9092 refused a second login within a second of the first, which it does if a token is "
             "about to expire; the next connection succeeds (...)",
             "goes on",
-            "test_a_login_that_is_refused_again_passes",
+            "test_repeated_login_is_retried",
         ),
         entry(
             "a Kafka quota",

@@ -8,7 +8,7 @@ from tests.unit.bridge.cli.error_entries import Entry, entry
 from tests.unit.bridge.cli.job_errors import JOB_CASES
 
 _REFUSED: Final = "test_refused"
-_NO_CDC: Final = "test_what_can_have_no_cdc_is_told_as_what_it_is"
+_NO_CDC: Final = "test_table_that_can_never_have_cdc_is_explained"
 _STRANGE: Final = "test_strange_servers_are_told"
 _MIXED_UP: Final = "test_servers_that_are_mixed_up_are_told"
 _GONE: Final = "is not reachable (tried 9 times in 60.0 s)"
@@ -108,7 +108,7 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         entry(
             "a name in other upper or lower case",
             "table shop.orders: there is no keyspace 'shop' at a:9042; did you mean \"Shop\"?",
-            test="test_what_is_missing_may_be_there_in_other_letters",
+            test="test_missing_names_that_differ_in_case_are_suggested",
         ),
         entry(
             "a materialized view",
@@ -171,12 +171,12 @@ SERVER_CASES: Final[dict[str, list[Entry]]] = {
         entry(
             "a `sasl.mechanism` that is not enabled",
             "Kafka at a:9092 does not take PLAIN there, only SCRAM-SHA-256,SCRAM-SHA-512; see kafka.sasl.mechanism",
-            test="test_mechanism_that_is_not_offered",
+            test="test_mechanism_that_is_not_enabled_is_named",
         ),
         entry(
             "another authority's certificate at the `token_endpoint_url`",
             "Kafka at a:9092 gets no token: TLS failed; see kafka.sasl.token_endpoint_ca_file (...)",
-            test="test_token_that_is_not_given",
+            test="test_failure_to_get_a_token_names_its_settings",
         ),
         entry(
             "no `sasl` at a listener that requires a login; the port of ScyllaDB or of the registry",

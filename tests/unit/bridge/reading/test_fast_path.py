@@ -1,4 +1,4 @@
-"""The fast path of plain rows gives what the general one gives, whatever the rows."""
+"""The fast path gives the same bytes as the general path, for any rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def layout_of(of: TableSchema) -> LogLayout:
 
 
 def written(of: TableSchema, images: ImageOptions, random: Random, requests: int) -> Rows:
-    """What a workload writes, its groups spread over the streams; some have the very same time."""
+    """The rows of a workload; its groups are spread over the streams, and some have equal times."""
     rules = LogRules.of(of, images=images)
     workload = Workload(of, seed=random.getrandbits(32), keys=2, rows_per_key=4, mix=EVERYTHING, pool=4)
     base = BaseState(rules.columns)
@@ -63,7 +63,7 @@ def written(of: TableSchema, images: ImageOptions, random: Random, requests: int
             place = Place(mutation.partition_key, stream.raw, time, GENERATION_MS)
             found[stream] += raw_rows(of, group, place)
         base.write(mutation, UnixMicros(now_us), UnixMicros(now_us))
-    # The forms that loops are made for come often.
+    # Repeat some rows: loops are made for frequent forms only.
     end = log_columns(of).index("cdc$end_of_batch")
     for rows in found.values():
         for row in [row for row in rows if row[2] == bytes(4) and row[end]]:
@@ -74,13 +74,13 @@ def written(of: TableSchema, images: ImageOptions, random: Random, requests: int
 
 
 def ordered(rows: Sequence[Cells]) -> list[Cells]:
-    """As a server has them: one of each time and number, in their order."""
+    """The rows in the server's order, one of each time and number."""
     by_key = {(sort_key(row[1] or b""), row[2] or b""): row for row in rows}
     return [by_key[key] for key in sorted(by_key)]
 
 
 def damaged(rows: Rows, random: Random) -> Rows:
-    """Here and there a cell that is null, torn, another row's or anything at all, but for the log's key."""
+    """The rows with some cells replaced by null, a part, another row's cell or random bytes; the log's key stays."""
 
     def one(row: Cells, other: Cells) -> Cells:
         at = random.randrange(3, len(row))
@@ -134,7 +134,7 @@ def test_both_paths_give_the_same(
     codec, layout = TableCodec(of, log_columns(of), OutputOptions(shape=shape)), layout_of(of)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page_encoder, "ROWS_BEFORE_COMPILING", worth_a_loop)
-        # The second time the loops are there from the beginning.
+        # In the second pass the loops exist from the beginning.
         for _ in range(2):
             slowly, fast = both_ways(codec, layout, damaged(rows, random) if is_damaged else rows, page_rows)
             assert one_by_one(fast) == slowly
@@ -163,7 +163,7 @@ def inserts(count: int) -> Rows:
 
 
 def test_plain_rows_take_the_fast_path() -> None:
-    """All of them once their form is known, but for the last of each page that has a successor."""
+    """All of them once a loop knows their form, except the last row of each page that has a successor."""
     codec, layout = TableCodec(NARROW, log_columns(NARROW)), layout_of(NARROW)
     rows = inserts(900)
     both_ways(codec, layout, rows, 300)
@@ -177,7 +177,7 @@ MANY = table({"pk": "int"}, {"ck": "int"}, {f"v{at:02}": "int" for at in range(1
 
 
 def updates(touched: Sequence[int]) -> Rows:
-    """One stream's, each of which sets the columns that the bits of a number say."""
+    """Updates in one stream; the bits of a number select the columns that each of them sets."""
     names = log_columns(MANY)
     found = []
     for at, bits in enumerate(touched):
@@ -195,8 +195,8 @@ def updates(touched: Sequence[int]) -> Rows:
     return {STREAMS[0]: found, STREAMS[1]: [], STREAMS[2]: []}
 
 
-def test_forms_that_come_too_seldom_for_a_loop_take_the_fast_path() -> None:
-    """Row by row: none goes by way of the merged cells."""
+def test_rare_forms_take_the_fast_path() -> None:
+    """Row by row: none is merged as cells."""
     codec, layout = TableCodec(MANY, log_columns(MANY)), layout_of(MANY)
     slowly, fast = both_ways(codec, layout, updates([1 + at % 1000 for at in range(2000)]), 5000)
     assert one_by_one(fast) == slowly
@@ -204,8 +204,8 @@ def test_forms_that_come_too_seldom_for_a_loop_take_the_fast_path() -> None:
     assert not codec.page_encoder.loops
 
 
-def test_a_loop_that_nobody_uses_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forms of the past must not keep the present one from its loop; but none is made for each that comes by."""
+def test_unused_loop_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old forms must not keep a frequent form from its loop; but not every new form gets one."""
     monkeypatch.setattr(page_encoder, "MISSES_BEFORE_REPLACEMENT", 20)
     most = page_encoder.MAX_LOOPS
     codec, layout = TableCodec(MANY, log_columns(MANY)), layout_of(MANY)
@@ -223,8 +223,8 @@ def test_a_loop_that_nobody_uses_gives_way(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("bad", ["v", "ck", "pk", "cdc$time"])
-def test_a_cell_that_a_loop_declines_takes_its_row_to_the_general_path(bad: str) -> None:
-    """Once, at its place, wherever on its page it stands; the rows around it go the fast way."""
+def test_malformed_cell_takes_its_row_to_the_general_path(bad: str) -> None:
+    """Once, at its place, anywhere on its page; the rows around it take the fast path."""
     codec, layout = TableCodec(NARROW, log_columns(NARROW)), layout_of(NARROW)
     rows = {stream: list(of) for stream, of in inserts(90).items()}
     both_ways(codec, layout, rows, 300)
@@ -240,8 +240,8 @@ def test_a_cell_that_a_loop_declines_takes_its_row_to_the_general_path(bad: str)
         assert sum(len(each.records) for each in fast if isinstance(each, EncodedRun)) >= (90 - 4) * 2 // 3 - 4
 
 
-def test_a_group_that_goes_on_behind_its_end_is_one_group() -> None:
-    """A row that looks like a whole group is none when the next one has its time; also over a page's end."""
+def test_group_that_continues_after_its_end_flag_is_one_group() -> None:
+    """A row with the flag is no whole group if the next row has its time; also across the end of a page."""
     codec, layout = TableCodec(NARROW, log_columns(NARROW)), layout_of(NARROW)
     rows = {stream: list(of) for stream, of in inserts(90).items()}
     both_ways(codec, layout, rows, 300)
@@ -255,8 +255,8 @@ def test_a_group_that_goes_on_behind_its_end_is_one_group() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 64])
-def test_keys_are_held_against_their_streams_on_both_paths(every: int) -> None:
-    """One in so many on the fast path too, the first among them; a key that does not belong there is told."""
+def test_keys_are_checked_on_both_paths(every: int) -> None:
+    """One in `every` on the fast path too, the first included; a key in the wrong stream is reported."""
     codec, layout = TableCodec(NARROW, log_columns(NARROW)), layout_of(NARROW)
     rows = inserts(600)
     both_ways(codec, layout, rows, 300)

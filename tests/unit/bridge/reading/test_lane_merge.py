@@ -1,4 +1,4 @@
-"""Reading a lane: merging streams page by page, with bounded memory and load."""
+"""Reading a lane: streams are merged page by page, with bounded memory and load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WINDOW = Window(UnixMicros(0), UnixMicros(1_000_000))
 
 
 class Log:
-    """Pages of a log in memory, answered at once or when told to."""
+    """A log in memory; requests are answered at once, or by the test."""
 
     def __init__(
         self, rows: dict[StreamId, list[Cells]], *, columns: tuple[str, ...] = COLUMNS, held: bool = False
@@ -70,7 +70,7 @@ def place(row: Cells) -> tuple[bytes, bytes, bytes]:
     st.integers(10, 60),
 )
 def test_streams_are_merged_in_lane_order(shape: list[list[tuple[int, int, int]]], page_rows: int) -> None:
-    """Whatever the page breaks, rows come in the order of time, stream and number, each once."""
+    """For any page breaks, rows arrive once each, in the order of time, stream and number."""
     rows = {}
     for number, groups in enumerate(shape, start=1):
         of = stream(number)
@@ -86,7 +86,7 @@ def test_streams_are_merged_in_lane_order(shape: list[list[tuple[int, int, int]]
 
 
 def test_group_over_a_page_break_stays_together_beside_an_equal_time() -> None:
-    """A group that a page break cuts is not torn by another stream's group of the very same timeuuid."""
+    """A group of another stream with the same timeuuid does not split it."""
     one, two = stream(1), stream(2)
     rows = {one: [log_row(one, 5, seq) for seq in range(75)], two: [log_row(two, 5, seq) for seq in range(75)]}
     read = [
@@ -95,8 +95,8 @@ def test_group_over_a_page_break_stays_together_beside_an_equal_time() -> None:
     assert [row[0] for row in read] == [one.raw] * 75 + [two.raw] * 75
 
 
-def test_a_stream_with_earlier_rows_does_not_tear_another_ones_group_of_an_equal_time() -> None:
-    """What it hands on beside the first part of that group ends before the group."""
+def test_earlier_rows_do_not_split_another_streams_group_of_equal_time() -> None:
+    """The earlier rows are delivered before the group."""
     one, two = stream(1), stream(2)
     rows = {
         one: [log_row(one, 5, seq) for seq in range(75)],
@@ -109,7 +109,7 @@ def test_a_stream_with_earlier_rows_does_not_tear_another_ones_group_of_an_equal
 
 
 def test_requests_under_way_are_bounded() -> None:
-    """No more requests are sent than allowed; the next goes out when one comes back."""
+    """The next request is sent when one is answered."""
     rows = {stream(n): [log_row(stream(n), n)] for n in range(1, 10)}
     log = Log(rows, held=True)
     gate = RequestLimiter(log, 3)
@@ -123,8 +123,8 @@ def test_requests_under_way_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("raised", [False, True])
-def test_requests_that_fail_at_once_reach_whoever_waits(raised: bool) -> None:
-    """However many wait their turn: a cluster that goes away ends the reading, it does not hang."""
+def test_requests_that_fail_at_once_fail_their_futures(raised: bool) -> None:
+    """However many are queued: if the cluster goes away, reading ends and does not hang."""
 
     class Gone(Log):
         def page(
@@ -150,7 +150,7 @@ def test_requests_that_fail_at_once_reach_whoever_waits(raised: bool) -> None:
 
 
 def test_many_streams_share_the_memory() -> None:
-    """The more streams, the fewer rows are asked for at once."""
+    """The more streams, the fewer rows per request."""
 
     class Sizes(Log):
         def page(
@@ -167,7 +167,7 @@ def test_many_streams_share_the_memory() -> None:
 
 
 def test_other_columns_are_noticed() -> None:
-    """A page with other columns than the encoder knows is not misread."""
+    """A page with other columns than the encoder expects is not misread."""
     rows = {stream(1): [log_row(stream(1), 1)]}
     with pytest.raises(ColumnsChangedError, match="columns changed"):
         list(read_lane(Log(rows, columns=(*COLUMNS[:3], "v")), list(rows), WINDOW, LAYOUT, page_rows=50, in_flight=1))
@@ -201,7 +201,7 @@ def test_other_types_are_noticed(rows: list[Cells]) -> None:
 
 
 def test_reading_that_ends_early_leaves_no_requests_behind() -> None:
-    """What was not sent yet is not sent any more: the lane is read again, and the load would double."""
+    """Queued requests are not sent any more: the lane is read again, and the load would double."""
     rows = {stream(n): [log_row(stream(n), n)] for n in range(1, 10)}
     log = Log(rows, columns=(*COLUMNS[:3], "v"), held=True)
     gate = RequestLimiter(log, 2)
@@ -213,8 +213,8 @@ def test_reading_that_ends_early_leaves_no_requests_behind() -> None:
     assert len(log.asked) == 2
 
 
-def test_failure_of_a_page_is_the_readers() -> None:
-    """A failed request ends the reading with its own error."""
+def test_failure_of_a_page_ends_the_reading() -> None:
+    """With the error of the failed request."""
     log = Log({stream(1): []}, held=True)
     reading = read_lane(_Failing(log), [stream(1)], WINDOW, LAYOUT, page_rows=50, in_flight=1)
     with pytest.raises(RetriableError, match="timed out"):

@@ -1,4 +1,4 @@
-"""What a lane holds of its log, counted in bytes of the pages that were given out and not handed on."""
+"""The memory of a lane, in bytes of the pages that were returned and not yet consumed."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ SERVERS_PAGE_BYTES = 1 << 16
 ROOM_BYTES = 4 << 20
 
 Widths = Callable[[int, int], int]
-"""Number of a stream and of a row in it -> bytes of the row's value."""
+"""The size of a row's value in bytes, by the numbers of the stream and of the row in it."""
 
 
 class Log:
-    """A log whose pages are answered at once, and end at some size as a server's do.
+    """A log that answers at once; its pages end at a size limit, as a server's do.
 
     Attributes:
-        asked: rows asked for, request by request.
-        buffered: bytes of the pages that were given out and whose rows were not all handed on.
-        most: the most of that so far.
+        asked: the row limit of each request.
+        buffered: bytes of the returned pages whose rows were not all consumed.
+        most: the maximum of `buffered`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Log:
         size = 0
         while len(rows) < page_rows and start + len(rows) < self._rows and size < self._page_bytes:
             at = start + len(rows)
-            # Streams write in turns.
+            # The streams write in turns.
             time = timeuuid_of(UnixMicros(at // self._group * len(self.streams) + number), stream.raw[8:])
             size += self._width(number, at)
             seq = (at % self._group).to_bytes(4, "big")
@@ -71,8 +71,8 @@ class Log:
         future.set_result(page)
         return future
 
-    def handed_on(self, rows: Sequence[Cells]) -> None:
-        """Count a page no more once all of its rows were among these."""
+    def consume(self, rows: Sequence[Cells]) -> None:
+        """Count rows as consumed; a page is released with its last row."""
         for row in rows:
             pages = self._left[row[0] or b""]
             pages[0][0] -= 1
@@ -80,11 +80,11 @@ class Log:
                 self.buffered -= pages.pop(0)[1]
 
 
-def drained(log: Log, *, page_rows: int = 2000) -> list[Cells]:
+def drain(log: Log, *, page_rows: int = 2000) -> list[Cells]:
     found: list[Cells] = []
     for chunk in read_lane(log, log.streams, WINDOW, LAYOUT, page_rows=page_rows, in_flight=8):
         rows: list[Cells] = [row for _, row in chunk]  # type: ignore[misc]  # they are rows' entries all
-        log.handed_on(rows)
+        log.consume(rows)
         found += rows
     return found
 
@@ -98,42 +98,42 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize(("streams", "rows", "width"), [(8, 1000, 1000), (60, 90, 10_000), (300, 60, 2_000)])
 def test_wide_rows_stay_within_the_bytes(streams: int, rows: int, width: int) -> None:
-    """However many streams, and whatever a server's page may have."""
+    """For any number of streams and any size of the server's pages."""
     log = Log(streams, rows, lambda *_: width)
-    assert len(drained(log)) == streams * rows
+    assert len(drain(log)) == streams * rows
     assert log.buffered == 0
     assert log.most <= ROOM_BYTES + SERVERS_PAGE_BYTES
 
 
 @pytest.mark.usefixtures("_small")
-def test_one_page_of_each_stream_is_held_whatever_it_takes() -> None:
-    """Rows larger than there is room for are read one at a time, one of each stream."""
+def test_one_page_of_each_stream_is_always_held() -> None:
+    """Rows larger than the budget are read one at a time, one of each stream."""
     width = ROOM_BYTES // 10
     log = Log(40, 3, lambda *_: width)
-    assert len(drained(log)) == 120
+    assert len(drain(log)) == 120
     assert log.most <= 41 * (width + 200)
     assert set(log.asked[1:]) == {1}
 
 
 @pytest.mark.usefixtures("_small")
 def test_groups_over_many_pages_stay_within_the_bytes() -> None:
-    """Page after page of a stream then ends with the same time."""
+    """Then many pages of a stream end with the same time."""
     log = Log(60, 90, lambda *_: 40_000, group=45)
-    assert len(drained(log)) == 60 * 90
+    assert len(drain(log)) == 60 * 90
     assert log.buffered == 0
     assert log.most <= ROOM_BYTES + SERVERS_PAGE_BYTES
 
 
 @pytest.mark.usefixtures("_small")
 def test_rows_that_become_wide_are_noticed() -> None:
-    """Where narrow rows are followed by wide ones, the next requests ask for fewer."""
+    """If wide rows follow narrow ones, the next requests ask for fewer rows."""
     log = Log(64, 200, lambda _, number: 10 if number < 100 else 8_000)
-    assert len(drained(log, page_rows=100)) == 64 * 200
+    assert len(drain(log, page_rows=100)) == 64 * 200
     assert log.most <= 2 * ROOM_BYTES
 
 
-def test_narrow_rows_are_asked_for_as_many_as_ever_and_ahead() -> None:
-    """Small rows are bounded by their number alone; each stream's next page is under way before it is needed."""
+def test_narrow_rows_are_limited_by_number_and_requested_ahead() -> None:
+    """Each stream's next page is under way before it is needed."""
     log = Log(8, 500, lambda *_: 100)
     next(read_lane(log, log.streams, WINDOW, LAYOUT, page_rows=200, in_flight=64))
     assert log.asked == [200] * 2 * 8
@@ -145,35 +145,35 @@ def test_narrow_rows_are_asked_for_as_many_as_ever_and_ahead() -> None:
     st.integers(200, 20_000),
     st.integers(0, 2**32),
 )
-def test_rows_come_in_order_whatever_room_there_is(widths: list[int], rows: int, room: int, seed: int) -> None:
-    """Every row once, in lane order, also where no page ever finds room."""
+def test_rows_arrive_in_order_for_any_budget(widths: list[int], rows: int, room: int, seed: int) -> None:
+    """Every row once, in lane order, even if no page ever finds room."""
     random = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page_budget, "_MAX_BYTES", room)
         patch.setattr(page_budget, "_MIN_PAGE_BYTES", random.choice((1, 100, 1000)))
         log = Log(len(widths), rows, lambda stream, _: widths[stream - 1], page_bytes=1000)
-        found = drained(log, page_rows=random.choice((1, 3, 50)))
+        found = drain(log, page_rows=random.choice((1, 3, 50)))
     assert found == sorted(found, key=lambda row: (sort_key(row[1] or b""), row[0], row[2]))
     assert len({row[:3] for row in found}) == len(found) == rows * len(widths)
     assert log.buffered == 0
 
 
 @pytest.mark.usefixtures("_small")
-def test_what_was_handed_on_makes_room() -> None:
-    """Also behind many times the bytes that fit, each stream's next page is under way before it is needed."""
+def test_consumed_pages_make_room() -> None:
+    """Even after many times the budget, each stream's next page is under way before it is needed."""
     log = Log(4, 4000, lambda *_: 2_000, page_bytes=1 << 20)
     ahead = []
     for chunk in read_lane(log, log.streams, WINDOW, LAYOUT, page_rows=100, in_flight=8):
-        log.handed_on([row for _, row in chunk])  # type: ignore[misc]  # they are rows' entries all
+        log.consume([row for _, row in chunk])  # type: ignore[misc]  # they are rows' entries all
         ahead.append(sum(len(pages) for pages in log._left.values()))
     assert len(ahead) > 4 * ROOM_BYTES / (100 * 2_000)
-    # The last pages have none behind them.
+    # The last pages have no successor.
     assert min(ahead[: -2 * len(log.streams)]) > len(log.streams)
 
 
 @pytest.mark.usefixtures("_small")
-def test_what_is_under_way_is_reckoned_with() -> None:
-    """A page counts as rows of the width that the last ones had, until it has come or failed."""
+def test_pages_under_way_count() -> None:
+    """A page counts with the row width of recent pages, until it has arrived or failed."""
     open_: list[Future[Page]] = []
 
     class Held:

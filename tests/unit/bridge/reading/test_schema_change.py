@@ -1,4 +1,4 @@
-"""Tables that change under a reading: every change once, in order, under a schema that its page really had."""
+"""Tables that change while they are read: every change once, in order, under the schema of its page."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def log_types(schema: TableSchema) -> tuple[CqlType, ...]:
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """Time that passes only during a pause."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -66,7 +66,7 @@ class Clock:
 
 
 class Reader:
-    """A log whose statement was prepared at some moment, and whose pages are of the moment when they are asked for."""
+    """A log reader with the columns at the time of preparing; its pages have the present columns."""
 
     def __init__(self, cluster: Cluster, prepared: TableSchema) -> None:
         self._cluster = cluster
@@ -90,7 +90,7 @@ class Reader:
 
 
 class Cluster:
-    """One table; `schema` is the log's and the pages', `described_as` what system_schema says if that is another."""
+    """One table; `schema` is that of the log and its pages, `described_as` that of system_schema if it differs."""
 
     def __init__(self, schema: TableSchema, groups: int = 40, rows_each: int = 3) -> None:
         self.schema: TableSchema = schema
@@ -124,7 +124,7 @@ class Cluster:
                     "pk": stream.raw[12:],
                     "ck": us.to_bytes(4, "big"),
                     "w": b"w",
-                    # Four bytes are right for an int and for a text: a stale schema would not be noticed.
+                    # Four bytes are valid as int and as text, so decoding under a stale schema would not fail.
                     "v": b"abcd" if schema in (OLD, RETYPED) else None,
                 }
                 found.append(tuple(map(cells.get, columns)))
@@ -139,7 +139,7 @@ def changes(captured: CapturedTable) -> Iterator[EncodedChange]:
 
 
 def in_runs(captured: CapturedTable) -> Iterator[EncodedRun]:
-    """The same changes, a few at a time."""
+    """The changes in runs of three."""
     held: list[EncodedChange] = []
     for change in changes(captured):
         held.append(change)
@@ -177,15 +177,15 @@ def place(change: EncodedChange) -> tuple[bytes, bytes, bytes]:
 
 @cache
 def whole() -> list[tuple[bytes, bytes, bytes]]:
-    """The places of all changes."""
+    """The sort keys of all changes."""
     return [place(change) for _, change in read(Cluster(OLD), Clock())]
 
 
 @pytest.mark.parametrize("reading", [changes, in_runs])
 @pytest.mark.parametrize("new", [ADDED, RETYPED])
 @pytest.mark.parametrize("at_page", [1, 2, 4, 6, 9])
-def test_a_change_between_pages_loses_and_doubles_nothing(new: TableSchema, at_page: int, reading: Reading) -> None:
-    """Whichever page is the first with other columns or types: all changes, once, in order, each under its page's."""
+def test_alter_between_pages_loses_and_doubles_nothing(new: TableSchema, at_page: int, reading: Reading) -> None:
+    """For any first page with other columns or types: all changes once, in order, each under its page's schema."""
     cluster = Cluster(OLD)
 
     def alter(page: int) -> None:
@@ -205,8 +205,8 @@ def test_a_change_between_pages_loses_and_doubles_nothing(new: TableSchema, at_p
     assert last["v"] == ({"value": "abcd"} if new == RETYPED else None)
 
 
-def test_two_changes_in_one_window() -> None:
-    """Each of several changes takes up where the one before left off."""
+def test_two_alters_in_one_window() -> None:
+    """After each of them, reading continues where the previous run ended."""
     cluster = Cluster(OLD)
 
     def alter(page: int) -> None:
@@ -218,8 +218,8 @@ def test_two_changes_in_one_window() -> None:
     assert {schema.values for schema, _ in found} >= {OLD.values, RETYPED.values}
 
 
-def test_a_change_inside_a_group_goes_on_behind_what_was_handed_on() -> None:
-    """Of a group that was handed on in part, only the rest follows."""
+def test_alter_inside_a_group_delivers_only_the_rest() -> None:
+    """If a part of the group was delivered, only the rest follows."""
     table_of = capture(Cluster(OLD), "ks", "t")
     everything = list(changes(table_of))
     tries = iter([everything[:100], everything])
@@ -235,8 +235,8 @@ def test_a_change_inside_a_group_goes_on_behind_what_was_handed_on() -> None:
 
 
 @pytest.mark.parametrize("described", [OLD, RENAMED])
-def test_schema_read_of_another_time_than_the_log_is_repeated(described: TableSchema) -> None:
-    """An encoder is compiled only when the base table's keys and types are those of the log."""
+def test_schema_that_does_not_match_the_log_is_read_again(described: TableSchema) -> None:
+    """An encoder is compiled only if the base table's keys and types match the log."""
     cluster, clock = Cluster(RETYPED), Clock()
     cluster.described_as = described
 
@@ -257,8 +257,8 @@ def test_schema_read_of_another_time_than_the_log_is_repeated(described: TableSc
         (RENAMED, "columns missing: line"),
     ],
 )
-def test_contradiction_that_stays_is_named(described: TableSchema, words: str) -> None:
-    """The error has the table, both lists of columns and what differs."""
+def test_lasting_contradiction_is_an_error(described: TableSchema, words: str) -> None:
+    """The message has the table, both lists of columns, and the differences."""
     cluster, clock = Cluster(RETYPED), Clock()
     cluster.described_as = described
     with pytest.raises(UnsettledSchemaError) as caught:
@@ -271,8 +271,8 @@ def test_contradiction_that_stays_is_named(described: TableSchema, words: str) -
     assert clock() == pytest.approx(10, abs=0.5)
 
 
-def test_missing_table_is_told_from_one_in_the_making() -> None:
-    """A table that is gone is named at once; one that a node does not know yet is asked for again."""
+def test_missing_table_is_distinguished_from_a_new_one() -> None:
+    """A missing table is an error at once; a table that a node does not know yet is read again."""
     cluster, clock = Cluster(OLD), Clock()
     cluster.is_missing = True
     with pytest.raises(TableMissingError, match=r"ks\.t_scylla_cdc_log does not exist"):
@@ -282,7 +282,7 @@ def test_missing_table_is_told_from_one_in_the_making() -> None:
 
 
 def test_pages_that_never_agree_end_in_an_error() -> None:
-    """Nodes whose pages stay different from the captured table are given time, and not for ever."""
+    """Pages may differ from the captured table for a limited time only."""
     table_of, clock, captures = capture(Cluster(OLD), "ks", "t"), Clock(), []
 
     def stubborn(_: CapturedTable) -> Iterator[EncodedChange]:
@@ -298,8 +298,8 @@ def test_pages_that_never_agree_end_in_an_error() -> None:
     assert captures[-1] == pytest.approx(5, abs=0.5)
 
 
-def test_read_that_is_refused_asks_for_the_table_anew() -> None:
-    """A log that was dropped under the reading is missing, not hopeless."""
+def test_refused_read_captures_the_table_again() -> None:
+    """A log that was dropped while it was read is missing, which is retriable."""
     cluster = Cluster(OLD)
     table_of = capture(cluster, "ks", "t")
 
@@ -312,7 +312,7 @@ def test_read_that_is_refused_asks_for_the_table_anew() -> None:
         drain(runs_by_schema(table_of, dropped, lambda: capture(cluster, "ks", "t")))
 
 
-def test_types_that_a_result_says_fit_the_tables() -> None:
+def test_types_of_results_match_the_tables() -> None:
     """Frozen types, list deltas and the two names of text are no contradiction."""
     schema = table(
         {"pk": "frozen<list<int>>"}, regular={"l": "list<varchar>", "m": "map<text, frozen<set<int>>>", "v": "varchar"}

@@ -1,4 +1,4 @@
-"""Which of a lane's streams are read: those that have rows, where few have any."""
+"""The probe for empty streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STREAMS = [StreamId.build(Token(token), 0, 0) for token in range(-7 * 100, 7 * 1
 
 
 class Log:
-    """Says which streams rows are of, or fails: at once, or in its answer."""
+    """Answers probes, or fails: at the call or in the future."""
 
     def __init__(
         self, rows: Mapping[StreamId, int] | None = None, *, error: Exception | None = None, at_once: bool = False
@@ -43,16 +43,16 @@ class Log:
         if self.error is not None:
             future.set_exception(self.error)
             return future
-        # Whatever their order is.
+        # The order does not matter.
         found = [(one.raw,) for one in reversed(streams) for _ in range(self.rows.get(one, 0))]
-        # ScyllaDB says so of a full page, whatever follows, and may of a short or an empty one.
+        # ScyllaDB returns a paging state with every full page, and sometimes with a short or empty one.
         state = b"more" if len(found) >= page_rows or self.stopped & set(streams) else None
         future.set_result(Page(("cdc$stream_id",), raw(found[:page_rows], 1), state))
         return future
 
 
 def quiet(with_rows: int = 0) -> EmptyStreamProbe:
-    """As it is when that many of a hundred streams had rows."""
+    """A probe after a reading in which this many of a hundred streams had rows."""
     known = EmptyStreamProbe()
     known.record_result("ks.t", 100, with_rows)
     return known
@@ -68,9 +68,10 @@ def quiet(with_rows: int = 0) -> EmptyStreamProbe:
 def test_no_stream_with_rows_is_left_out(
     tokens: set[int], picks: Mapping[int, int], stops: set[int], in_flight: int, with_rows: int
 ) -> None:
-    """Each is asked about once, with neighbours; only where an answer is not whole others are read as well.
+    """Each stream is probed once, together with its neighbours.
 
-    Whether it is the server says, and not the number of its rows.
+    All streams of an incomplete answer are read. The server's paging state tells whether an answer is complete, not its
+    number of rows.
     """
     streams = sorted(StreamId.build(Token(token), 0, 0) for token in tokens)
     busy = {one: picks[number] for number, one in enumerate(streams) if number in picks}
@@ -93,23 +94,23 @@ def test_no_stream_with_rows_is_left_out(
 
 
 @pytest.mark.parametrize(("with_rows", "asks"), [(0, True), (25, True), (26, False), (100, False)])
-def test_streams_are_asked_first_where_few_had_rows(with_rows: int, asks: bool) -> None:
-    """Also a second time: asking alone teaches nothing."""
+def test_streams_are_probed_if_few_had_rows(with_rows: int, asks: bool) -> None:
+    """Again the second time: a probe alone changes nothing."""
     known, log = quiet(with_rows), Log({STREAMS[0]: 2})
     for _ in range(2):
         assert known.streams_to_read(log, STREAMS, WINDOW, 32) == (STREAMS[:1] if asks else STREAMS)
     assert bool(log.asked) == asks
 
 
-def test_nothing_is_known_at_first() -> None:
-    """All are read then."""
+def test_first_reading_has_no_probe() -> None:
+    """All streams are read."""
     log = Log()
     assert EmptyStreamProbe().streams_to_read(log, STREAMS, WINDOW, 32) == STREAMS
     assert log.asked == []
 
 
-def test_a_lane_without_streams_says_nothing_of_the_others() -> None:
-    """Where others have rows these are read, whatever lane came between."""
+def test_lane_without_streams_changes_nothing() -> None:
+    """If many streams of the previous lane had rows, the next lane is read without a probe."""
     known, log = quiet(100), Log()
     assert known.streams_to_read(log, [], WINDOW, 32) == []
     known.record_result("ks.t", 0, 0)
@@ -118,7 +119,7 @@ def test_a_lane_without_streams_says_nothing_of_the_others() -> None:
 
 
 def test_closed_streams_are_read_to_their_end() -> None:
-    """There is no end to ask about: it is one read of each."""
+    """A window without an end is not probed: it needs one read of each stream."""
     log = Log()
     assert quiet().streams_to_read(log, STREAMS, Window(UnixMicros(0), None), 32) == STREAMS
     assert log.asked == []
@@ -126,7 +127,7 @@ def test_closed_streams_are_read_to_their_end() -> None:
 
 @pytest.mark.parametrize(("in_flight", "under_way"), [(4, 4), (15, 15), (16, 16), (31, 16), (32, 32), (100, 96)])
 def test_streams_under_way_are_bounded(in_flight: int, under_way: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By streams, not by requests: the server reads each. One is under way until it is waited for, here."""
+    """The bound counts streams, not requests. Here a request is under way until its result is awaited."""
     waiting: list[tuple[Future[Page], int]] = []
     most = 0
 
@@ -149,8 +150,8 @@ def test_streams_under_way_are_bounded(in_flight: int, under_way: int, monkeypat
     assert most == under_way
 
 
-def test_a_question_for_few_streams_is_not_asked() -> None:
-    """Three at a time would be as many requests as before, and the rows besides."""
+def test_few_streams_are_not_probed() -> None:
+    """Probes of three streams would not save enough requests."""
     log = Log()
     assert quiet().streams_to_read(log, STREAMS, WINDOW, 3) == STREAMS
     assert log.asked == []
@@ -158,12 +159,12 @@ def test_a_question_for_few_streams_is_not_asked() -> None:
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("error", [RefusedError("too many in an IN"), RetriableError("timed out"), BridgeError("no")])
-def test_streams_are_read_where_an_answer_fails(
+def test_all_streams_are_read_if_a_probe_fails(
     caplog: pytest.LogCaptureFixture, error: BridgeError, at_once: bool
 ) -> None:
-    """All of them, then without a question once, twice, 4 times ... and 100 at most; that is said once.
+    """Then without a probe once, twice, 4 times ... and 100 times at most; this is logged once.
 
-    How a server refuses a long `IN` is its own affair: ScyllaDB's words for it are those of a node that fails.
+    The kind of error does not matter: ScyllaDB refuses a long `IN` with the same message as a failing node.
     """
     log = Log(error=error, at_once=at_once)
     known = quiet()
@@ -179,7 +180,7 @@ def test_streams_are_read_where_an_answer_fails(
         (record,) = caplog.records
         assert record.getMessage().startswith("ks.t: the probe for streams with rows failed")
         assert record.getMessage().endswith(str(error))
-        # Once it succeeds all is as at first.
+        # After a success everything starts again.
         log.error = None
         while len(log.asked) == len(asked_at):
             found = known.streams_to_read(log, STREAMS, WINDOW, 16)
@@ -191,8 +192,8 @@ def test_streams_are_read_where_an_answer_fails(
     assert len(caplog.records) == 2
 
 
-def test_a_failed_answer_is_said_when_reading_does_not_fail(caplog: pytest.LogCaptureFixture) -> None:
-    """A table that was dropped fails both, and the second error says so; nor is it said of a later reading."""
+def test_failed_probe_is_logged_only_if_reading_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    """For a dropped table both fail, and the error of the reading is enough; it is not logged after a later reading."""
     known = quiet()
     with caplog.at_level(logging.WARNING):
         assert known.streams_to_read(Log(error=RefusedError("unconfigured table")), STREAMS, WINDOW, 16) == STREAMS
@@ -201,8 +202,8 @@ def test_a_failed_answer_is_said_when_reading_does_not_fail(caplog: pytest.LogCa
     assert caplog.records == []
 
 
-def test_what_is_under_way_is_waited_for_where_an_answer_fails() -> None:
-    """Pages are asked for next, and as many may be under way as ever."""
+def test_requests_under_way_are_awaited_if_a_probe_fails() -> None:
+    """Pages are requested next, and the limit on requests must hold."""
     answers: list[Future[Page]] = []
 
     class Failing(Log):
@@ -218,10 +219,10 @@ def test_what_is_under_way_is_waited_for_where_an_answer_fails() -> None:
 
 
 @pytest.mark.parametrize(("rows", "pays"), [(1, True), (ROWS_PER_PROBE, False)])
-def test_asking_ends_where_it_spares_nothing(rows: int, pays: bool) -> None:
-    """One stream of each sixteen that has as many rows as an answer holds: few have rows, and all are to be read.
+def test_probes_stop_if_they_exclude_nothing(rows: int, pays: bool) -> None:
+    """If one stream of each sixteen fills an answer, few streams have rows and all of them are read.
 
-    Then they are not asked once, twice, 4 times ... and 100 at most.
+    Then there is no probe once, twice, 4 times ... and 100 times at most.
     """
     log, known, asked = Log(dict.fromkeys(STREAMS[::STREAMS_PER_PROBE], rows)), quiet(), 0
     for _ in range(330):
@@ -233,15 +234,15 @@ def test_asking_ends_where_it_spares_nothing(rows: int, pays: bool) -> None:
     assert asked == 13 * (330 if pays else 9)
 
 
-def test_an_answer_that_is_none_fails() -> None:
-    """No stream is silent because of an answer that is not understood."""
+def test_unexpected_error_is_raised() -> None:
+    """No stream counts as empty because of an answer that is not understood."""
     log = Log(error=ValueError("no such page"))
     with pytest.raises(ValueError, match="no such page"):
         quiet().streams_to_read(log, STREAMS, WINDOW, 32)
 
 
 def test_streams_with_rows_are_counted_once() -> None:
-    """Whatever number of pages they have; and entries are those of what is behind."""
+    """However many pages they have; the entries are passed on unchanged."""
     columns = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation")
     rows = {STREAMS[0]: [(b"a", b"b", b"c", b"d")] * 3, STREAMS[1]: [], STREAMS[2]: [(b"a", b"b", b"c", b"d")]}
     log = RawLog(LogLayout.of(columns, []), rows, 2)

@@ -1,4 +1,4 @@
-"""A Java that can't be used is refused before anything is started."""
+"""Finding a usable Java."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.runtime import java
 
 
 @pytest.mark.parametrize(
-    ("said", "major"),
+    ("output", "major"),
     [
         ('openjdk version "17.0.15" 2025-04-15', 17),
         ('java version "1.8.0_292"', 8),
@@ -19,9 +19,9 @@ from bridge.runtime import java
         ("no such thing", None),
     ],
 )
-def test_the_major_version_is_read(said: str, major: int | None) -> None:
-    """Old and new numbering."""
-    assert java.major_version(said) == major
+def test_major_version_is_read(output: str, major: int | None) -> None:
+    """The old and the new numbering."""
+    assert java.major_version(output) == major
 
 
 def _fake_java(home: Path, version: str) -> None:
@@ -32,7 +32,7 @@ def _fake_java(home: Path, version: str) -> None:
 
 
 def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one in JAVA_HOME is taken, whatever is on the PATH."""
+    """JAVA_HOME is used even if the PATH has another Java."""
     _fake_java(tmp_path / "a", "19.0.1")
     _fake_java(tmp_path / "b", "18.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "a"))
@@ -42,16 +42,16 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert java.find_java() == java.Java(str(tmp_path / "b" / "bin" / "java"), 18)
 
 
-def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the version found and the one needed."""
+def test_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the version found and the version needed."""
     _fake_java(tmp_path, "1.8.0_292")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(StartupError, match="is Java 8, but 17 or newer is needed"):
         java.find_java()
 
 
-def test_no_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither on the PATH nor in JAVA_HOME."""
+def test_missing_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none on the PATH, or none in JAVA_HOME."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StartupError, match="No Java found"):

@@ -1,4 +1,4 @@
-"""The log's lines."""
+"""The lines of the log."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ def _lines(level: str) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_line() -> None:
-    """A line has the instant in UTC with milliseconds, level, logger and message; each comes once."""
+def test_line_has_time_level_logger_and_message() -> None:
+    """The time is in UTC with milliseconds; each record is one line."""
     first = _lines("info")[0]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO bridge\.x: one 1", first)
 
 
-def test_drivers_are_quiet() -> None:
-    """Libraries are heard from WARNING on and without the tracebacks of what they recover from; ours are kept."""
+def test_libraries_log_warnings_without_tracebacks() -> None:
+    """Our own tracebacks are kept."""
     text = "\n".join(_lines("info"))
     assert "chatter" not in text
     assert "WARNING cassandra.cluster: trouble" in text
     assert text.count("ValueError: invalid literal") == 1
 
 
-def test_debug() -> None:
+def test_libraries_log_everything_at_level_debug() -> None:
     """At level debug the libraries tell everything."""
     text = "\n".join(_lines("debug"))
     assert "INFO cassandra.cluster: chatter" in text
     assert text.count("ValueError: invalid literal") == 2
 
 
-def test_quiet() -> None:
-    """A library is silent for a while where we say ourselves what fails, but not at level debug."""
+def test_library_is_silenced() -> None:
+    """Not at level debug."""
     for level, heard in (("info", False), ("debug", True)):
         log_setup.setup(level, stream=io.StringIO())
         with log_setup.silence_library("cassandra"):
@@ -75,8 +75,8 @@ def test_quiet() -> None:
         assert logging.getLogger("cassandra.cluster").isEnabledFor(logging.ERROR)
 
 
-def test_quiet_of_several_threads() -> None:
-    """The first to begin may be the first to end: silence lasts until the last, and no longer."""
+def test_library_stays_silenced_until_the_last_block_ends() -> None:
+    """The block that began first may end first."""
     log_setup.setup("info", stream=io.StringIO())
     logger = logging.getLogger("cassandra.cluster")
     first, second = log_setup.silence_library("cassandra"), log_setup.silence_library("cassandra")
@@ -87,8 +87,8 @@ def test_quiet_of_several_threads() -> None:
     assert logger.isEnabledFor(logging.ERROR)
 
 
-def test_library_without_a_name() -> None:
-    """Where the JVM is gone, py4j logs as nobody: its traceback is hidden as any library's, and it can be silenced."""
+def test_records_of_the_root_logger_belong_to_their_library() -> None:
+    """If the JVM has ended, py4j logs to the root logger; it can be silenced, and its traceback is hidden."""
 
     def hang_up(listener: socket.socket) -> None:
         while True:
@@ -113,14 +113,14 @@ def test_library_without_a_name() -> None:
     assert line.endswith("ERROR py4j: Exception while sending command.")
 
 
-def test_unknown_level() -> None:
-    """A level that does not exist is refused."""
+def test_unknown_level_is_refused() -> None:
+    """The message lists the levels."""
     with pytest.raises(ValueError, match="none of debug, info"):
         log_setup.setup("loud")
 
 
-def test_json() -> None:
-    """For collectors each record is one JSON object on one line, its traceback included."""
+def test_json_records() -> None:
+    """Each record is one JSON object on one line, its traceback included."""
     stream = io.StringIO()
     log_setup.setup("info", form="json", stream=stream)
     logging.getLogger("bridge.x").info("über %s", '"1"\n2')
@@ -139,10 +139,10 @@ def test_json() -> None:
 @pytest.mark.parametrize(
     ("handed_on", "level", "form"), [(None, "info", "text"), (("warning", "json"), "warning", "json")]
 )
-def test_processes_of_a_job_log_alike(
+def test_child_processes_log_alike(
     monkeypatch: pytest.MonkeyPatch, handed_on: tuple[str, log_setup.Form] | None, level: str, form: str
 ) -> None:
-    """What Spark starts knows no configuration; the job's environment tells it."""
+    """Child processes have no configuration; they read the environment."""
     monkeypatch.setattr(os, "environ", {})
     if handed_on is not None:
         log_setup.export_settings(*handed_on)

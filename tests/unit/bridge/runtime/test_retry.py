@@ -1,20 +1,18 @@
-"""Waiting for servers, with a clock that only the test moves."""
+"""Retries, with a clock that only the test moves."""
 
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
 
 import pytest
 
 from bridge.errors import RetriableError, StartupError
-from bridge.runtime.background import run_interruptibly
 from bridge.runtime.retry import retry_until_reachable
 
 
 class _Clock:
-    """Time that passes only while somebody sleeps, or an attempt takes long."""
+    """Time that passes only during a pause, or while an attempt runs."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -29,7 +27,7 @@ class _Clock:
 
 
 class _Server:
-    """Comes up after some tries; each takes a while."""
+    """A server that answers after some failures; each try takes some time."""
 
     def __init__(self, clock: _Clock, *, failures: int, takes_s: float = 0.0) -> None:
         self.tries = 0
@@ -58,15 +56,15 @@ def _wait(clock: _Clock, attempt: Callable[[], str], patience_s: float, chance: 
     return found, lines
 
 
-def test_at_once() -> None:
-    """A server that answers is not waited for, and nothing is said."""
+def test_server_that_answers_is_not_waited_for() -> None:
+    """Nothing is reported."""
     clock = _Clock()
     assert _wait(clock, _Server(clock, failures=0), 60) == ("here", [])
     assert clock.slept == []
 
 
-def test_later() -> None:
-    """Pauses double from 0.2 s up to 5 s, and each try is told in one line with the address."""
+def test_pauses_double() -> None:
+    """From 0.2 s up to 5 s; each failed try is reported in one line with the address."""
     clock = _Clock()
     found, lines = _wait(clock, _Server(clock, failures=7), 60)
     assert found == "here"
@@ -75,15 +73,15 @@ def test_later() -> None:
     assert len(lines) == 7
 
 
-def test_jitter() -> None:
-    """Chance shortens a pause by up to a half, so that many processes do not knock at once."""
+def test_pauses_are_shortened_at_random() -> None:
+    """By up to one half."""
     clock = _Clock()
     _wait(clock, _Server(clock, failures=3), 60, chance=0.5)
     assert clock.slept == pytest.approx([0.15, 0.3, 0.6])
 
 
-def test_in_vain() -> None:
-    """The end names the address and how long it was tried; the last try comes when the patience is over."""
+def test_time_is_up() -> None:
+    """The error names the address and the time spent; the last try is made when the time is up."""
     clock = _Clock()
     server = _Server(clock, failures=100)
     with pytest.raises(StartupError, match=r"^Kafka at a:1 is not reachable \(tried 5 times in 2.0 s\): refused, 5$"):
@@ -91,24 +89,24 @@ def test_in_vain() -> None:
     assert sum(clock.slept) == pytest.approx(2)
 
 
-def test_slow_attempts_count() -> None:
-    """The time that the tries themselves take is part of the patience."""
+def test_duration_of_the_tries_counts() -> None:
+    """The time that the tries take is part of the patience."""
     clock = _Clock()
     server = _Server(clock, failures=100, takes_s=5)
     with pytest.raises(StartupError, match=r"tried 2 times in 10\.2 s"):
         _wait(clock, server, 8)
 
 
-def test_no_patience() -> None:
-    """Without patience there is one try."""
+def test_zero_patience_means_one_try() -> None:
+    """There is no pause."""
     clock = _Clock()
     with pytest.raises(StartupError, match="tried once"):
         _wait(clock, _Server(clock, failures=1), 0)
     assert clock.slept == []
 
 
-def test_not_retriable() -> None:
-    """Wrong credentials do not get better: they are not tried again."""
+def test_other_errors_are_not_retried() -> None:
+    """Wrong credentials stay wrong."""
     tries = []
 
     def refuse() -> str:
@@ -121,8 +119,8 @@ def test_not_retriable() -> None:
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit])
-def test_told_to_end(ending: type[BaseException]) -> None:
-    """Ctrl-C, and what a signal handler raises, ends an attempt and a pause at once."""
+def test_interruption_ends_the_retries(ending: type[BaseException]) -> None:
+    """Ctrl-C, or the exception of a signal handler, ends a try or a pause at once."""
 
     def interrupted(*_: object) -> str:
         raise ending
@@ -137,8 +135,8 @@ def test_told_to_end(ending: type[BaseException]) -> None:
         )  # fmt: skip
 
 
-def test_message_without_address() -> None:
-    """A reason that does not begin with the server's name is told whole."""
+def test_reason_without_address_is_kept_whole() -> None:
+    """A reason that does not begin with the server's name is not shortened."""
 
     def fail() -> str:
         raise RetriableError("something about a:1 that is longer than a name")
@@ -150,22 +148,11 @@ def test_message_without_address() -> None:
 @pytest.mark.parametrize(
     ("reason", "told"), [("refused", "refused; see a.b"), ("is it another's (a.b)?", "is it another's (a.b)?")]
 )
-def test_setting(reason: str, told: str) -> None:
-    """The end names the setting that the address comes from, once."""
+def test_setting_is_named_once(reason: str, told: str) -> None:
+    """The error names the setting of the address, unless the reason names it already."""
 
     def fail() -> None:
         raise RetriableError(reason)
 
     with pytest.raises(StartupError, match=rf"\(tried once\): {re.escape(told)}$"):
         retry_until_reachable("Kafka", "b:2", fail, patience_s=0, report=lambda _: None, setting="a.b")
-
-
-def test_interruptible() -> None:
-    """What runs in a thread of its own gives its result, or its error, as if it were called."""
-    assert run_interruptibly(threading.current_thread) is not threading.main_thread()
-
-    def fail() -> None:
-        raise RetriableError("no")
-
-    with pytest.raises(RetriableError, match=r"^no$"):
-        run_interruptibly(fail)

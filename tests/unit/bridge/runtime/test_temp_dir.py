@@ -1,4 +1,4 @@
-"""Temporary files of jobs that run for long."""
+"""Temporary folders of jobs that run for long."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from bridge.runtime.temp_dir import TemporaryFolder
 
 
-def test_folder_is_locked_for_as_long_as_it_is_there() -> None:
-    """What clears such folders of what is old asks for a lock first, and leaves those alone where it gets none."""
+def test_folder_is_locked_until_it_is_closed() -> None:
+    """Programs that delete old temporary files skip locked folders."""
     folder = TemporaryFolder()
     assert folder.path.stat().st_mode & 0o777 == 0o700
     (folder.path / "file").touch()

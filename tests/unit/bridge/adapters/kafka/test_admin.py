@@ -1,4 +1,4 @@
-"""How topics are made where others make them, too: a stand-in for the client alone."""
+"""The Kafka administration client, with a stand-in for the library's."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from bridge.errors import AccessError, RetriableError
 from bridge.publishing.topic_identity import CurrentTopic
 
 
-def test_topic_that_another_job_makes_just_now_grows_all_the_same() -> None:
-    """It was not there, could not be made, and has one partition of four."""
+def test_topic_created_by_another_job_at_the_same_time_grows() -> None:
+    """It did not exist, could not be created, and then has one partition of four."""
     admin = KafkaAdmin.__new__(KafkaAdmin)
     partitions = {"orders": 0}
 
@@ -43,7 +43,7 @@ def test_topic_that_another_job_makes_just_now_grows_all_the_same() -> None:
 
 
 def admin_of(**client: Any) -> KafkaAdmin:
-    """An administrator whose client is a stand-in."""
+    """An administration client with a stand-in for the library's client."""
     admin = KafkaAdmin.__new__(KafkaAdmin)
     stand_in: Any = admin
     KafkaClient.__init__(stand_in, KafkaSettings(bootstrap_servers=("a:1",)))
@@ -51,8 +51,8 @@ def admin_of(**client: Any) -> KafkaAdmin:
     return admin
 
 
-def given(answer: Any) -> Future[Any]:
-    """A future with an answer, or with an error."""
+def completed(answer: Any) -> Future[Any]:
+    """A completed future."""
     future: Future[Any] = Future()
     if isinstance(answer, Exception):
         future.set_exception(answer)
@@ -61,8 +61,8 @@ def given(answer: Any) -> Future[Any]:
     return future
 
 
-def test_topics_are_told_by_their_ids() -> None:
-    """As Kafka's tools print them; without those that are not there, are hidden, or whose brokers give them none."""
+def test_topic_ids_are_read() -> None:
+    """As Kafka's tools print them; without topics that do not exist, are hidden, or have no id."""
     answers = {
         "ours": SimpleNamespace(topic_id=Uuid(-5, 7), partitions=[1, 2]),
         "old": SimpleNamespace(topic_id=Uuid(0, 0), partitions=[1]),
@@ -71,14 +71,14 @@ def test_topics_are_told_by_their_ids() -> None:
     }
 
     def describe_topics(asked: TopicCollection, **_: object) -> dict[str, Future[Any]]:
-        return {name: given(answers[name]) for name in asked.topic_names}
+        return {name: completed(answers[name]) for name in asked.topic_names}
 
     found = admin_of(describe_topics=describe_topics).topics_now(list(answers))
     assert found == {"ours": CurrentTopic("__________sAAAAAAAAABw", 2)}
 
 
 def test_answer_is_not_awaited_once_the_login_is_refused() -> None:
-    """The client only tells by the way, and would knock again and again until the answer's time is over."""
+    """The client reports the refusal by a callback only, and would retry until the timeout."""
     turns_s: list[float] = []
     refused = SimpleNamespace(name=lambda: "_AUTHENTICATION", str=lambda: "wrong password")
 
@@ -97,8 +97,8 @@ def test_answer_is_not_awaited_once_the_login_is_refused() -> None:
     assert turns_s == [pytest.approx(0.5)]
 
 
-def test_answer_that_does_not_come_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In as many words as other failures of Kafka have."""
+def test_missing_answer_is_retriable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the form of Kafka's other failures."""
     now_s = iter([0.0, 5.0, 15.5])
     monkeypatch.setattr(admin_module, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
     monkeypatch.setattr(admin_module, "_POLL_S", 0.0)
@@ -107,8 +107,8 @@ def test_answer_that_does_not_come_may_come_later(monkeypatch: pytest.MonkeyPatc
         admin.topic_settings(["t"])
 
 
-def test_login_that_is_refused_again_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a call itself fails of it."""
+def test_repeated_login_is_retriable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the call itself fails with it."""
     monkeypatch.setattr(client_events, "_accepted_logins", set())
     admin = admin_of()
     refused = KafkaException(KafkaError(KafkaError._AUTHENTICATION, "broker's supported mechanisms: (after 1ms)"))
@@ -119,13 +119,13 @@ def test_login_that_is_refused_again_may_be_tried_again(monkeypatch: pytest.Monk
     assert str(meant).startswith("Kafka at a:1 refused a second login")
 
 
-def test_answers_tell_that_a_login_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of any kind will do."""
+def test_answers_show_that_a_login_was_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of every kind do."""
     for ask in (lambda admin: admin.partitions("t"), lambda admin: admin.topic_settings(["t"])):
         monkeypatch.setattr(client_events, "_accepted_logins", set())
         admin = admin_of(
             list_topics=lambda **_: SimpleNamespace(topics={}),
-            describe_configs=lambda asked, **_: {asked[0]: given({})},
+            describe_configs=lambda asked, **_: {asked[0]: completed({})},
         )
         assert client_events._accepted_logins == set()
         ask(admin)
@@ -133,10 +133,8 @@ def test_answers_tell_that_a_login_was_taken(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("quiet", [True, False])
-def test_client_says_nothing_of_brokers_that_are_away_where_it_is_to_be_quiet(
-    monkeypatch: pytest.MonkeyPatch, quiet: bool
-) -> None:
-    """The watch of change topics makes one every half minute; the table's own clients tell what is wrong."""
+def test_quiet_client_does_not_log_unreachable_brokers(monkeypatch: pytest.MonkeyPatch, quiet: bool) -> None:
+    """The watch of change topics makes a client every half minute; the table's own clients report what is wrong."""
     made: list[dict[str, Any]] = []
     monkeypatch.setattr(admin_module, "AdminClient", made.append)
     KafkaAdmin(KafkaSettings(bootstrap_servers=("a:1",)), quiet=quiet)

@@ -1,4 +1,4 @@
-"""What a Kafka client tells by the way, told to what listens, without a client."""
+"""The callbacks of the Kafka clients, without a client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTINGS = KafkaSettings(bootstrap_servers=["a:1"])
 
 
 class Code:
-    """An error with a code's name and words."""
+    """An error with the name of its code, and a message."""
 
     def __init__(self, name: str, words: str = "") -> None:
         self._name, self._words = name, words
@@ -27,7 +27,7 @@ class Code:
         return self._words
 
 
-def test_a_refused_login_is_remembered_until_a_call_succeeds() -> None:
+def test_refused_login_is_remembered_until_a_call_succeeds() -> None:
     heard = ConnectionErrors(SETTINGS)
     heard(Code("_AUTHENTICATION", "wrong password"))
     heard(Code("_TRANSPORT", "connection refused"))
@@ -38,8 +38,8 @@ def test_a_refused_login_is_remembered_until_a_call_succeeds() -> None:
     assert (heard.access, heard.last) == (None, None)
 
 
-def test_a_login_that_is_refused_again_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka has no other words for a listener without logins; but that one has let this process in before."""
+def test_repeated_login_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka answers as a listener without logins, but that listener has accepted a login of this process."""
     monkeypatch.setattr(client_events, "_accepted_logins", set())
     sasl = {"mechanism": "OAUTHBEARER", "token": {"env": "T"}}
     settings = KafkaSettings.model_validate({"bootstrap_servers": ["a:1"], "sasl": sasl})
@@ -66,7 +66,7 @@ def test_a_login_that_is_refused_again_passes(monkeypatch: pytest.MonkeyPatch) -
     assert "takes no login there" in str(elsewhere.access)
 
 
-def test_the_first_record_that_was_refused_is_told() -> None:
+def test_first_refused_record_is_kept() -> None:
     """What is told of those behind it follows from it, and other failures are not the record's."""
 
     def record(topic: str, value: bytes) -> SimpleNamespace:
@@ -82,7 +82,7 @@ def test_the_first_record_that_was_refused_is_told() -> None:
     assert "topic first (MSG_SIZE_TOO_LARGE; its first has 5 bytes)" in refused.refusal
 
 
-def test_every_wait_counts_and_one_a_minute_is_said(
+def test_every_wait_counts_and_one_a_minute_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now_s, waits_s = [100.0], list[float]()

@@ -1,4 +1,4 @@
-"""The reader of committed records, where a partition's leader moves: a stand-in for the client alone."""
+"""The reader of committed records while a partition's leader moves, with a stand-in for the client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bridge.errors import RetriableError
 
 
 class Moving:
-    """A consumer whose partition has no leader for its first answers."""
+    """A consumer that fails its first calls, because the partition has no leader."""
 
     def __init__(self, answers: Sequence[int | tuple[int, int]]) -> None:
         self._answers = list(answers)
@@ -44,15 +44,15 @@ def reader(monkeypatch: pytest.MonkeyPatch, consumer: Moving) -> consumer_module
     return consumer_module.CommittedReader(KafkaSettings(bootstrap_servers=["127.0.0.1:1"]))
 
 
-def test_a_leader_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_waits_for_a_moving_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     moving = [KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, (3, 8)]
     consumer = Moving(moving)
     assert reader(monkeypatch, consumer).end("t", 0) == 8
     assert consumer.asked_for_leaders == 2
 
 
-def test_the_true_end_waits_for_a_leader_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that was only just made has none that the client knows."""
+def test_log_end_waits_for_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client knows no leader of a new topic."""
     consumer, place = Moving([]), TopicPartition("t", 0)
     made = reader(monkeypatch, consumer)
     answers: list[Any] = [KafkaException(KafkaError(KafkaError._NOENT)), SimpleNamespace(offset=7)]
@@ -69,7 +69,7 @@ def test_the_true_end_waits_for_a_leader_too(monkeypatch: pytest.MonkeyPatch) ->
     assert consumer.asked_for_leaders == 1
 
 
-def test_another_error_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = Moving([KafkaError._TIMED_OUT, (3, 8)])
     with pytest.raises(RetriableError, match=r"looking for the end of t \[0\] failed: _TIMED_OUT"):
         reader(monkeypatch, consumer).end("t", 0)
@@ -84,8 +84,8 @@ def test_another_error_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Fetch from broker 1 failed", False),
     ],
 )
-def test_group_that_is_never_used_fails_nothing(code: int, words: str, is_of_the_group: bool) -> None:
-    """Librdkafka diagnose for its coordinator all the same."""
+def test_errors_of_the_unused_group_are_ignored(code: int, words: str, is_of_the_group: bool) -> None:
+    """Librdkafka looks for its coordinator although no group is used."""
     message: Any = SimpleNamespace(error=lambda: KafkaError(code, words))
     if is_of_the_group:
         assert consumer_module._is_no_record(message)

@@ -1,4 +1,4 @@
-"""The transactional producer on librdkafka's own broker, which runs inside of the client."""
+"""The transactional producer with librdkafka's mock broker, which runs inside the client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = KafkaSettings.model_validate(
     ("limit", "bytes_"), [(None, 1_000_000), (20_000, 20_000), (3_000_000, 3_000_000), (10, 1_000)]
 )
 def test_transaction_goes_on_without_a_record_over_the_limit(limit: int | None, bytes_: int) -> None:
-    """The limit is librdkafka's own as long as the topics' is not known, and else theirs, above it or below."""
+    """The limit is librdkafka's default while the topics' limit is not known, else theirs, above it or below."""
     producer = TransactionalProducer(SETTINGS, "id", known_topic="t", topics_limit=limit)
     try:
         producer.init()
@@ -38,8 +38,8 @@ def test_transaction_goes_on_without_a_record_over_the_limit(limit: int | None, 
         producer.close()
 
 
-def test_settings_have_the_last_word_on_the_limit() -> None:
-    """Who sets `message.max.bytes` trusts in compression."""
+def test_configured_limit_takes_precedence() -> None:
+    """`message.max.bytes` may be above the topics' limit, because compression makes records smaller."""
     properties = SETTINGS.properties | {"message.max.bytes": 50_000}
     producer = TransactionalProducer(
         SETTINGS.model_copy(update={"properties": properties}), "id", known_topic="t", topics_limit=20_000
@@ -54,7 +54,7 @@ def test_settings_have_the_last_word_on_the_limit() -> None:
 
 
 def test_last_record_taken_is_the_one_over_the_limit() -> None:
-    """Of many that are queued with one call those before it are part of the transaction; the call tells how many."""
+    """The records before it are part of the transaction; the iterator shows how many were taken."""
     producer = TransactionalProducer(SETTINGS, "id", known_topic="t", topics_limit=20_000)
     records = iter(run_of([b"ey"] * 3, [b"before", os.urandom(20_000), b"behind"], [bytes(36)] * 3).records)
     try:
@@ -70,12 +70,10 @@ def test_last_record_taken_is_the_one_over_the_limit() -> None:
 
 @pytest.mark.parametrize("in_run", [False, True])
 @pytest.mark.parametrize("properties", [{}, {"queue.buffering.max.kbytes": 1024}])
-def test_record_larger_than_the_queue_is_taken_as_long_as_the_topics_take_it(
-    *, in_run: bool, properties: dict[str, int]
-) -> None:
-    """The client calls a queue full that is empty and too small for the record, which would be tried for ever."""
+def test_record_larger_than_the_queue_is_accepted(*, in_run: bool, properties: dict[str, int]) -> None:
+    """Librdkafka reports an empty queue that is too small for a record as full; it would be retried for ever."""
     limit = 20 << 20
-    # With a short timeout, as that is how long a full queue is waited for.
+    # A full queue is retried until this timeout, so it is short.
     settings = SETTINGS.model_copy(
         update={"properties": SETTINGS.properties | properties, "transaction_timeout_ms": 2000}
     )
@@ -100,8 +98,8 @@ def test_record_larger_than_the_queue_is_taken_as_long_as_the_topics_take_it(
         producer.close()
 
 
-def test_topics_may_take_larger_records_than_the_client_has_a_limit_for() -> None:
-    """Kafka takes any limit up to 2 GiB, the client none over 1 GB."""
+def test_topics_limit_may_exceed_the_clients_maximum() -> None:
+    """Kafka allows any limit up to 2 GiB, the client none over 1 GB."""
     producer = TransactionalProducer(SETTINGS, "id", known_topic="t", topics_limit=2**31 - 1)
     try:
         producer.init()
@@ -112,8 +110,8 @@ def test_topics_may_take_larger_records_than_the_client_has_a_limit_for() -> Non
         producer.close()
 
 
-def test_why_the_first_record_did_not_arrive_is_kept() -> None:
-    """The transaction says how many did not; those that were thrown away behind the first are no reason."""
+def test_reason_of_the_first_undelivered_record_is_kept() -> None:
+    """The transaction's error contains only their number; records purged after the first are no reason."""
     refused = DeliveryErrors()
     message: Any = SimpleNamespace(topic=lambda: "t", key=lambda: None, value=lambda: b"v")
     refused(None, message)

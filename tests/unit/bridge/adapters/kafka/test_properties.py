@@ -1,4 +1,4 @@
-"""What librdkafka is told: where secrets come from, when tokens end, and that nothing is told that nobody set."""
+"""librdkafka's properties: secrets, tokens, and nothing that is not set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bridge.adapters.kafka import errors
 from bridge.adapters.kafka.properties import (
     OPAQUE_TOKEN_LIFE_S,
     QUEUE_KIB,
@@ -18,7 +17,7 @@ from bridge.adapters.kafka.properties import (
     read_token,
 )
 from bridge.config.document import KafkaSettings, Secret
-from bridge.errors import AccessError, FencedError, RetriableError, StartupError
+from bridge.errors import AccessError
 from tests.unit.certificates import Authority
 
 
@@ -40,8 +39,10 @@ def token(claims: object) -> str:
         (True, "PLAIN", "SASL_SSL"),
     ],
 )
-def test_protocol(monkeypatch: pytest.MonkeyPatch, tls: bool, mechanism: str | None, protocol: str) -> None:
-    """TLS and login make the protocol, and only what is set is told."""
+def test_protocol_follows_tls_and_login(
+    monkeypatch: pytest.MonkeyPatch, tls: bool, mechanism: str | None, protocol: str
+) -> None:
+    """Only properties that are set are passed on."""
     monkeypatch.setenv("PASSWORD", "hunter2")
     sasl = {} if mechanism is None else {"mechanism": mechanism, "username": "u", "password": {"env": "PASSWORD"}}
     found = client_properties(settings(tls={"enabled": tls}, sasl=sasl))
@@ -55,8 +56,8 @@ def test_protocol(monkeypatch: pytest.MonkeyPatch, tls: bool, mechanism: str | N
     assert ("ssl.endpoint.identification.algorithm" in found) == tls
 
 
-def test_certificates(tmp_path: Path) -> None:
-    """Files are proved before librdkafka gets them; what is wrong names the setting, and no password."""
+def test_certificates_are_checked_first(tmp_path: Path) -> None:
+    """An error names the setting, and no password."""
     authority = Authority.make(tmp_path)
     issued = authority.issue("bridge", password="hunter2")
     (tmp_path / "password").write_text("hunter2\n")
@@ -90,17 +91,15 @@ def test_certificates(tmp_path: Path) -> None:
         ({"queue.buffering.max.kbytes": 1 << 20}, 20 << 20, 1 << 20),
     ],
 )
-def test_queue_holds_the_largest_record_and_no_more_than_it_has_to(
-    properties: dict[str, Any], limit: int | None, kib: int
-) -> None:
-    """As large as it always is, or as the settings say, but for records larger than that."""
+def test_queue_holds_the_largest_record(properties: dict[str, Any], limit: int | None, kib: int) -> None:
+    """The queue has its default or configured size, unless a record may be larger."""
     found = producer_properties(settings(properties=properties), "id", limit)
     assert found["queue.buffering.max.kbytes"] == kib
     assert found["queue.buffering.max.kbytes"] * 1024 >= found["message.max.bytes"]
 
 
-def test_oidc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token endpoint is librdkafka's own business."""
+def test_token_endpoint_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Librdkafka fetches the token itself."""
     monkeypatch.setenv("CLIENT_SECRET", "hunter2")
     sasl = {
         "mechanism": "OAUTHBEARER",
@@ -117,8 +116,8 @@ def test_oidc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "oauth_cb" not in found
 
 
-def test_token_is_read_anew(tmp_path: Path) -> None:
-    """Each time the client asks it gets what the file holds by then, until the end that the token itself tells."""
+def test_token_is_read_for_each_request(tmp_path: Path) -> None:
+    """With the present contents of the file, and the expiry in the token."""
     path = tmp_path / "token"
     path.write_text(token({"exp": 4_000_000_000}) + "\n")
     sasl = {"mechanism": "OAUTHBEARER", "token": {"file": str(path)}, "extensions": {"pool": 7}}
@@ -129,7 +128,7 @@ def test_token_is_read_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["opaque", "a.b.c", token(["exp"]), token({"sub": "x"}), token({"exp": "soon"})])
-def test_token_without_an_end(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_token_without_expiry_is_read_again_soon(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """What does not tell its end is asked for again before long."""
     monkeypatch.setenv("TOKEN", text)
     secret = Secret.model_validate({"env": "TOKEN"})
@@ -137,76 +136,9 @@ def test_token_without_an_end(monkeypatch: pytest.MonkeyPatch, text: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "hunter2 x", "hunter2\nx", token({"exp": 99})])
-def test_unusable_token(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """A token that can't be used is refused without being told."""
+def test_unusable_token_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """The message does not contain the token."""
     monkeypatch.setenv("TOKEN", text)
     with pytest.raises(AccessError, match=r"^kafka\.sasl\.token: ") as caught:
         read_token(Secret.model_validate({"env": "TOKEN"}), clock=lambda: 100.0)
     assert "hunter2" not in str(caught.value)
-
-
-def test_meaning_of_errors() -> None:
-    """A missing right is named, a refused login is not for ever, and what is not known may pass."""
-    words = str(errors.to_bridge_error("TOPIC_AUTHORIZATION_FAILED", "m", "Write on topic t"))
-    assert words == "m; the bridge's user needs the right Write on topic t"
-    assert str(errors.to_bridge_error("INVALID_CONFIG", "m", "Write on topic t")) == "m"
-    fenced = str(errors.to_bridge_error("PRODUCER_FENCED", "m"))
-    assert "a second job with the same `name` is running: stop one of the two" in fenced
-    kinds = {
-        name: type(errors.to_bridge_error(name, "m")) for name in ("_FENCED", "INVALID_CONFIG", "_TRANSPORT", "NEW")
-    }
-    assert list(kinds.values()) == [FencedError, StartupError, RetriableError, RetriableError]
-    login = errors.access_error(settings(), "_AUTHENTICATION", "no")
-    assert str(login) == "Kafka at a:1, b:2 refuses the login; see kafka.sasl.mechanism (no)"
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        (
-            "SSL certificate OpenSSL verify result: unable to get local issuer certificate (20)",
-            "gets no token: TLS failed; see kafka.sasl.token_endpoint_ca_file (",
-        ),
-        (
-            "SSL: no alternative certificate subject name matches target host name 'a'",
-            "gets no token: TLS failed; see kafka.sasl.token_endpoint_url (",
-        ),
-        (
-            '{"error": "invalid_client"}',
-            "refuses the login; see kafka.sasl.token_endpoint_url, client_id and client_secret (",
-        ),
-    ],
-)
-def test_token_that_is_not_given(said: str, words: str) -> None:
-    """Of what the identity provider refuses, and of its certificate, each names its settings."""
-    asked = settings(
-        sasl={
-            "mechanism": "OAUTHBEARER",
-            "token_endpoint_url": "https://a/token",
-            "client_id": "c",
-            "client_secret": {"env": "PW"},
-        }
-    )
-    found = errors.access_error(asked, "_AUTHENTICATION", f"Failed to acquire SASL OAUTHBEARER token: {said}")
-    assert str(found).startswith(f"Kafka at {', '.join(asked.bootstrap_servers)} {words}")
-
-
-@pytest.mark.parametrize(
-    ("offered", "words"),
-    [
-        (
-            "PLAIN,SCRAM-SHA-256",
-            "does not take SCRAM-SHA-512 there, only PLAIN,SCRAM-SHA-256; see kafka.sasl.mechanism",
-        ),
-        ("", "takes no login there; leave kafka.sasl out, or name the port of a listener that takes one"),
-    ],
-)
-def test_mechanism_that_is_not_offered(offered: str, words: str) -> None:
-    """No password would mend it; librdkafka's words say what would."""
-    said = (
-        "sasl_plaintext://a:1/bootstrap: SASL SCRAM-SHA-512 mechanism handshake failed: Broker: Request not valid: "
-        f"broker's supported mechanisms: {offered} (after 3ms in state AUTH_HANDSHAKE)"
-    )
-    asked = settings(sasl={"mechanism": "SCRAM-SHA-512", "username": "u", "password": {"env": "PW"}})
-    found = errors.access_error(asked, "_AUTHENTICATION", said)
-    assert str(found) == f"Kafka at {', '.join(asked.bootstrap_servers)} {words}"

@@ -1,4 +1,4 @@
-"""A schema registry of a few lines, on a free loopback port: Confluent's REST interface over a dict."""
+"""A small schema registry on a free loopback port: Confluent's REST interface over a dict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def error(status: int, message: str = "because", code: int | None = None) -> Ans
 
 @dataclass
 class FixedAnswers:
-    """Answers in order, the last one for ever."""
+    """Gives fixed answers in order, and the last one for ever."""
 
     answers: list[Answer]
     asked: list[tuple[str, str | None]] = field(default_factory=list)
@@ -33,22 +33,22 @@ class FixedAnswers:
 
 @dataclass
 class FakeRegistry:
-    """Keeps schemas by subject.
+    """Stores schemas by subject.
 
     Attributes:
-        refused: the reasons why every further schema of a subject that has one is incompatible; None: nothing is.
-        says_at_registering: what a refused registration answers.
-        lacks: beginnings of paths that this registry does not know.
-        verbose: whether a check answers with the reasons.
+        refused: the reasons against every further schema of a subject that has one; None accepts all schemas.
+        refusal_message: the message of a refused registration.
+        lacks: prefixes of paths that this registry does not have.
+        verbose: whether the answer to a check contains the reasons.
         levels: compatibility level by subject; "" is the global one.
         authorization: the only accepted header, if any.
         down: whether every request is answered with 503.
         asked: method and path of each request.
-        headers: of each request.
+        headers: the headers of each request.
     """
 
     refused: list[str] | None = None
-    says_at_registering: str = "incompatible with an earlier schema"
+    refusal_message: str = "incompatible with an earlier schema"
     lacks: tuple[str, ...] = ()
     verbose: bool = True
     levels: dict[str, str] = field(default_factory=lambda: {"": "BACKWARD"})
@@ -98,7 +98,7 @@ class FakeRegistry:
         if status == 200:
             return status, known
         if subject in self.subjects and self.refused is not None:
-            return error(409, self.says_at_registering, 409)
+            return error(409, self.refusal_message, 409)
         schema_id = 1 + sum(map(len, self.subjects.values()))
         self.subjects.setdefault(subject, []).append((schema_id, text))
         return 200, {"id": schema_id}
@@ -108,16 +108,16 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients that break off are part of the tests."""
+        """Print nothing: tests close connections early."""
 
 
 @contextmanager
 def serving(registry: FakeRegistry | FixedAnswers, tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Serve until the end of the block; gives host and port."""
+    """Serve until the end of the block; yields host and port."""
 
     class Handler(BaseHTTPRequestHandler):
         def setup(self) -> None:
-            # In the connection's own thread: a client that refuses the certificate holds nobody up.
+            # In the connection's own thread: a client that refuses the certificate does not block others.
             if tls is not None:
                 self.request = tls.wrap_socket(self.request, server_side=True)
             super().setup()
@@ -140,7 +140,7 @@ def serving(registry: FakeRegistry | FixedAnswers, tls: ssl.SSLContext | None = 
         do_GET = do_POST = _answer  # noqa: N815 - the base class looks for these names
 
         def log_message(self, *args: object) -> None:
-            """Say nothing."""
+            """Print nothing."""
 
     server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -18,7 +18,7 @@ NEXT = '{"type":"record","name":"R","fields":[{"name":"x","type":"int"}]}'
 
 @contextmanager
 def answering(*answers: Answer) -> Iterator[tuple[str, FixedAnswers]]:
-    """A registry that gives fixed answers; its url."""
+    """Serve fixed answers; yields the url, and the record of the requests."""
     given = FixedAnswers(list(answers))
     with serving(given) as address:
         yield f"http://{address}", given
@@ -26,7 +26,7 @@ def answering(*answers: Answer) -> Iterator[tuple[str, FixedAnswers]]:
 
 @contextmanager
 def holding(*schemas: str, **options: object) -> Iterator[tuple[Registry, FakeRegistry]]:
-    """A registry whose subject `t-value` holds schemas, and a client of it."""
+    """A client of a registry whose subject `t-value` holds schemas, and that registry."""
     fake = FakeRegistry(**options)  # type: ignore[arg-type]  # each test names what it needs
     if schemas:
         fake.subjects["t-value"] = list(enumerate(schemas, 1))
@@ -35,7 +35,7 @@ def holding(*schemas: str, **options: object) -> Iterator[tuple[Registry, FakeRe
 
 
 def test_round_trip() -> None:
-    """A registered schema is read back by its id; other subjects and texts register anew."""
+    """A registered schema is read back by its id; other subjects and texts are registered separately."""
     registry = Registry("mock://registry")
     schema_id = registry.register("t-value", SCHEMA)
     assert registry.register("t-value", SCHEMA) == schema_id
@@ -43,8 +43,8 @@ def test_round_trip() -> None:
     assert registry.get(schema_id) == registry.get(schema_id) == SCHEMA
 
 
-def test_asked_once() -> None:
-    """What was registered, found or fetched once is not asked for again, not even by a registry that is down."""
+def test_answers_are_remembered() -> None:
+    """What was registered, found or fetched once is not requested again, so an outage does not matter."""
     with holding() as (registry, fake):
         assert registry.register("t-value", SCHEMA) == 1
         assert [request.partition("?")[0] for request in fake.asked] == [
@@ -64,8 +64,8 @@ def test_asked_once() -> None:
         assert len(given.asked) == 1
 
 
-def test_found_is_not_registered() -> None:
-    """A schema that its subject holds already is only looked up, and by `require` nothing else is ever done."""
+def test_existing_schema_is_not_registered() -> None:
+    """It is only looked up, and `require` never registers."""
     with holding(SCHEMA) as (registry, fake):
         assert registry.register("t-value", SCHEMA) == 1
         assert registry.find("t-value", NEXT) is None
@@ -106,10 +106,10 @@ def test_incompatible(ask: str, levels: dict[str, str], lacks: tuple[str, ...], 
 
 
 @pytest.mark.parametrize("without", ["/compatibility/subjects/t-value/versions?", "/compatibility/", "reasons"])
-def test_reasons_at_registering(without: str) -> None:
-    """A registry that can't be asked beforehand, or gives no reasons then, gives them when it refuses."""
+def test_reasons_of_a_refused_registration(without: str) -> None:
+    """A registry without a check, or whose check gives no reasons, gives them when it refuses."""
     lacks = () if without == "reasons" else (without.rstrip("?"),)
-    options = {"says_at_registering": "y at /fields/1", "verbose": False, "lacks": lacks}
+    options = {"refusal_message": "y at /fields/1", "verbose": False, "lacks": lacks}
     with holding(SCHEMA, refused=[], **options) as (registry, fake):
         with pytest.raises(IncompatibleSchemaError, match=r"its rule BACKWARD: y at /fields/1$"):
             registry.register("t-value", NEXT)
@@ -117,16 +117,16 @@ def test_reasons_at_registering(without: str) -> None:
         assert registry.register("t-value", NEXT) == 2
 
 
-def test_refused_beforehand_without_reasons() -> None:
-    """A check does not register to hear the reasons."""
+def test_check_without_reasons_registers_nothing() -> None:
+    """Although a registration might give the reasons."""
     with holding(SCHEMA, refused=[], verbose=False) as (registry, fake):
         with pytest.raises(IncompatibleSchemaError, match="BACKWARD: the registry gives no reason"):
             registry.check("t-value", NEXT)
         assert len(fake.subjects["t-value"]) == 1
 
 
-def test_one_version_only() -> None:
-    """Where only the latest version can be compared with, that is done."""
+def test_check_against_the_latest_version() -> None:
+    """If a registry can compare only with the latest version."""
 
     class Older(FakeRegistry):
         def answer(self, method: str, path: str, headers: object, body: object) -> Answer:
@@ -139,8 +139,8 @@ def test_one_version_only() -> None:
         Registry(f"http://{address}").check("t-value", NEXT)
 
 
-def test_compatible() -> None:
-    """A check without objection says nothing and writes nothing; a new subject has nothing to object."""
+def test_compatible_schema_passes_the_check() -> None:
+    """The check writes nothing; a new subject is not checked."""
     with holding(SCHEMA) as (registry, fake):
         registry.check("t-value", NEXT)
         registry.check("other-value", NEXT)
@@ -149,15 +149,15 @@ def test_compatible() -> None:
         assert registry.register("t-value", NEXT) == 2
 
 
-def test_registered_by_another() -> None:
-    """Two processes that register the same schema at once both get its id."""
+def test_concurrent_registration() -> None:
+    """Two processes that register the same schema at once get the same id."""
     answers = [error(404, code=40401), error(409), (200, {"id": 7})]
     with answering(*answers) as (url, _):
         assert Registry(url).register("t-value", SCHEMA) == 7
 
 
-def test_subject_in_a_path() -> None:
-    """Subjects with characters that mean something in a url arrive whole."""
+def test_subject_is_quoted_in_the_path() -> None:
+    """Characters with a meaning in a url arrive unchanged."""
     with holding(refused=["no"]) as (registry, fake):
         subject = "a/b c?d-key"
         registry.register(subject, SCHEMA)
@@ -174,8 +174,8 @@ class _Kept(dict[tuple[str, str], int]):
         self[subject, schema_text] = schema_id
 
 
-def test_known_before() -> None:
-    """Ids that another client has learned are not asked for, and new ones are kept for others."""
+def test_store_of_known_ids() -> None:
+    """Ids in the store are not requested, and new ones are put there."""
     kept = _Kept({("t-value", SCHEMA): 5})
     with holding() as (registry, fake):
         registry = Registry(registry.address, known=kept)
@@ -227,8 +227,8 @@ def test_not_found_by_another_server() -> None:
         (b"", "(HTTP 404)"),
     ],
 )
-def test_what_is_not_told_is_left_out(body: object, said: str) -> None:
-    """Of code and message only what the server gave is told; the setting is named where it may be no registry."""
+def test_message_has_only_what_the_server_sent(body: object, said: str) -> None:
+    """Code and message; the setting is named if the server may be no registry."""
     with answering((404, body)) as (url, _), pytest.raises(RegistryError) as caught:
         Registry(url, hints=Hints(address="registry.url")).ping()
     asked = "" if "40499" in said else "; is registry.url the base address of a schema registry?"
@@ -236,7 +236,7 @@ def test_what_is_not_told_is_left_out(body: object, said: str) -> None:
 
 
 def test_failure_is_not_cached() -> None:
-    """After a failure the next call asks again."""
+    """After a failure the next call sends a request again."""
     with answering(error(503), (200, {"id": 7})) as (url, _):
         registry = Registry(url)
         with pytest.raises(RegistryError):
@@ -252,8 +252,8 @@ def test_failure_is_not_cached() -> None:
         *(("ping", answer) for answer in (b"<html>", {}, "x", 5, None)),
     ],
 )
-def test_strange_answers(call: str, answer: object) -> None:
-    """An answer of another shape is final: some other server sits at the address."""
+def test_malformed_answer_is_final(call: str, answer: object) -> None:
+    """Some other server is at the address."""
     with answering((200, answer)) as (url, _):
         registry = Registry(url)
         calls = {
@@ -266,7 +266,7 @@ def test_strange_answers(call: str, answer: object) -> None:
         assert not caught.value.retriable
 
 
-def test_nobody_there() -> None:
+def test_refused_connection_is_retriable() -> None:
     """A refused connection may be tried again."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -275,8 +275,8 @@ def test_nobody_there() -> None:
     assert caught.value.retriable
 
 
-def test_no_answer() -> None:
-    """A registry that accepts and says nothing times out, and may be tried again."""
+def test_silent_server_times_out() -> None:
+    """It is retriable."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         registry = Registry(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.05)
         with pytest.raises(RegistryError, match="no answer in time") as caught:
@@ -284,8 +284,8 @@ def test_no_answer() -> None:
     assert caught.value.retriable
 
 
-def test_second_address() -> None:
-    """With several addresses the next one is asked when one fails."""
+def test_next_address_is_tried() -> None:
+    """With several addresses, if one fails."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -308,8 +308,10 @@ TOKEN = BearerToken("tok.en-1", "lsrc-1", "pool-1")
         ("", lambda: TOKEN, "Bearer tok.en-1"),
     ],
 )
-def test_credentials(userinfo: str, auth: Identity | None, header: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Credentials reach the registry from a value, a callable or the url, and show nowhere, logs included."""
+def test_credentials_do_not_show(
+    userinfo: str, auth: Identity | None, header: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They reach the registry from a value, a callable or the url, and appear nowhere, logs included."""
     caplog.set_level(logging.DEBUG)
     with answering(error(403)) as (url, given):
         registry = Registry(url.replace("://", f"://{userinfo}"), auth=auth)
@@ -323,8 +325,8 @@ def test_credentials(userinfo: str, auth: Identity | None, header: str, caplog: 
     assert caught.value.__suppress_context__
 
 
-def test_bearer_headers() -> None:
-    """A token goes with Confluent Cloud's ids, where they are given."""
+def test_bearer_token_headers() -> None:
+    """A token is sent with Confluent Cloud's ids, if there are any."""
     with holding(authorization="Bearer tok.en-1") as (registry, fake):
         Registry(registry.address, auth=TOKEN).ping()
         Registry(registry.address, auth=BearerToken("tok.en-1")).ping()
@@ -333,8 +335,8 @@ def test_bearer_headers() -> None:
 
 
 @pytest.mark.parametrize("kind", [lambda secret: Credentials("a", secret), BearerToken])
-def test_renewed(kind: type[BearerToken]) -> None:
-    """After a 401 a callable is asked for new credentials, once per call, also when a lookup got it."""
+def test_credentials_are_renewed_after_a_401(kind: type[BearerToken]) -> None:
+    """Once per call, also for a lookup."""
     fresh = iter(["old", "new"])
     with answering(error(401), (200, {"id": 7})) as (url, given):
         registry = Registry(url, auth=lambda: kind(next(fresh)))
@@ -358,16 +360,16 @@ def test_renewed(kind: type[BearerToken]) -> None:
         ("nonsense://secret@h", None),
     ],
 )
-def test_unusable(url: str, auth: Identity | None) -> None:
-    """An unusable address or identity is refused at once, without showing it."""
+def test_unusable_address_or_identity_is_refused(url: str, auth: Identity | None) -> None:
+    """At once, without showing it."""
     with pytest.raises(RegistryError) as caught:
         Registry(url, auth=auth)
     assert "secr" not in str(caught.value)
     assert not caught.value.retriable
 
 
-def test_close() -> None:
-    """Closing twice does no harm."""
+def test_close_twice() -> None:
+    """It does no harm."""
     registry = Registry("mock://registry")
     registry.close()
     registry.close()

@@ -1,4 +1,4 @@
-"""A registry behind TLS, with certificates made here: who is let in, who is trusted, and what is said otherwise."""
+"""A registry behind TLS, with certificates made by the test."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @contextmanager
 def registry_of(issued: Issued, *, clients_of: Authority | None = None) -> Iterator[str]:
-    """The url of a registry that shows a certificate, and may want one of its clients."""
+    """Serve a registry with a certificate, which may require one of its clients; yields the url."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(issued.certificate, issued.key)
     if clients_of is not None:
@@ -81,8 +81,10 @@ def test_trusted(certificates: Certificates) -> None:
         ("elsewhere", "ours", "IP address mismatch, certificate is not valid for '127.0.0.1'"),
     ],
 )
-def test_not_trusted(certificates: Certificates, shown: str, trusted: str | None, words: str) -> None:
-    """A certificate of an unknown authority, one that has expired or is for another host is refused by its reason."""
+def test_untrusted_certificate_is_refused(
+    certificates: Certificates, shown: str, trusted: str | None, words: str
+) -> None:
+    """Of an unknown authority, expired, or for another host; the message has the reason."""
     tls = {} if trusted is None else {"ca_file": getattr(certificates, trusted).file}
     with registry_of(getattr(certificates, shown)) as url, pytest.raises(RegistryAccessError) as caught:
         client(url, **tls).ping()
@@ -91,8 +93,8 @@ def test_not_trusted(certificates: Certificates, shown: str, trusted: str | None
     assert not caught.value.retriable
 
 
-def test_both_ways(certificates: Certificates) -> None:
-    """A registry that wants a certificate gets ours, from one file or two, with a locked key or an open one."""
+def test_client_certificate_is_shown(certificates: Certificates) -> None:
+    """From one file or two, with an encrypted key or a plain one."""
     bundle = certificates.ours.folder / "bundle.pem"
     bundle.write_bytes(certificates.client.certificate.read_bytes() + certificates.client.key.read_bytes())
     shown: list[dict[str, Path | Callable[[], str]]] = [
@@ -109,8 +111,8 @@ def test_both_ways(certificates: Certificates) -> None:
             client(url, ca_file=certificates.ours.file, **tls).ping()
 
 
-def test_where_to_look(certificates: Certificates) -> None:
-    """What a refusal is about is told in the caller's words; a certificate that has expired is not for it to mend."""
+def test_setting_at_fault_is_named(certificates: Certificates) -> None:
+    """From `Hints`; for an expired certificate no setting is at fault."""
     hints = Hints("the password", "the authorities", "our certificate", "the address")
     tls = Tls(ca_file=certificates.ours.file)
 
@@ -134,8 +136,8 @@ def test_where_to_look(certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize("shown", ["nothing", "stranger"])
-def test_not_let_in(certificates: Certificates, shown: str) -> None:
-    """Without a certificate that the registry trusts, its refusal is told as one of TLS."""
+def test_missing_or_unknown_client_certificate(certificates: Certificates, shown: str) -> None:
+    """The refusal is reported as an error of TLS."""
     tls = {"ca_file": certificates.ours.file}
     if shown == "stranger":
         tls |= {"certificate_file": certificates.stranger.certificate, "key_file": certificates.stranger.key}
@@ -145,14 +147,14 @@ def test_not_let_in(certificates: Certificates, shown: str) -> None:
         assert not caught.value.retriable
 
 
-def test_no_tls_there(certificates: Certificates) -> None:
-    """An https address of a plain http server is named as such."""
+def test_server_without_tls(certificates: Certificates) -> None:
+    """An https address of a plain http server is reported as such."""
     with serving(FakeRegistry()) as address, pytest.raises(RegistryAccessError, match="no TLS connection"):
         client(f"https://{address}", ca_file=certificates.ours.file).ping()
 
 
-def test_unusable_files(certificates: Certificates, tmp_path: Path) -> None:
-    """Files that can't be used are named with the reason, before anything is sent, and never ask on the terminal."""
+def test_unusable_files_are_named(certificates: Certificates, tmp_path: Path) -> None:
+    """With the reason, before anything is sent; there is no prompt on the terminal."""
     nothing, rubbish = tmp_path / "nothing.pem", tmp_path / "rubbish.pem"
     rubbish.write_text("rubbish", encoding="ascii")
     locked = {"certificate_file": certificates.locked.certificate, "key_file": certificates.locked.key}

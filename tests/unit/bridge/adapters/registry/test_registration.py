@@ -1,4 +1,4 @@
-"""Who registers schemas, and what is tried again while a job runs."""
+"""Registration of schemas, and the errors that are retried while a job runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _config(**registry: object) -> BridgeConfig:
     return validate({**SMALLEST, "registry": {"url": "http://10.0.0.3:8081", **registry}})
 
 
-def test_needed() -> None:
+def test_needed_schemas() -> None:
     """A table needs a schema for its keys and one for its values, each under the configured subject."""
     needed = registration.needed_by(_config(key_subject_name_strategy="RecordName"), ORDERS)
     assert [(one.table, one.part, one.subject) for one in needed] == [
@@ -44,8 +44,8 @@ def test_needed() -> None:
     assert json.loads(needed[1].as_json(7))["id"] == 7
 
 
-def test_auto_register() -> None:
-    """By default a schema is registered when it is needed; a check beforehand registers nothing."""
+def test_schema_is_registered_when_it_is_needed() -> None:
+    """A check before that registers nothing."""
     registry, config = Registry("mock://auto"), _config()
     (key, _) = registration.needed_by(config, ORDERS)
     registration.check(registry, config.registry, key)
@@ -54,8 +54,8 @@ def test_auto_register() -> None:
     assert registry.find("shop.orders-key", key.schema_text) == schema_id
 
 
-def test_not_registered() -> None:
-    """With auto_register off a missing schema is refused with what to do, and taken as soon as it is there."""
+def test_missing_schema_without_auto_register() -> None:
+    """It is refused with advice, and accepted as soon as it is registered."""
     registry, config = Registry("mock://manual"), _config(auto_register=False)
     (key, _) = registration.needed_by(config, ORDERS)
     how = "registry.auto_register is off. Register it: `scylla-cdc-bridge schemas -c FILE` prints it"
@@ -83,8 +83,8 @@ class TestMidway:
             (RegistryError("no registry", retriable=False), StartupError),
         ],
     )
-    def test_errors(self, error: Exception, kind: type[Exception]) -> None:
-        """While the job runs, all is tried again that somebody can mend without it; the words stay."""
+    def test_errors_that_an_operator_can_correct_are_retriable(self, error: Exception, kind: type[Exception]) -> None:
+        """The messages stay the same."""
 
         def fail() -> None:
             raise error
@@ -93,8 +93,8 @@ class TestMidway:
             call_registry_while_running(fail)
         assert str(caught.value) == str(error)
 
-    def test_rotated_token(self, tmp_path: Path) -> None:
-        """A token that is rotated later than the registry wants it costs retries, not the job."""
+    def test_late_rotation_of_a_token_is_retried(self, tmp_path: Path) -> None:
+        """A token that is rotated later than the registry expects costs retries, not the job."""
         token = tmp_path / "token"
         token.write_text("old\n", encoding="ascii")
         fake = FakeRegistry(authorization="Bearer old")
@@ -119,8 +119,10 @@ class TestMidway:
         ({"token": {"env": "PW"}}, "registry.token"),
     ],
 )
-def test_settings_are_named(monkeypatch: pytest.MonkeyPatch, given: dict[str, object], named: str) -> None:
-    """Those that are there, or that there might be."""
+def test_settings_of_the_credentials_are_named(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, object], named: str
+) -> None:
+    """Those that are set, or could be."""
     monkeypatch.setenv("PW", "wrong")
     with serving(FakeRegistry(authorization="Bearer right")) as address:
         registry = make_registry(RegistrySettings.model_validate({"url": f"http://{address}"} | given))
@@ -131,8 +133,8 @@ def test_settings_are_named(monkeypatch: pytest.MonkeyPatch, given: dict[str, ob
 
 
 class TestSharedIds:
-    def test_kept_for_others(self, tmp_path: Path) -> None:
-        """What one process learns another knows; another registry, subject or schema is another question."""
+    def test_ids_are_shared(self, tmp_path: Path) -> None:
+        """An id is valid for one registry, subject and schema."""
         folder = tmp_path / "ids"
         SchemaIdCache(folder, "http://a").put("s", SCHEMA, 7)
         assert SchemaIdCache(folder, "http://a").get("s", SCHEMA) == 7
@@ -141,16 +143,16 @@ class TestSharedIds:
         assert len(list(folder.iterdir())) == 1
         assert folder.stat().st_mode & 0o077 == 0
 
-    def test_outage(self, tmp_path: Path) -> None:
-        """A new process takes a known id while the registry is down."""
+    def test_known_id_survives_an_outage(self, tmp_path: Path) -> None:
+        """A new process uses it while the registry is down."""
         SchemaIdCache(tmp_path, "http://127.0.0.1:1").put("s", SCHEMA, 7)
         registry = Registry("http://127.0.0.1:1", known=SchemaIdCache(tmp_path, "http://127.0.0.1:1"))
         assert registry.register("s", SCHEMA) == 7
         with pytest.raises(RegistryError, match="no connection"):
             registry.register("t", SCHEMA)
 
-    def test_unusable_folder(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        """A folder that can't be used costs a line in the log and the registry's answer, nothing else."""
+    def test_unusable_folder_is_logged(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """It costs one request to the registry."""
         file = tmp_path / "file"
         file.touch()
         ids = SchemaIdCache(file, "http://a")

@@ -1,4 +1,4 @@
-"""What a result says of its own columns, from the very bytes of the protocol."""
+"""The columns of a result, parsed from the protocol's bytes."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def types_of(body: bytes) -> tuple[CqlType, ...]:
     return types
 
 
-def test_each_page_is_its_own() -> None:
-    """The same names with another type are other columns, whatever came before and was kept."""
+def test_each_page_has_its_own_columns() -> None:
+    """The same names with another type are other columns, whatever is in the cache."""
     first = receive(result({"a": short(INT), "b": short(TEXT)}, (b"\0\0\0\1", b"x"), (None, b"")))
     assert list(first.parsed_rows) == [(b"\0\0\0\1", b"x"), (None, b"")]
     again = receive(result({"a": short(INT), "b": short(TEXT)}, (None, None)))
@@ -77,7 +77,7 @@ def test_each_page_is_its_own() -> None:
 
 
 def test_metadata_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each page of known columns costs a comparison, and nothing more is kept for it, whatever pages came between."""
+    """Each page of known columns costs a comparison, and adds nothing to the cache."""
     known = KnownMetadata()
     monkeypatch.setattr(raw_protocol, "known_metadata", known)
     pages = [
@@ -94,14 +94,14 @@ def test_metadata_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
                 again = receive(page)
                 assert again.parsed_rows.columns is before.parsed_rows.columns
                 assert list(again.parsed_rows) == list(before.parsed_rows)
-    # An altered table's pages are parsed, and others are known still.
+    # New columns are parsed, and the other ones stay in the cache.
     altered = receive(result({"a": short(INT), "c": short(TEXT)}))
     assert altered.column_names == ("a", "c")
     assert receive(pages[0]).parsed_rows.columns is first[0].parsed_rows.columns
 
 
 def test_only_the_latest_metadata_is_kept() -> None:
-    """Of each number of columns so many, found where they begin; what only begins alike is other metadata."""
+    """A limited number for each number of columns; equal beginnings do not match."""
     known = KnownMetadata(size=2)
     columns = {raw: ResultColumns((raw.decode(),), (), ()) for raw in (b"ab", b"ac", b"bc")}
     for raw, of in columns.items():
@@ -120,8 +120,8 @@ def test_only_the_latest_metadata_is_kept() -> None:
         assert known.find(flags, count, body, at) is None
 
 
-def test_paging_state_and_metadata_id_are_read_past() -> None:
-    """Whether or not the columns are known, and the id is not kept: the driver would leave metadata out for it."""
+def test_paging_state_is_kept_and_metadata_id_dropped() -> None:
+    """With known and unknown columns; with an id the driver would ask to omit the metadata."""
     columns = {"paged": short(INT)}
     for state in (b"", b"some state", b"another"):
         for flags, id_ in ((MORE_PAGES, b""), (MORE_PAGES | METADATA_ID, b"sixteen bytes id")):
@@ -132,14 +132,14 @@ def test_paging_state_and_metadata_id_are_read_past() -> None:
 
 
 def test_page_without_columns_is_refused() -> None:
-    """Rather than read with the columns that the statement had when it was prepared."""
+    """It is not decoded with the columns of the prepared statement."""
     stale = [("ks", "t", "a", object())]
     with pytest.raises(DriverException, match="left a result's columns out"):
         receive(result({"a": b""}, (b"\0\0\0\1",), flags=NO_METADATA), stale)
 
 
 def test_prepared_statement_keeps_no_metadata_id() -> None:
-    """Without it no EXECUTE asks for pages without metadata."""
+    """Without an id no EXECUTE asks for pages without metadata."""
     bound = number(GLOBAL_TABLE) + number(0) + number(0) + string("ks") + string("t")
     metadata = number(GLOBAL_TABLE) + number(1) + string("ks") + string("t") + string("a") + short(INT)
     body = number(4) + string("query id") + string("metadata id") + bound + metadata
@@ -163,7 +163,7 @@ def test_prepared_statement_keeps_no_metadata_id() -> None:
          "vector<float, 3>"),
     ],
 )  # fmt: skip
-def test_types(kind: bytes, text: str) -> None:
-    """Every kind of type comes as CQL has it, user-defined ones with their fields: ALTER TYPE makes another."""
+def test_types_are_cql_types(kind: bytes, text: str) -> None:
+    """Every kind of type; user-defined types with their fields, because ALTER TYPE changes them."""
     (found,) = types_of(result({"c": kind}))
     assert describe(found) == text

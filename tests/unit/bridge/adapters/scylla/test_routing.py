@@ -1,4 +1,4 @@
-"""Where log reads go, by the driver's own hash, rings, shards and tablets."""
+"""Where log reads are sent, with the driver's own hash, ring, shards and tablets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cassandra.tablets import Tablet
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.adapters.scylla.change_log import LogReader
+from bridge.adapters.scylla.log_reader import LogReader
 from bridge.adapters.scylla.routing import RoutedStatement, token_of
 from bridge.model.micro_batch import Window
 from bridge.model.murmur3 import key_with_token, murmur3_token
@@ -39,7 +39,7 @@ HOSTS: Final = [host(number) for number in (1, 2, 3)]
 
 
 class AllNear:
-    """The policy below: every node is as near as any other, in one order."""
+    """A child policy: all nodes are equally near, in a fixed order."""
 
     def make_query_plan(self, *_: object) -> list[Host]:
         return list(HOSTS)
@@ -49,7 +49,7 @@ class AllNear:
         return near
 
     def populate(self, *_: object) -> None:
-        """Nothing to learn."""
+        """Do nothing."""
 
 
 def asked_first(metadata: Metadata, stream: StreamId) -> Host:
@@ -63,7 +63,7 @@ def asked_first(metadata: Metadata, stream: StreamId) -> Host:
 
 @pytest.fixture
 def ring() -> Metadata:
-    """Three nodes with a token each, and a keyspace that each row is on one of."""
+    """Three nodes with one token each, and a keyspace with one replica."""
     metadata = Metadata()
     metadata.partitioner = "org.apache.cassandra.dht.Murmur3Partitioner"
     owners = {Murmur3Token(token): owner for token, owner in zip(TOKENS, HOSTS, strict=True)}
@@ -79,7 +79,7 @@ def ring() -> Metadata:
 @example(b"\xff" * 16)
 @example(bytes(16))
 def test_the_driver_hashes_a_streams_routing_key_to_its_token(raw: bytes) -> None:
-    """In C and in Python, for every stream; the lowest token, which no key has, becomes the one after it."""
+    """In C and in Python, for every stream. No key has the lowest token; it becomes the token after it."""
     stream = StreamId(raw)
     key = key_with_token(stream.token)
     wanted = max(stream.token, MIN_TOKEN + 1)
@@ -87,14 +87,14 @@ def test_the_driver_hashes_a_streams_routing_key_to_its_token(raw: bytes) -> Non
 
 
 @given(st.binary(max_size=70))
-def test_the_drivers_hash_is_the_servers(key: bytes) -> None:
-    """For keys of any length, tails with high bits included."""
+def test_driver_hashes_as_the_server(key: bytes) -> None:
+    """For keys of any length, including tails with high bits."""
     assert token_of(key) == murmur3_token(key)
 
 
 @pytest.mark.parametrize("place", range(len(TOKENS)))
-def test_the_owner_on_the_ring_is_asked(ring: Metadata, place: int) -> None:
-    """The node whose token ends the range; behind the last token, and at the lowest, it is the first node."""
+def test_owner_on_the_ring_gets_the_request(ring: Metadata, place: int) -> None:
+    """The node whose token ends the range; behind the last token, and at the lowest, the first node."""
     until = TOKENS[place]
     after = TOKENS[place - 1]
     for token in (until, after + 1, until - 5):
@@ -103,8 +103,8 @@ def test_the_owner_on_the_ring_is_asked(ring: Metadata, place: int) -> None:
         assert asked_first(ring, StreamId.build(token, 0, 1)) is HOSTS[0]
 
 
-def test_the_tablets_replica_is_asked_and_not_the_rings(ring: Metadata) -> None:
-    """What the servers told of the log table's tablets goes first, found by the stream's own token."""
+def test_replica_of_the_tablet_gets_the_request(ring: Metadata) -> None:
+    """The tablets of the log table take precedence over the ring, found by the stream's own token."""
     lasts = [-(1 << 62) - 1, -1, (1 << 62) - 1, MAX_TOKEN]
     replicas = [HOSTS[2], HOSTS[0], HOSTS[2], HOSTS[1]]
     first = MIN_TOKEN
@@ -117,14 +117,14 @@ def test_the_tablets_replica_is_asked_and_not_the_rings(ring: Metadata) -> None:
 
 
 @given(st.integers(MIN_TOKEN + 1, MAX_TOKEN), st.integers(1, 64), st.integers(0, 14))
-def test_the_owning_shard_is_asked(token: int, shards: int, ignore_msb: int) -> None:
-    """The driver's own arithmetic on the routing key's hash gives the shard that the stream was made for."""
+def test_owning_shard_gets_the_request(token: int, shards: int, ignore_msb: int) -> None:
+    """The driver's arithmetic on the routing key's hash gives the shard that the stream was made for."""
     sharding = ShardingInfo(0, shards, "", "", ignore_msb, None, None)
     hashed = Murmur3Token.from_key(key_with_token(Token(token)))
     assert sharding.shard_id_from_token(hashed.value) == shard_of(Token(token), shards, ignore_msb)
 
 
-def test_without_a_key_of_its_own_a_statement_goes_by_its_partition_key() -> None:
+def test_statement_without_routing_key_uses_its_partition_key() -> None:
     """As every other read does."""
     column: Any = SimpleNamespace(keyspace_name="ks", table_name="t", name="pk")
     statement = RoutedStatement(PreparedStatement([column], b"", [0], "", "ks", 4, None, None), None)
@@ -132,8 +132,8 @@ def test_without_a_key_of_its_own_a_statement_goes_by_its_partition_key() -> Non
     assert statement.routing_key == b"\0\0\0\1"
 
 
-def test_a_reader_asks_the_owner_of_the_first_stream() -> None:
-    """For a page its stream's, for several streams' rows that of the first of them, by the same bounds of time."""
+def test_reader_asks_the_owner_of_the_first_stream() -> None:
+    """For a page and for a probe of several streams, with the same bounds of time."""
     session = Mock(prepare=Mock(side_effect=lambda cql, **_: Mock(cql=cql)))
     reader = LogReader(session, "ks", "t")
     streams = [StreamId.build(Token(token), 0, 0) for token in (5_000, -7, 12)]

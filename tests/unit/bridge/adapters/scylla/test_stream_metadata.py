@@ -1,4 +1,4 @@
-"""Streams as each of ScyllaDB's metadata tables tells them."""
+"""Streams as each of ScyllaDB's metadata tables describes them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TABLET_TIMES, TABLET_STREAMS = "system.cdc_timestamps", "system.cdc_streams"
 
 @dataclass
 class FakeSession:
-    """Tables as lists of rows; understands the few forms of SELECT that are asked."""
+    """Tables as lists of rows; supports only the forms of SELECT that the module uses."""
 
     tables: dict[str, list[dict[str, Any]]]
     node_count: int = 1
@@ -65,7 +65,7 @@ class FakeSession:
     def cells(
         self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None
     ) -> Iterator[tuple[bytes | None, ...]]:
-        """Sets of streams with their count; of other columns nothing."""
+        """The count of each set of streams; None for other columns."""
         for row in self.rows(cql, parameters, consistency):
             yield tuple(
                 len(cell).to_bytes(4, "big") if name == "streams" and cell else None for name, cell in row.items()
@@ -110,14 +110,14 @@ def v1_rows(*maps: StreamMap) -> list[dict[str, Any]]:
 
 
 def test_generations_ascend_and_replace_all() -> None:
-    """The newest comes first in the table; a later generation has no stream of an earlier one."""
+    """The table has the newest first; a later generation has no stream of an earlier one."""
     metadata = VnodeStreams(FakeSession(v2_rows(ring(G1, 1), ring(G2, 2))))
     assert metadata.generations() == [GenerationStart(G1), GenerationStart(G2)]
     assert VnodeStreams(FakeSession(v2_rows())).generations() == []
 
 
-def test_expired_says_nothing() -> None:
-    """The column is reserved in both tables: a generation counts whatever stands there, or if it is not there."""
+def test_expired_column_is_ignored() -> None:
+    """The column is reserved in both tables: a generation counts with any value, or without the column."""
     for tables, name in ((v2_rows(ring(G1, 1), ring(G2, 2)), V2_TIMES), ({V1: v1_rows(ring(G1, 1), ring(G2, 2))}, V1)):
         first, second = tables[name]
         first["expired"] = time(G3)
@@ -127,8 +127,8 @@ def test_expired_says_nothing() -> None:
         assert len(metadata.streams(G1, WHOLE)) == len(metadata.streams(G2, WHOLE)) == 21
 
 
-def test_streams_whose_timestamp_is_not_published_are_not_asked_for() -> None:
-    """Until the timestamp is there, some of its streams may not be (spec section 5.3)."""
+def test_streams_without_published_timestamp_are_not_read() -> None:
+    """Until the timestamp is published, some of its streams may be missing."""
     tables = v2_rows(ring(G1, 1), ring(G2, 2))
     tables[V2_TIMES] = [row for row in tables[V2_TIMES] if row["time"] == time(G1)]
     del tables[V2_STREAMS][-1]
@@ -139,7 +139,7 @@ def test_streams_whose_timestamp_is_not_published_are_not_asked_for() -> None:
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 16])
 @pytest.mark.parametrize("seed", range(3))
-def test_lanes_share_out_the_streams_by_token_whichever_table_says_so(lanes: int, seed: int) -> None:
+def test_lanes_get_the_same_streams_from_both_tables(lanes: int, seed: int) -> None:
     """A lane has the same streams before and after a cluster's upgrade, also of ranges that span lanes or wrap."""
     made = ring(G1, seed)
     newer = VnodeStreams(FakeSession(v2_rows(made)))
@@ -151,8 +151,8 @@ def test_lanes_share_out_the_streams_by_token_whichever_table_says_so(lanes: int
     assert set(together) == set(made.generation().streams())
 
 
-def test_upgrade_is_followed_live_and_for_good() -> None:
-    """The old table counts until the node says that it is rewritten; nodes that do not say so later change nothing."""
+def test_upgrade_is_noticed_once() -> None:
+    """The old table is used until a node has the mark `rewritten`; later answers without the mark change nothing."""
     tables = {V1: v1_rows(ring(G1, 1)), LOCAL: [{"key": "cdc_local"}], **v2_rows(ring(G2, 2))}
     session = FakeSession(tables)
     metadata = VnodeStreams(session)
@@ -174,7 +174,7 @@ def test_old_cluster_without_the_newer_tables() -> None:
 
 
 def test_published_generation_without_streams_is_tried_again() -> None:
-    """Never taken for a generation that has none."""
+    """It never counts as a generation without streams."""
     tables = v2_rows(ring(G1, 1))
     tables[V2_STREAMS].clear()
     with pytest.raises(RetriableError, match="generation 1000 has no streams at test:1"):
@@ -182,14 +182,14 @@ def test_published_generation_without_streams_is_tried_again() -> None:
 
 
 def test_ids_of_older_formats_are_placed_by_their_token() -> None:
-    """Only the first 8 bytes of an id from before version 1 mean anything."""
+    """In an id older than version 1 only the first 8 bytes have a meaning."""
     raw = bytes.fromhex("ced0000000000000ffffffffffffffff")
     tables = {V1: [{"time": time(G1), "streams": {raw}, "expired": None}], LOCAL: []}
     metadata = VnodeStreams(FakeSession(tables))
     assert [list(metadata.streams(G1, lane_range(lane, 2))) for lane in range(2)] == [[StreamId(raw)], []]
 
 
-def test_consistency_is_the_servers_own() -> None:
+def test_consistency_matches_the_servers_writes() -> None:
     """QUORUM, ONE on a single node, or as configured."""
     session = FakeSession(v2_rows(ring(G1, 1)))
     assert metadata_consistency(session) == "ONE"
@@ -201,8 +201,8 @@ def test_consistency_is_the_servers_own() -> None:
 
 
 @pytest.mark.parametrize("weak", ["ONE", "LOCAL_ONE"])
-def test_of_several_nodes_never_one_alone_is_asked(weak: str) -> None:
-    """A replica that lags would hide a generation between two that it knows, or some streams of one."""
+def test_one_of_several_replicas_is_never_read_alone(weak: str) -> None:
+    """A lagging replica would hide a generation between two that it knows, or some streams of one."""
     session = FakeSession(v2_rows(ring(G1, 1)), settings=SimpleNamespace(metadata_consistency=weak))
     assert metadata_consistency(session) == weak
     session.node_count = 3
@@ -211,8 +211,8 @@ def test_of_several_nodes_never_one_alone_is_asked(weak: str) -> None:
     assert {one for name, one in session.asked if name in (V2_TIMES, V2_STREAMS)} == {"QUORUM"}
 
 
-def test_generations_that_only_the_newer_table_has_are_said(caplog: pytest.LogCaptureFixture) -> None:
-    """Once each, while the cluster has not copied the older table; they count when it has, from their start."""
+def test_generations_in_the_newer_table_alone_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Once each, until the cluster has copied the older table; then they are used, from their start."""
     tables = {V1: v1_rows(ring(G1, 1)), LOCAL: [{"key": "cdc_local"}], **v2_rows(ring(G1, 1))}
     metadata = VnodeStreams(FakeSession(tables))
     assert metadata.generations() == [GenerationStart(G1)]
@@ -233,7 +233,7 @@ def stream(token: int, number: int = 0) -> StreamId:
 
 
 def tablet_rows(*sets: tuple[UnixMillis, set[StreamId], set[StreamId]]) -> dict[str, list[dict[str, Any]]]:
-    """Of sets with their current and their opened streams."""
+    """The rows of stream sets, given their current and their opened streams."""
     name = {"keyspace_name": "ks", "table_name": "t"}
     return {
         TABLET_TIMES: [name | {"timestamp": time(start)} for start, _, _ in reversed(sets)],
@@ -256,8 +256,8 @@ def tablets(session: FakeSession) -> TabletStreams:
     return TabletStreams(session, "ks", "t")
 
 
-def test_tablets_say_whether_streams_go_on() -> None:
-    """A change that leaves streams in place is told from one that replaces all."""
+def test_kept_streams_of_tablets_are_recognized() -> None:
+    """A change that keeps some streams is distinguished from one that replaces all."""
     session = FakeSession(tablet_rows(FIRST, SPLIT, REPLACED))
     metadata = tablets(session)
     expected = [GenerationStart(G1), GenerationStart(G2, replaces_all=False), GenerationStart(G3)]
@@ -265,11 +265,11 @@ def test_tablets_say_whether_streams_go_on() -> None:
     assert TabletStreams(session, "ks", "other").generations() == []
     asked = len(session.asked)
     assert metadata.generations() == expected
-    assert len(session.asked) == asked + 1  # what is known is not asked again
+    assert len(session.asked) == asked + 1  # known sets are not read again
 
 
-def test_streams_carry_the_set_that_opened_them() -> None:
-    """So a change's generation does not depend on when it is read."""
+def test_streams_have_the_set_that_opened_them() -> None:
+    """So the generation of a change does not depend on when it is read."""
     metadata = tablets(FakeSession(tablet_rows(FIRST, SPLIT)))
     here, before = metadata.streams(G2, WHOLE), metadata.streams(G1, WHOLE)
     assert here == {A: G1, B1: G2, B2: G2}
@@ -280,8 +280,8 @@ def test_streams_carry_the_set_that_opened_them() -> None:
     assert select(Selection(G2, Role.CLOSED, G1), here, before) == {B: G1}
 
 
-def test_lagging_node_does_not_take_back_what_was_seen() -> None:
-    """Another node may answer that has not heard of the newest set, or knows its time and not yet its streams."""
+def test_answer_of_a_lagging_node_is_ignored() -> None:
+    """The node may not know the newest set, or know its time but not its streams."""
     session = FakeSession(tablet_rows(FIRST, SPLIT))
     metadata = tablets(session)
     both = metadata.generations()
@@ -295,8 +295,8 @@ def test_lagging_node_does_not_take_back_what_was_seen() -> None:
     assert [one.start_ms for one in metadata.generations()] == [G1, G2, G3]
 
 
-def test_no_set_is_taken_before_the_one_between() -> None:
-    """A node that knows the newest set, and of the one before only the time, must not lead over that one."""
+def test_set_is_not_used_before_its_predecessor() -> None:
+    """A node may know the newest set, but of the set before it only the time; that one must not be skipped."""
     whole = tablet_rows(FIRST, SPLIT, REPLACED)
     session = FakeSession(
         whole | {TABLET_STREAMS: [row for row in whole[TABLET_STREAMS] if row["timestamp"] != time(G2)]}
@@ -307,8 +307,8 @@ def test_no_set_is_taken_before_the_one_between() -> None:
     assert [one.start_ms for one in metadata.generations()] == [G1, G2, G3]
 
 
-def test_collected_sets_vanish() -> None:
-    """The base shows all of its streams as opened."""
+def test_deleted_sets_vanish() -> None:
+    """All streams of the oldest remaining set count as opened by it."""
     session = FakeSession(tablet_rows(FIRST, SPLIT, REPLACED))
     metadata = tablets(session)
     metadata.generations()
@@ -326,13 +326,13 @@ def test_collected_sets_vanish() -> None:
         ({KEYSPACES: [{"keyspace_name": "ks", "initial_tablets": 0}]}, TabletStreams),
     ],
 )
-def test_keyspace_decides_where_to_look(tables: dict[str, list[dict[str, Any]]], kind: type) -> None:
+def test_keyspace_decides_between_vnodes_and_tablets(tables: dict[str, list[dict[str, Any]]], kind: type) -> None:
     """A number of initial tablets, 0 included, means tablets; older servers do not have the table."""
     assert type(stream_metadata(FakeSession(tables), "ks", "t")) is kind
 
 
 def test_streams_are_counted() -> None:
-    """All of a generation, whichever table says so; none where a node does not know it yet."""
+    """All streams of a generation, from either table; 0 if the node does not know it yet."""
     made = ring(G1, 1)
     for tables in (v2_rows(made), {V1: v1_rows(made), LOCAL: []}):
         metadata = VnodeStreams(FakeSession(tables))
@@ -344,8 +344,8 @@ def test_streams_are_counted() -> None:
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("lanes", [1, 2, 5])
-def test_lanes_know_whose_keys_their_streams_hold(lanes: int, shards: int) -> None:
-    """Of each lane's streams exactly the mapped one holds a key, also where the lane has but a part of the ring."""
+def test_key_ranges_of_a_lane(lanes: int, shards: int) -> None:
+    """Of a lane's streams only the mapped one holds a key, even if the lane has only a part of the ring."""
     made = ring(G1, 4, shards)
     metadata = VnodeStreams(FakeSession(v2_rows(made)))
     random = Random(5)
@@ -360,8 +360,8 @@ def test_lanes_know_whose_keys_their_streams_hold(lanes: int, shards: int) -> No
     assert not VnodeStreams(FakeSession({V1: v1_rows(made), LOCAL: []})).key_ranges(G1, WHOLE)
 
 
-def test_tablets_tell_whose_keys_their_streams_hold() -> None:
-    """Those up to the stream's own token, in each set the same for one that goes on."""
+def test_key_ranges_of_tablets() -> None:
+    """The keys up to the stream's own token; a kept stream has the same range in each set."""
     last = stream(MAX_TOKEN)
     metadata = tablets(FakeSession(tablet_rows((G1, {A, B, last}, {A, B, last}), (G2, {A, B1, B2, last}, {B1, B2}))))
     for generation, one, after, until in ((G1, A, None, -5), (G2, A, None, -5), (G1, B, -5, 5), (G2, B2, 2, 5)):
@@ -373,7 +373,7 @@ def test_tablets_tell_whose_keys_their_streams_hold() -> None:
 
 
 def test_other_refusals_are_not_taken_for_a_missing_table() -> None:
-    """Lacking the right to read must not look like an older release."""
+    """A missing right must not look like an older release."""
 
     class Refusing(FakeSession):
         def rows(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> Any:

@@ -22,7 +22,7 @@ TYPES = [
 
 
 class System:
-    """Answers the queries of system_schema, and remembers which tables were asked."""
+    """Answers the queries of system_schema, and records the tables that were read."""
 
     settings = SimpleNamespace(metadata_consistency=None)
 
@@ -50,7 +50,7 @@ def described(system: System) -> TableSchema:
 
 @pytest.mark.parametrize("desc", ["DESC", "desc"])
 def test_types_and_order(desc: str) -> None:
-    """User-defined types come with their fields, and the clustering order as either server spells it."""
+    """User-defined types have their fields; either server's spelling of the clustering order is read."""
     columns = [
         ("pk", "partition_key", 0, "int", "NONE"),
         ("a", "clustering", 0, "int", "ASC"),
@@ -67,8 +67,8 @@ def test_types_and_order(desc: str) -> None:
     assert described(System(columns, TYPES)) == expected
 
 
-def test_no_user_types() -> None:
-    """The keyspace's types are not asked for where no column has one."""
+def test_user_types_are_read_only_if_needed() -> None:
+    """The keyspace's types are not read if no column has one."""
     system = System([("pk", "partition_key", 0, "frozen<map<int, text>>", "NONE")], TYPES)
     assert described(system) == table({"pk": "frozen<map<int, text>>"})
     assert system.asked == ["columns"]
@@ -76,7 +76,7 @@ def test_no_user_types() -> None:
 
 @pytest.mark.parametrize("flags", [frozenset(), None])
 def test_compact_storage_without_clustering_columns(flags: frozenset[str] | None) -> None:
-    """As the server described table xc2 of the recordings: the columns of the log and of CQL, and no other."""
+    """As the server described table xc2 of the recordings: only the columns of the log and of CQL."""
     columns = [
         ("a", "static", -1, "int", "NONE"),
         ("b", "static", -1, "text", "NONE"),
@@ -89,14 +89,14 @@ def test_compact_storage_without_clustering_columns(flags: frozenset[str] | None
     assert described(System(columns, [])) == ordinary
 
 
-def test_unknown_type() -> None:
-    """A type that the keyspace does not have (any more) is named."""
+def test_unknown_type_is_named() -> None:
+    """For example a type that was dropped."""
     with pytest.raises(TypeTextError, match="'gone'"):
         described(System([("pk", "partition_key", 0, "frozen<gone>", "NONE")], TYPES))
 
 
 class Names:
-    """A server with the table `Shop."LineItems"`, on which CDC is on, without its log."""
+    """A server with the table `Shop."LineItems"`; its CDC is enabled, but it has no log."""
 
     settings = SimpleNamespace(metadata_consistency=None)
     address = "s:1"
@@ -131,8 +131,8 @@ class Names:
         (("Shop", "others"), 'table "Shop".others: there is no such table at s:1'),
     ],
 )
-def test_what_is_missing_may_be_there_in_other_letters(name: tuple[str, str], words: str) -> None:
-    """Names are quoted as the configuration file takes them."""
+def test_missing_names_that_differ_in_case_are_suggested(name: tuple[str, str], words: str) -> None:
+    """They are quoted as in the configuration file."""
     with pytest.raises(StartupError) as caught:
         ChangeLog(cast("CqlSession", Names(is_scylla=True))).table_schema(*name)
     assert str(caught.value) == words
@@ -142,14 +142,14 @@ def test_what_is_missing_may_be_there_in_other_letters(name: tuple[str, str], wo
     ("is_scylla", "words"),
     [(True, "disable and enable CDC"), (False, "is missing.*scylla-cdc-bridge local cql")],
 )
-def test_a_server_that_makes_no_logs_is_told_from_scylladb(is_scylla: bool, words: str) -> None:
-    """Waiting for the log helps with ScyllaDB only."""
+def test_server_without_logs_is_distinguished_from_scylladb(is_scylla: bool, words: str) -> None:
+    """Only with ScyllaDB it helps to wait for the log."""
     with pytest.raises(StartupError, match='"LineItems_scylla_cdc_log" does not exist; .*' + words):
         ChangeLog(cast("CqlSession", Names(is_scylla=is_scylla))).check_captured("Shop", "LineItems")
 
 
 class NeverCaptured:
-    """A server whose table `shop.t` has no CDC, and is what the test says."""
+    """A server whose table `shop.t` has no CDC and is of the given kind."""
 
     settings = SimpleNamespace(metadata_consistency=None)
     address = "s:1"
@@ -177,8 +177,8 @@ class NeverCaptured:
         ("counters", "shop.t: has counters, and ScyllaDB has no CDC for these"),
     ],
 )
-def test_what_can_have_no_cdc_is_told_as_what_it_is(kind: str, words: str) -> None:
-    """To enable CDC there would be refused too, so that is not what is advised."""
+def test_table_that_can_never_have_cdc_is_explained(kind: str, words: str) -> None:
+    """The advice is not to enable CDC, which would be refused too."""
     server = NeverCaptured(kind)
     with pytest.raises(StartupError) as caught:
         ChangeLog(cast("CqlSession", server)).check_captured("shop", server.table)
