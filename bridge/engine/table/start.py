@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine.ports import TableAccess
-from bridge.engine.start_position import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
+from bridge.engine.start_position import cursor_after_gap, edge_us, first_cursor, oldest_us, warn_of_expired_start
 from bridge.engine.table.restart_policy import CheckpointTrust
 from bridge.engine.table.topic_watch import ChangeTopic
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
@@ -166,7 +166,7 @@ class TableStarter:
             self._renew_doubted_checkpoint()
             start = self._go_beyond_gap(state, start)
         else:
-            say_what_has_expired(self._source, self._services.cluster, state)
+            warn_of_expired_start(self._source, self._services.cluster, state)
         self._services.report_lanes(start.layout, progress)
         if start.recover:
             if recovered:
@@ -297,7 +297,7 @@ class TableStarter:
         if gap is None:
             return start
         # `earliest` lies where changes expire: a table that has published nothing has only fallen behind that edge.
-        anew = cursor_behind(gap, self._source, generations, expired_us) if start.first else None
+        anew = cursor_after_gap(gap, self._source, generations, expired_us) if start.first else None
         if anew is not None and anew > start.cursor:
             assert gap.until_us is not None
             wider = replace(gap, until_us=max(gap.until_us, anew.reached_us))
