@@ -104,20 +104,7 @@ class Lane:
                 StreamId.build(Token(random.randrange(MIN_TOKEN, MAX_TOKEN)), 0, 1) for _ in range(streams)
             )
         }
-        # One stream stays empty.
-        written = list(log)[: max(1, streams - 1)]
-        for at in range(changes):
-            stream = random.choice(written)
-            cells = random.choice(rows) | {
-                STREAM_ID: stream.raw,
-                TIME: timeuuid_of(UnixMicros(GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
-                BATCH_SEQ_NO: bytes(4),
-                OPERATION: bytes((Operation.UPDATE if name == "mixed" and len(log[stream]) % 2 else operation,)),
-                END_OF_BATCH: b"\x01",
-                "pk": random.randrange(10_000).to_bytes(4, "big"),
-                "ck": random.randrange(1000).to_bytes(4, "big"),
-            }
-            log[stream].append(tuple(cells.get(column) for column in names))
+        _write_rows(log, names, rows, operation, changes, random, alternate=name == "mixed")
         page_rows = page_rows or max_page_rows(streams, _PAGE_ROWS)
         pages = {stream: list(_pages(layout, rows, page_rows)) for stream, rows in log.items()}
         return cls(table, TableCodec(table, names), layout, pages, changes, page_rows, check_every)
@@ -166,6 +153,33 @@ class Lane:
         for stream, pages in self.pages.items():
             for number in range(len(pages)):
                 yield stream, self.page(stream, WINDOW, page_rows=0, paging_state=number.to_bytes(4, "big")).result()
+
+
+def _write_rows(
+    log: dict[StreamId, list[Cells]],
+    names: Sequence[str],
+    rows: Sequence[dict[str, bytes | None]],
+    operation: Operation,
+    changes: int,
+    random: Random,
+    *,
+    alternate: bool,
+) -> None:
+    """Add changes to random streams; `alternate` makes every second one of a stream an update."""
+    # One stream stays empty.
+    written = list(log)[: max(1, len(log) - 1)]
+    for at in range(changes):
+        stream = random.choice(written)
+        cells = random.choice(rows) | {
+            STREAM_ID: stream.raw,
+            TIME: timeuuid_of(UnixMicros(GENERATION_MS * 1000 + at * 600), random.randbytes(8)),
+            BATCH_SEQ_NO: bytes(4),
+            OPERATION: bytes((Operation.UPDATE if alternate and len(log[stream]) % 2 else operation,)),
+            END_OF_BATCH: b"\x01",
+            "pk": random.randrange(10_000).to_bytes(4, "big"),
+            "ck": random.randrange(1000).to_bytes(4, "big"),
+        }
+        log[stream].append(tuple(cells.get(column) for column in names))
 
 
 def _table(name: str) -> TableSchema:

@@ -41,7 +41,7 @@ def general_path_steps(lane: Lane) -> dict[str, Callable[[], Any]]:
 
     def changes() -> Changes:
         encoder = GroupEncoder(lane.codec, lane.layout, ("bench", "t"), _PLAIN_FORM)
-        for group in lane.check().passing(grouping.groups(read(), lane.layout)):
+        for group in lane.check().check_groups(grouping.groups(read(), lane.layout)):
             yield from encoder.encode(group, GENERATION_MS)
 
     return {
@@ -49,7 +49,7 @@ def general_path_steps(lane: Lane) -> dict[str, Callable[[], Any]]:
         "sort keys": lambda: _all(keep_rows(lane.layout)(*each) for each in lane.all_pages()),
         "merge": lambda: _all(lane.chunks()),
         "groups": lambda: _all(grouping.groups(read(), lane.layout)),
-        "key check": lambda: _all(lane.check().passing(grouping.groups(read(), lane.layout))),
+        "key check": lambda: _all(lane.check().check_groups(grouping.groups(read(), lane.layout))),
         "encode": lambda: _all(changes()),
         "publish": lambda: publish(_switching(lane, changes)),
     }

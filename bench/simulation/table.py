@@ -30,9 +30,9 @@ from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.streams import MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning.micro_batches import Limits, first_cursor, plan
-from bridge.planning.poll_rate import PaceLimits, Pacer
-from bridge.planning.server_clock import ASK_EVERY_S, ServerClock
-from bridge.planning.window_size import WindowLength
+from bridge.planning.poll_rate import PollLimits, PollRate
+from bridge.planning.server_clock import ASK_EVERY_S, ServerTimeEstimate
+from bridge.planning.window_size import WindowSize
 from bridge.publishing.offset_reconciler import OffsetReconciler
 from bridge.publishing.protocol import LaneTask, remainder
 from bridge.publishing.start_decision import decide_start
@@ -97,9 +97,9 @@ class Table:
                 self.progress[lane] = LaneProgress(lane, start.layout, start.cursor).to_bytes()
         self.plans, self.at = OffsetReconciler(start), start
         # A new process does not know the requests of the former one.
-        self.pacer = Pacer(PaceLimits(self.size.requests_per_s / self.size.tables, 0), 0)
-        self.windows = WindowLength(SETTINGS.max_window_ms * 1000, SETTINGS.target_batch_ms)
-        self.servers, self.asked_s, self.ready_s = ServerClock(), float("-inf"), 0.0
+        self.poll_rate = PollRate(PollLimits(self.size.requests_per_s / self.size.tables, 0), 0)
+        self.windows = WindowSize(SETTINGS.max_window_ms * 1000, SETTINGS.target_batch_ms)
+        self.servers, self.asked_s, self.ready_s = ServerTimeEstimate(), float("-inf"), 0.0
         self.restarts += 1
         if not self.log:
             self.log = [(canonical_json(StreamOffset(start.cursor, None).to_json()), True)]
@@ -124,9 +124,9 @@ class Table:
         if finished:
             if now_s < self.ready_s:
                 return False
-            self.windows.done(self.ready_s, lambda _: self.size.apart_s)
-            self.windows.planned(now_s, None)
-            if self.pacer.due_in_s(now_s, idle=False):
+            self.windows.batch_ends(self.ready_s, lambda _: self.size.apart_s)
+            self.windows.batch_begins(now_s, None)
+            if self.poll_rate.due_in_s(now_s, idle=False):
                 return False
             began_s = time.perf_counter()
             following = self._next(offset, self._clock_us(now_us), now_us)
@@ -137,8 +137,8 @@ class Table:
                 return False
             self.log = [self.log[-1], (canonical_json(following.to_json()), False)]
             offset = following
-            self.pacer.planned(now_s, self.size.streams)
-            self.windows.planned(now_s, offset.batch)
+            self.poll_rate.record_batch(now_s, self.size.streams)
+            self.windows.batch_begins(now_s, offset.batch)
             self.ready_s = now_s + self.random.uniform(0.5, LONGEST_BATCH_S)
         batch = offset.batch
         assert batch is not None
@@ -156,7 +156,7 @@ class Table:
         if now_s - self.asked_s >= ASK_EVERY_S:
             self.asked_s = now_s
             said_us = now_us + random.randint(-SKEW_S * SECOND, SKEW_S * SECOND - ASKING_MS * 1000)
-            self.servers.heard(UnixMicros(said_us // 1000 * 1000), now_s - random.random(), now_s)
+            self.servers.add_answer(UnixMicros(said_us // 1000 * 1000), now_s - random.random(), now_s)
         return min(self.servers.now_us(now_s), now_us + random.choice(OWN_CLOCK_S) * SECOND)
 
     def _next(self, offset: StreamOffset, clock_us: int, now_us: int) -> StreamOffset | None:

@@ -8,8 +8,7 @@ from typing import Any, Final, Protocol
 
 from bridge.adapters.kafka.records import Record
 from bridge.encoding.group_encoder import POSITION_HEADER
-from bridge.encoding.text.change_text import EnvelopeText
-from bridge.encoding.text.row_text import DebeziumText, FlatText, KeyText
+from bridge.encoding.json_changes import DebeziumJson, EnvelopeJson, FlatJson, KeyJson
 from bridge.model.position import Position
 from bridge.model.times import iso_of_millis
 from schemas.avro.codec import Reader, compile_reader
@@ -24,7 +23,7 @@ class ChangeRenderer(Protocol):
         """Return a change as JSON values; `position` comes from the record's header, if it has one."""
 
 
-_SHAPES: Final[tuple[Callable[[Mapping[str, Any]], ChangeRenderer], ...]] = (EnvelopeText, DebeziumText, FlatText)
+_SHAPES: Final[tuple[Callable[[Mapping[str, Any]], ChangeRenderer], ...]] = (EnvelopeJson, DebeziumJson, FlatJson)
 
 
 class RecordDocuments:
@@ -37,7 +36,7 @@ class RecordDocuments:
     def __init__(self, schema_text: Callable[[int], str]) -> None:
         self._schema_text = schema_text
         self._value_decoders: dict[int, tuple[Reader, ChangeRenderer | None]] = {}
-        self._key_decoders: dict[int, tuple[Reader, KeyText]] = {}
+        self._key_decoders: dict[int, tuple[Reader, KeyJson]] = {}
 
     def document(self, record: Record) -> dict[str, Any]:
         """Return what a record holds; one that holds no change has a `problem` instead.
@@ -76,7 +75,7 @@ class RecordDocuments:
             schema_id, body = unframe(record.key or b"")
             if schema_id not in self._key_decoders:
                 schema = json.loads(self._schema_text(schema_id))
-                self._key_decoders[schema_id] = compile_reader(schema), KeyText(schema)
+                self._key_decoders[schema_id] = compile_reader(schema), KeyJson(schema)
             reader, renderer = self._key_decoders[schema_id]
             key = reader(body)
         except (FramingError, DecodeError, ValueError):

@@ -69,6 +69,12 @@ class SparkSettings(Model):
         description="Shortest time in ms from one micro-batch to the next. Each micro-batch costs about 0.1 s of CPU, "
         "however few changes it has. A longer interval saves CPU and delays changes by up to twice its length.",
     )
+    fast_start: bool = Field(
+        True,
+        description="Whether to start Spark's JVM directly, with an archive of its classes where one was made, and "
+        "Python processes as forks of one that has imported everything; that takes a third of the CPU. `false` leaves "
+        "it to PySpark.",
+    )
     properties: Annotated[dict[str, str | int | bool], SPARK_REFUSED] = Field(
         default_factory=dict,
         description="Further Spark properties. They appear in command lines, so secrets are refused: stores take those "

@@ -71,7 +71,7 @@ def dead_letter(
     ).encode()
 
 
-def refused_change(
+def rejected_record_letter(
     table: tuple[str, str], position: bytes, key: bytes, value: bytes | None, schemas: tuple[str, str], error: str
 ) -> bytes:
     """Return the document for a change whose schema the registry rejects, or whose record Kafka rejects, as UTF-8.
@@ -105,7 +105,7 @@ def refused_change(
     ).encode()
 
 
-def shortened(letter: bytes) -> Iterator[bytes]:
+def shorter_letters(letter: bytes) -> Iterator[bytes]:
     """Yield shorter forms of a dead letter, down to one that holds only reason and position.
 
     The log still has what is left out, as long as it keeps the change.

@@ -47,7 +47,7 @@ def groups(
     incomplete: str = "stop",
     by_row: bool = False,
     keep_poison: bool = False,
-    read_anew: bool = True,
+    is_retry: bool = True,
 ) -> Iterator[Group]:
     """Gather the rows of each stream and `cdc$time` into one group of changes.
 
@@ -59,7 +59,7 @@ def groups(
         by_row: join all inserts and updates of one row in a group into one change (`Change.more`); otherwise each delta
             is a change of its own.
         keep_poison: yield a group that can't be published, with the reason in `Group.poison`; otherwise raise.
-        read_anew: whether this task is a retry. In the first attempt, an incomplete group is raised even with
+        is_retry: whether this task is a retry. In the first attempt, an incomplete group is raised even with
             `keep_poison`, because it may be complete when it is read again.
 
     Raises:
@@ -71,7 +71,7 @@ def groups(
         try:
             yield _build_group(held, layout, incomplete, by_row=by_row)
         except PoisonError as error:
-            if not keep_poison or (isinstance(error, IncompleteGroupError) and not read_anew):
+            if not keep_poison or (isinstance(error, IncompleteGroupError) and not is_retry):
                 raise
             stream_id, timeuuid = _identity(held[0], layout)
             yield Group(stream_id, timeuuid, (), held, error)
@@ -102,7 +102,7 @@ def _identity(row: Cells, layout: LogLayout) -> tuple[bytes, bytes]:
 
 
 def without_repeats(
-    found: Iterable[Group], layout: LogLayout, *, left_out: Callable[[], None] = lambda: None
+    found: Iterable[Group], layout: LogLayout, *, on_repeat: Callable[[], None] = lambda: None
 ) -> Iterator[Group]:
     """Drop groups that a client's retry wrote a second time: same stream, same microsecond, same changes.
 
@@ -114,7 +114,7 @@ def without_repeats(
     Args:
         found: groups in lane order.
         layout: the layout of their rows.
-        left_out: called for each group that is dropped.
+        on_repeat: called for each group that is dropped.
     """
     seen: dict[bytes, None] = {}
     current_us: int | None = None
@@ -124,7 +124,7 @@ def without_repeats(
             seen.clear()
         digest = _digest_of(group, layout)
         if digest in seen:
-            left_out()
+            on_repeat()
             continue
         seen[digest] = None
         if len(seen) > _REMEMBERED_GROUPS:

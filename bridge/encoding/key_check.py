@@ -69,14 +69,14 @@ class KeyCheck:
         self.checked = 0
         self.misplaced = 0
 
-    def passing(self, groups: Iterable[Group]) -> Iterator[Group]:
+    def check_groups(self, groups: Iterable[Group]) -> Iterator[Group]:
         """Yield the groups unchanged, each after its changes were checked."""
         for group in groups:
             for change in group.changes:
                 self._until_next -= 1
                 if not self._until_next:
                     self._until_next = self.every
-                    self.look(group.stream_id, change.row)
+                    self.check_row(group.stream_id, change.row)
             yield group
 
     def is_due(self, count: int) -> bool:
@@ -87,7 +87,7 @@ class KeyCheck:
         self._until_next += self.every
         return True
 
-    def look(self, stream_id: bytes, row: Cells) -> None:
+    def check_row(self, stream_id: bytes, row: Cells) -> None:
         """Check the key of a log row."""
         stream, range_ = self._known.get(stream_id) or self._find_range(stream_id)
         key = [cell for at in self._layout.partition_key if (cell := row[at]) is not None]

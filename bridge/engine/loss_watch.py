@@ -13,9 +13,9 @@ from bridge.errors import DataLossError, RetriableError
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import UnixMillis, iso_of_micros
-from bridge.planning.data_loss import Gap, ahead_us, find_gap, overtaken
+from bridge.planning.data_loss import Gap, ahead_of_servers_us, find_gap, overtaken_generation
 from bridge.planning.micro_batches import GenerationStart
-from bridge.planning.retention import Expiry
+from bridge.planning.retention import ExpiredChanges
 from bridge.publishing.table_start import TableStart
 
 _log = logging.getLogger(__name__)
@@ -42,32 +42,32 @@ class LossWatch:
         is_silent = is_earliest(config)
         if start is None:
             # A query without a checkpoint calls `begin_at_edge`.
-            self._expiry = Expiry()
+            self._expired = ExpiredChanges()
         else:
-            in_silence = start.first and start.edge_us is not None and is_silent
-            self._expiry = Expiry(at_edge=start.at_edge, in_silence=in_silence)
+            skips_first_batch = start.first and start.edge_us is not None and is_silent
+            self._expired = ExpiredChanges(at_edge=start.at_edge, skips_first_batch=skips_first_batch)
         self._seen: set[UnixMillis] = set()
         self._seen_in_log = observer.log_changes
         self._overtaken_logged = self._ahead_logged = False
 
     def begin_at_edge(self) -> None:
         """Note that the reading begins where changes are just expiring; that is no gap until it has moved on."""
-        self._expiry = Expiry(at_edge=True, in_silence=is_earliest(self._config))
+        self._expired = ExpiredChanges(at_edge=True, skips_first_batch=is_earliest(self._config))
 
     def batch_begins(self, batch: PlannedBatch) -> None:
         """Note the micro-batch that is read from now on."""
-        self._expiry.works(batch)
+        self._expired.begin_batch(batch)
 
     def batch_is_done(self) -> None:
         """Log what may have expired while the last micro-batch was read; call before the next look at the table.
 
         The TTL of the log that was read counts. That of a log which has replaced it does not.
         """
-        self._warn(self._expiry.done(self._observer.expired_us()))
+        self._warn(self._expired.end_batch(self._observer.expired_us()))
 
     def log_rest(self) -> None:
         """Log what was held back until more of it comes together; call when no further micro-batch will be planned."""
-        self._warn(self._expiry.rest())
+        self._warn(self._expired.report_rest())
 
     def check(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> bool:
         """Check a cursor before a micro-batch is planned from it.
@@ -94,9 +94,9 @@ class LossWatch:
     def _check_gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> None:
         gap = self._find_gap(cursor, generations)
         if gap is None:
-            self._warn(self._expiry.ahead())
+            self._warn(self._expired.leave_edge())
             return
-        if self._expiry.goes_on and gap.go_on_at == cursor:
+        if self._expired.is_behind_edge and gap.go_on_at == cursor:
             return
         # The last look may be older than the cause of the gap: the table may be dropped, or created again.
         self._observer.observe(cursor, at_once=True)
@@ -110,7 +110,7 @@ class LossWatch:
             # Only a table's start may move its lanes, because it writes their progress records.
             raise RetriableError(f"{name}: {gap}. The table starts anew and goes on, as reading.accept_data_loss says")
         self._warn(f"{gap}; going on, as reading.accept_data_loss says")
-        self._expiry.accepted(gap)
+        self._expired.accept_gap(gap)
 
     def _find_gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> Gap | None:
         return find_gap(
@@ -126,7 +126,9 @@ class LossWatch:
         if self._seen_in_log != self._observer.log_changes:
             self._seen, self._seen_in_log = set(), self._observer.log_changes
         here = start is not None and start.goes_on_in_ms == cursor.generation_ms
-        passed = overtaken(cursor, self._seen, generations, start.entered_from_ms if start and here else None)
+        passed = overtaken_generation(
+            cursor, self._seen, generations, start.entered_from_ms if start and here else None
+        )
         self._seen = {one.start_ms for one in generations}
         if passed is None:
             return
@@ -142,7 +144,7 @@ class LossWatch:
 
     def _check_ahead(self, cursor: Cursor) -> None:
         servers_us = self._observer.server_time.servers_us()
-        by_us = ahead_us(cursor, servers_us)
+        by_us = ahead_of_servers_us(cursor, servers_us)
         is_ahead = by_us > _TOLERATED_AHEAD_US
         if is_ahead and not self._ahead_logged:
             _log.error(

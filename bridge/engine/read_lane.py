@@ -13,8 +13,8 @@ from bridge.adapters.scylla.routing import token_of
 from bridge.config.document import SourceConfig
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
+from bridge.encoding.json_values import json_value
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
-from bridge.encoding.text.value_text import json_value
 from bridge.engine.scylla_cache import ScyllaCache
 from bridge.errors import PoisonError, RetriableError
 from bridge.model.log_rows import Cells, Group, LogLayout
@@ -22,7 +22,7 @@ from bridge.model.micro_batch import Part
 from bridge.model.position import Position
 from bridge.monitoring.counters import CounterStore, LaneCounters, process_counters
 from bridge.monitoring.measured_log import MeasuredLog
-from bridge.planning.poll_rate import LONGEST_PAUSE_S, load_interval_s
+from bridge.planning.poll_rate import LONGEST_RETRY_PAUSE_S, load_interval_s
 from bridge.publishing.protocol import LaneTask
 from bridge.reading import schema_change
 from bridge.reading.fast_path import FastPath, encode_chunks
@@ -147,7 +147,7 @@ class LaneChanges:
         if self._is_retry:
             # The requests of the attempt before count.
             lanes_share = scylla.requests_per_second / self._config.sharing / task.batch.layout.lanes
-            self._sleep(min(LONGEST_PAUSE_S, load_interval_s(len(streams), lanes_share)))
+            self._sleep(min(LONGEST_RETRY_PAUSE_S, load_interval_s(len(streams), lanes_share)))
         opened = {stream.raw: opened_ms for stream, opened_ms in streams.items()}
         output, layout = self._config.table_output, captured.layout
         form = output.record_form(dead_letters=self._config.dead_letters)
@@ -170,7 +170,7 @@ class LaneChanges:
 
         def general(log_rows: Iterator[Cells]) -> Iterator[EncodedChange]:
             found = self._groups(log_rows, layout)
-            for group in found if check is None else check.passing(found):
+            for group in found if check is None else check.check_groups(found):
                 changes = encoder.encode(group, opened[group.stream_id])
                 yield from changes if self._config.payload == "avro" else as_json(changes, captured)
 
@@ -190,10 +190,10 @@ class LaneChanges:
             incomplete=self._config.reading.on_incomplete_group,
             by_row=shape_of(self._config.table_output.shape).by_row,
             keep_poison=self._config.dead_letters,
-            read_anew=self._is_retry,
+            is_retry=self._is_retry,
         )
         if self._config.reading.deduplicate:
-            found = grouping.without_repeats(found, layout, left_out=partial(self._count, LaneCounters(repeats=1)))
+            found = grouping.without_repeats(found, layout, on_repeat=partial(self._count, LaneCounters(repeats=1)))
         return found
 
     def _count(self, counters: LaneCounters) -> None:

@@ -12,8 +12,8 @@ from bridge.engine.table_observer import TableObserver
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import UnixMillis
-from bridge.planning.poll_rate import PaceLimits, Pacer, load_interval_s
-from bridge.planning.window_size import WindowLength
+from bridge.planning.poll_rate import PollLimits, PollRate, load_interval_s
+from bridge.planning.window_size import WindowSize
 
 _log = logging.getLogger(__name__)
 
@@ -47,34 +47,36 @@ class RequestPacing:
         self._asked = None if signals is None else LastPoll(signals)
         self._requests_per_s = config.scylla.requests_per_second / config.sharing
         now_s = clocks.monotonic_s()
-        self._pacer = Pacer(
+        self._poll_rate = PollRate(
             # Without the signal nothing would end the pause of an idle table when it is written to again.
-            PaceLimits(self._requests_per_s, 0.0 if signals is None else config.reading.idle_interval_ms / 1000),
+            PollLimits(self._requests_per_s, 0.0 if signals is None else config.reading.idle_interval_ms / 1000),
             now_s,
             wait_s=0.0 if self._asked is None else self._asked.remaining_s(now_s),
         )
-        self._windows = WindowLength(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)
+        self._windows = WindowSize(config.reading.max_window_ms * 1000, config.reading.target_batch_ms)
         self._warned_for: tuple[UnixMillis, int] | None = None
 
     def batch_is_done(self) -> None:
         """Note that Spark has finished the micro-batch that was planned last, if one was."""
-        self._windows.done(self._clocks.monotonic_s(), lambda done: self._load_interval_s(done.start.generation_ms))
+        self._windows.batch_ends(
+            self._clocks.monotonic_s(), lambda done: self._load_interval_s(done.start.generation_ms)
+        )
 
     def batch_is_planned(self, batch: PlannedBatch | None) -> None:
         """Note the micro-batch that Spark runs next; None for none."""
-        self._windows.planned(self._clocks.monotonic_s(), batch)
+        self._windows.batch_begins(self._clocks.monotonic_s(), batch)
 
     def count_requests(self, batch: PlannedBatch) -> None:
         """Count the requests of a micro-batch that begins now, for this planner and the next one."""
         now_s = self._clocks.monotonic_s()
-        counts_for_s = self._pacer.planned(now_s, self._stream_count(batch.start.generation_ms))
+        counts_for_s = self._poll_rate.record_batch(now_s, self._stream_count(batch.start.generation_ms))
         if self._asked is not None:
             self._asked.record(self._clocks.monotonic_s(), counts_for_s)
 
     def check_for_changes(self) -> None:
         """Note whether the job has signalled changes since the last check."""
         if self._arrivals is not None and self._arrivals.saw_changes():
-            self._pacer.came(self._clocks.monotonic_s())
+            self._poll_rate.record_changes(self._clocks.monotonic_s())
 
     def wait_briefly(self, *, idle: bool) -> bool:
         """Wait until the next micro-batch is due, but no longer than Spark's loop may stand still.
@@ -108,15 +110,17 @@ class RequestPacing:
     def longest_window_us(self, cursor: Cursor) -> int:
         """Return how long a window may be, in us: long enough that a table which is read seldom keeps up."""
         self._bound_pause()
-        apart_s = max(self._load_interval_s(cursor.generation_ms), self._pacer.pause_s(self._clocks.monotonic_s()))
+        apart_s = max(
+            self._load_interval_s(cursor.generation_ms), self._poll_rate.idle_interval_s(self._clocks.monotonic_s())
+        )
         return self._windows.longest_us(apart_s)
 
     def _due_in_s(self, *, idle: bool) -> float:
         self._bound_pause()
-        return self._pacer.due_in_s(self._clocks.monotonic_s(), idle=idle)
+        return self._poll_rate.due_in_s(self._clocks.monotonic_s(), idle=idle)
 
     def _bound_pause(self) -> None:
-        self._pacer.pause_at_most(self._observer.longest_pause_s)
+        self._poll_rate.limit_idle_interval(self._observer.longest_pause_s)
 
     def _load_interval_s(self, generation_ms: UnixMillis) -> float:
         """How far apart a generation's micro-batches must lie, in s, for the table's share of requests."""

@@ -1,4 +1,4 @@
-"""Where a table begins that has no progress yet."""
+"""Decides where a table without progress begins."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ _log = logging.getLogger(__name__)
 
 _FIRST_GENERATION_EVERY_S: Final = 0.5
 _AT_EDGE_US: Final = 60_000_000
-"""So near to where changes expire the first micro-batch of `earliest` may be overtaken as soon as it has begun."""
+"""Changes this near to their expiry may expire while the first micro-batch of `earliest` is read."""
 
 
 def first_cursor(config: SourceConfig, table: TableAccess) -> Cursor:
-    """Where a table without progress begins, by `reading.start`.
+    """Return the cursor at which a table without progress begins, by its own start or `reading.start`.
 
     Raises:
         NoGenerationError: there are no streams yet.
-        RetriableError, BridgeError: the cluster fails, or refuses.
+        StartupError: the start is an instant in the future.
+        RetriableError: the cluster fails.
+        BridgeError: the cluster refuses a request.
     """
     generations = table.generations().generations()
     cursor = micro_batches.first_cursor(generations, _start_us(config, table), config.reading.leeway_ms * 1000)
@@ -41,23 +43,29 @@ def first_cursor(config: SourceConfig, table: TableAccess) -> Cursor:
 
 
 def wait_for_first_cursor(config: SourceConfig, table: TableAccess, clocks: Clocks) -> Cursor:
-    """The same, when there are streams; says once that it waits for them."""
-    said = False
+    """Return the cursor at which a table without progress begins; wait while it has no streams, and log that once.
+
+    Raises:
+        StartupError: the start is an instant in the future.
+        RetriableError: the cluster fails.
+        BridgeError: the cluster refuses a request.
+    """
+    is_logged = False
     while True:
         try:
             cursor = first_cursor(config, table)
         except NoGenerationError as error:
-            if not said:
+            if not is_logged:
                 _log.warning("%s: %s. Waiting for it", config.table.name, error)
-            said = True
+            is_logged = True
         else:
-            say_what_has_expired(config, table, table.state())
+            warn_of_expired_start(config, table, table.state())
             return cursor
         clocks.sleep(_FIRST_GENERATION_EVERY_S)
 
 
-def say_what_has_expired(config: SourceConfig, table: TableAccess, state: TableState) -> None:
-    """Warn of what is asked for and gone: where a table begins, nobody looks for a gap.
+def warn_of_expired_start(config: SourceConfig, table: TableAccess, state: TableState) -> None:
+    """Warn when a start lies before the log's TTL: no gap is looked for where a table begins.
 
     Args:
         config: of the source.
@@ -68,7 +76,7 @@ def say_what_has_expired(config: SourceConfig, table: TableAccess, state: TableS
     expired_us = None if start_us is None else oldest_us(config, table)
     if start_us is None or expired_us is None:
         return
-    # Of an older log there is nothing.
+    # The log holds nothing that is older than itself.
     since_us = max(start_us, state.log_made_us or start_us)
     if since_us < expired_us:
         _log.warning(
@@ -78,46 +86,49 @@ def say_what_has_expired(config: SourceConfig, table: TableAccess, state: TableS
         )
 
 
-def cursor_behind(
+def cursor_after_gap(
     gap: Gap, config: SourceConfig, generations: Sequence[GenerationStart], expired_us: UnixMicros | None
 ) -> Cursor | None:
-    """Where a table goes on of which nothing was published yet, when a gap has come before that: all that can be read.
+    """Return where a table begins again when a gap appeared before anything was published: at all that can be read.
 
     Args:
-        gap: between where it was to begin and the log.
+        gap: between the former start and the log.
         config: of the source.
         generations: the known ones, ascending.
         expired_us: before which write time changes may have expired; None when they do not.
 
     Returns:
-        None where it can't go on.
+        None when the table can't go on.
     """
     if gap.go_on_at is None or _instant_us(config) is not None:
-        # What was written under a longer TTL may still be there, and an instant is how to ask for that.
+        # Changes that were written under a longer TTL may still be there; only an instant asks for them.
         return gap.go_on_at
     first = micro_batches.first_cursor(generations, expired_us, config.reading.leeway_ms * 1000)
     return gap.go_on_at if first is None else max(gap.go_on_at, first)
 
 
 def edge_us(config: SourceConfig, cursor: Cursor, expired_us: UnixMicros | None) -> UnixMicros | None:
-    """Before which write time changes may have expired, if a first cursor lies there, or behind it; otherwise None.
+    """Return the write time before which changes may have expired, if a first cursor lies near or before it.
 
     Args:
         config: of the source.
         cursor: where the table begins.
         expired_us: before which write time changes may have expired; None when they do not.
+
+    Returns:
+        None when nothing near the cursor expires.
     """
     near_us = _AT_EDGE_US if is_earliest(config) else 0
     return expired_us if expired_us is not None and cursor.reached_us <= expired_us + near_us else None
 
 
 def is_earliest(config: SourceConfig) -> bool:
-    """Whether a table without progress begins with all that the log's TTL leaves."""
+    """Return whether a table without progress begins with everything that the log's TTL leaves."""
     return (config.table.start or config.reading.start) == "earliest"
 
 
 def oldest_us(config: SourceConfig, table: TableAccess) -> UnixMicros | None:
-    """Now minus the log's TTL: nothing older is sure to be there; None when changes do not expire."""
+    """Return the servers' time minus the log's TTL; older changes may be gone. None when changes do not expire."""
     options = table.cdc_options()
     if options is None or options.ttl_s == 0:
         return None
@@ -137,7 +148,7 @@ def _start_us(config: SourceConfig, table: TableAccess) -> UnixMicros | None:
         return start_us
     if (config.table.start or config.reading.start) == "latest":
         return UnixMicros(table.server_time.earlier_us() - config.reading.confidence_ms * 1000)
-    # Generations are kept for ever, changes are not: nothing older than this is left.
+    # The cluster keeps generations for ever, but no changes older than this.
     return oldest_us(config, table)
 
 

@@ -104,7 +104,7 @@ class TableObserver:
 
     def expired_us(self) -> UnixMicros | None:
         """Return the write time before which changes may have expired; None when they do not expire."""
-        return self._ttl.oldest_us(self.server_time.servers_us())
+        return self._ttl.edge_us(self.server_time.servers_us())
 
     def observe(self, reached: Cursor, *, at_once: bool = False) -> None:
         """Look at the table if a look is due, and log what has become of it.
@@ -122,7 +122,7 @@ class TableObserver:
             self._forget_streams()
         if self.state.options is not None:
             self._observe_ttl(self.state.options.ttl_s)
-        for notice in self._watch.see(self.state, self._clocks.wall_us(), reached):
+        for notice in self._watch.compare(self.state, self._clocks.wall_us(), reached):
             _log.log(notice.level, "%s", notice.text)
 
     def known_generations(self) -> list[GenerationStart]:
@@ -153,7 +153,7 @@ class TableObserver:
 
     def _observe_ttl(self, ttl_s: int) -> None:
         now_us = self.server_time.servers_us()
-        self._ttl = self._ttl.seen(ttl_s, now_us, self.state.log_id, looked_us=self._saw_ttl_us)
+        self._ttl = self._ttl.observe(ttl_s, now_us, self.state.log_id, last_look_us=self._saw_ttl_us)
         self._saw_ttl_us = now_us
         left_s = max(0.0, ttl_s - self._config.reading.confidence_ms / 1000)
         self._longest_pause_s = left_s * _IDLE_PART_OF_TTL if ttl_s else float("inf")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from bridge.config.document import BridgeConfig
-from bridge.encoding.dead_letter import refused_change, shortened
+from bridge.encoding.dead_letter import rejected_record_letter, shorter_letters
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange, EncodedRun
 from bridge.errors import PoisonError, StartupError, TooLargeError
 from bridge.model.position import Position
@@ -130,14 +130,14 @@ class LaneOutput:
     def _dead_letter_of(self, key: bytes, value: bytes | None, position: bytes, reason: str) -> bytes:
         assert self._schemas is not None
         table, schemas = (self._task.keyspace, self._task.table), (self._schemas.key, self._schemas.value)
-        return refused_change(table, position, key, value, schemas, reason)
+        return rejected_record_letter(table, position, key, value, schemas, reason)
 
     def _publish_dead_letter(self, letter: bytes, position: bytes) -> None:
         assert self._dead_letter_topic is not None
         if self.dead_letter_reason is None:
             self.dead_letter_reason = json.loads(letter)["error"]
         headers = {POSITION_HEADER: position}
-        shorter = shortened(letter)
+        shorter = shorter_letters(letter)
         while True:
             try:
                 self._publisher.publish(self._dead_letter_topic, None, letter, position, headers, None)

@@ -96,24 +96,38 @@ def lane_range(lane: int, lanes: int) -> TokenRange:
 
 
 def shard_of(token: Token, shards: int, ignore_msb: int) -> int:
-    """The shard that owns a token on a node with `shards` shards (spec section 4.2)."""
+    """Return the shard that owns a token.
+
+    Args:
+        token: the token.
+        shards: number of shards of the node.
+        ignore_msb: ignored bits of the sharding function (12 is ScyllaDB's default).
+    """
     unbiased = (token + (1 << 63)) % _WORD
     return (((unbiased << ignore_msb) % _WORD) * shards) >> 64
 
 
 def first_token_of_shard(after: Token, until: Token, shard: int, shards: int, ignore_msb: int) -> Token | None:
-    """The first token of `(after, until]`, going round the ring, that a shard owns; None when it owns none there."""
+    """Return the first token of a range that a shard owns; None if it owns none of them.
+
+    Args:
+        after: the token before the range.
+        until: the last token of the range, which may wrap round the ring.
+        shard: the shard.
+        shards: number of shards of the node.
+        ignore_msb: ignored bits of the sharding function.
+    """
     start = (after + 1 + (1 << 63)) % _WORD
     length = (until - after) % _WORD or _WORD
     period = _WORD >> ignore_msb
-    # Smallest position inside one period whose shard is the wanted one.
+    # The first position inside a period that the shard owns.
     within = -(-(shard << (64 - ignore_msb)) // shards)
     base = start - start % period
     candidate = start if shard_of(Token(start - (1 << 63)), shards, ignore_msb) == shard else base + within
     if candidate < start:
         candidate += period
     if candidate % _WORD == 0:
-        candidate += 1  # the lowest token never occurs (spec section 4.2)
+        candidate += 1  # no key has the lowest token
     if candidate - start >= length:
         return None
     return Token((candidate % _WORD) - (1 << 63))

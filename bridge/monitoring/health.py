@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.monitoring.snapshot import JobSnapshot, TableSnapshot
-from bridge.planning.data_loss import ahead_us
+from bridge.planning.data_loss import ahead_of_servers_us
 
 _MARGIN_S: Final = 1.0
 """Allowance for the pause between two micro-batches, and for clocks that differ."""
@@ -48,7 +48,7 @@ def _clock_problem(job: JobSnapshot, table: TableSnapshot) -> str | None:
     if job.topology.clock_ahead_s is None:
         return None
     cursors = [lane.cursor for lane in table.assigned_lanes if lane.cursor is not None]
-    ahead_s = max((ahead_us(cursor, job.servers_s * 1e6) / 1e6 for cursor in cursors), default=0.0)
+    ahead_s = max((ahead_of_servers_us(cursor, job.servers_s * 1e6) / 1e6 for cursor in cursors), default=0.0)
     if ahead_s > _MARGIN_S:
         return (
             f"its cursor is {ahead_s:.1f} s ahead of the ScyllaDB servers' time, because a clock was ahead: changes "

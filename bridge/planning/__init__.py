@@ -1,1 +1,1 @@
-"""Decides what a micro-batch reads and when. Pure."""
+"""Decides what a micro-batch reads, how much and when, and which changes are lost. Pure."""

@@ -1,8 +1,9 @@
-"""Whether reading and log still meet: what is lost when they do not, for which time, and where it could go on. Pure.
+"""Finds changes that a cursor still needs but the cluster lacks, and where the reading could continue. Pure.
 
-Four things tear them apart. Changes expire (each by the TTL that the log had when it was written); tablets' stream sets
-are collected when a younger one is as old as the TTL, so that nobody knows the streams of the time before; generations
-that a cluster never published, because it is another cluster or an older state of it; and the log may be made anew.
+There are four causes. Changes expire, each by the TTL that the log had when the change was written. ScyllaDB deletes
+an old stream set of a tablets table when a younger one is as old as the TTL, and then the former streams are not known.
+The cluster does not know the cursor's generation, because it is another cluster or was restored. And somebody may drop
+the table and create it again.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from bridge.model.times import UnixMicros, UnixMillis, iso_of_micros, iso_of_mil
 from bridge.planning.micro_batches import GenerationStart
 
 _FIRST_SET_BEFORE_LOG_US: Final = 5_000_000
-"""By how much the first stream set of a log is older than the log (spec section 5.4)."""
+"""The first stream set of a log may be older than the log by so much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What can't be read, or may not be there any more.
+    """A span of write time whose changes can't be read, or may have expired.
 
     Attributes:
-        reason: what has happened.
-        since_us: the write time from which changes are affected, inclusive.
-        until_us: exclusive; None when nobody can say.
-        go_on_at: from where reading can go on if the loss is accepted; None when it can't, because cursor and cluster
-            have nothing to do with each other.
-        passing: whether it may only seem so, because a node answered that does not know the latest yet.
+        reason: the cause.
+        since_us: begin of the span in us, inclusive.
+        until_us: end of the span in us, exclusive; None if it is not known.
+        go_on_at: the cursor where the reading can continue if the loss is accepted; None if it can't continue, because
+            the cursor does not belong to the cluster.
+        passing: whether the cause may be a node that lags behind, so that a retry may find no gap.
     """
 
     reason: str
@@ -45,94 +46,103 @@ class Gap:
         return f"{self.reason}: changes written between {since} and {until} are affected"
 
     def error(self, table: str) -> BridgeError:
-        """The error that stops a table, or lets it be tried again if that may help."""
+        """Return the error that stops a table: RetriableError if a retry may help, otherwise DataLossError."""
         if self.passing:
             return RetriableError(f"{table}: {self}, unless the node that answered lags behind")
         return DataLossError(f"{table}: {self}. {self.advice()}")
 
     def advice(self) -> str:
-        """How to go on."""
+        """Return how to continue."""
         if self.go_on_at is None:
             return (
-                "To begin anew, as reading.start says, stop the job and delete the progress topic and the checkpoint, "
-                "and the change topic unless what it holds may come again"
+                "To begin again at reading.start, stop the job and delete the progress topic and the checkpoint, and "
+                "the change topic as well unless its records may be published again"
             )
         where = iso_of_micros(self.go_on_at.reached_us)
-        return f"To go on all the same, from {where}, set reading.accept_data_loss"
+        return f"To continue from {where} in spite of the loss, set reading.accept_data_loss"
 
 
 def find_gap(
     cursor: Cursor,
     generations: Sequence[GenerationStart],
-    oldest_us: UnixMicros | None,
+    edge_us: UnixMicros | None,
     *,
     may_lag: bool = False,
     log_made_us: UnixMicros | None = None,
 ) -> Gap | None:
-    """The gap between a cursor and what the cluster still has, if there is one.
+    """Return the gap between a cursor and what the cluster still has; None if there is none.
 
     Args:
-        cursor: what is done.
-        generations: those that the cluster knows, ascending.
-        oldest_us: before which write time changes may have expired; None when they do not.
-        may_lag: whether a node may know less than another, as with tablets.
-        log_made_us: when the log was made; None when that is not known.
+        cursor: how far the table is read.
+        generations: the generations that the cluster knows, ascending.
+        edge_us: the retention edge in us; None if changes do not expire.
+        may_lag: whether the node that answered may know less than another node, as with tablets.
+        log_made_us: when the log table was created, in us; None if that is not known.
     """
     known = [one.start_ms for one in generations]
     if not known:
-        reason = "the cluster knows no generation of this table any more"
+        reason = "the cluster knows no generation of this table"
         return Gap(reason, cursor.reached_us, None, None, may_lag)
     if cursor.generation_ms not in known:
-        if cursor.generation_ms > known[0]:
-            reason = (
-                f"the cluster does not know generation {iso_of_millis(cursor.generation_ms)} "
-                f"({cursor.generation_ms}), in which the reading stands: it is another cluster, or was restored"
-            )
-            return Gap(reason, cursor.reached_us, None, None, may_lag and cursor.generation_ms > known[-1])
-        first = Cursor.at_start_of(known[0])
-        begun_us = millis_to_micros(cursor.generation_ms)
-        if log_made_us is not None and log_made_us > begun_us + _FIRST_SET_BEFORE_LOG_US:
-            reason = (
-                f"the log was made anew at {iso_of_micros(log_made_us)}, and its streams are others than those of "
-                f"generation {iso_of_millis(cursor.generation_ms)}, which was read"
-            )
-            return Gap(reason, min(cursor.reached_us, log_made_us), log_made_us, first)
-        reason = (
-            f"the streams of generation {iso_of_millis(cursor.generation_ms)} are forgotten; the oldest that are known "
-            f"are those of {iso_of_millis(known[0])}"
-        )
-        # A generation that comes late may begin before what was read of the one before it.
-        return Gap(reason, min(cursor.reached_us, first.time_us), first.time_us, first)
+        return _gap_without_generation(cursor, known, may_lag, log_made_us)
     if cursor.catch_up is not None and cursor.catch_up.after_ms not in known:
-        reason = f"which streams generation {iso_of_millis(cursor.generation_ms)} opened is forgotten"
+        reason = f"the cluster has forgotten which streams generation {iso_of_millis(cursor.generation_ms)} opened"
         return Gap(reason, cursor.reached_us, cursor.time_us, Cursor(cursor.generation_ms, cursor.time_us))
-    if oldest_us is not None and cursor.reached_us < oldest_us and not _is_younger(log_made_us, oldest_us):
-        # Nothing is jumped over: what is still there is read.
-        return Gap("the log's TTL has passed", cursor.reached_us, oldest_us, cursor)
+    if edge_us is not None and cursor.reached_us < edge_us and not _is_younger_than(log_made_us, edge_us):
+        # The reading continues at the same cursor, so that it reads what still exists.
+        return Gap("the log's TTL has passed", cursor.reached_us, edge_us, cursor)
     return None
 
 
-def _is_younger(log_made_us: UnixMicros | None, oldest_us: UnixMicros) -> bool:
-    """Whether nothing of a log can have expired yet. What went with the one before it is no matter of the TTL."""
-    return log_made_us is not None and log_made_us > oldest_us
+def _gap_without_generation(
+    cursor: Cursor, known: Sequence[UnixMillis], may_lag: bool, log_made_us: UnixMicros | None
+) -> Gap:
+    """Return the gap of a cursor whose generation the cluster does not know."""
+    generation = iso_of_millis(cursor.generation_ms)
+    if cursor.generation_ms > known[0]:
+        reason = (
+            f"the cluster does not know generation {generation} ({cursor.generation_ms}), which the table is read in: "
+            "it is another cluster, or was restored"
+        )
+        return Gap(reason, cursor.reached_us, None, None, may_lag and cursor.generation_ms > known[-1])
+    first = Cursor.at_start_of(known[0])
+    begun_us = millis_to_micros(cursor.generation_ms)
+    if log_made_us is not None and log_made_us > begun_us + _FIRST_SET_BEFORE_LOG_US:
+        reason = (
+            f"the log was created again at {iso_of_micros(log_made_us)}, and does not have the streams of generation "
+            f"{generation}, which was read"
+        )
+        return Gap(reason, min(cursor.reached_us, log_made_us), log_made_us, first)
+    reason = (
+        f"the cluster has forgotten the streams of generation {generation}; the oldest generation that it knows is "
+        f"{iso_of_millis(known[0])}"
+    )
+    # A generation that is published late may begin before the time up to which the one before it was read.
+    return Gap(reason, min(cursor.reached_us, first.time_us), first.time_us, first)
 
 
-def overtaken(
+def _is_younger_than(log_made_us: UnixMicros | None, edge_us: UnixMicros) -> bool:
+    """Return whether the log was created after the edge, so that nothing of it can have expired."""
+    return log_made_us is not None and log_made_us > edge_us
+
+
+def overtaken_generation(
     cursor: Cursor,
     before: Collection[UnixMillis],
     generations: Sequence[GenerationStart],
     entered_from_ms: UnixMillis | None = None,
 ) -> UnixMillis | None:
-    """A generation that has appeared between ones that were known, behind the one that is being read.
+    """Return a generation that lies before the cursor's generation, but was published after that one was entered.
 
-    ScyllaDB publishes in order, so this should not be. What was written to its streams belongs before changes that are
-    published already.
+    ScyllaDB publishes generations in order, so this should not happen. The changes in its streams belong before changes
+    that are already published.
 
     Args:
-        cursor: what is done.
-        before: the generations that were known when the cursor's was entered, or later.
-        generations: those that are known now.
-        entered_from_ms: the generation that was read before the cursor's, if that is known: none lay between them.
+        cursor: how far the table is read.
+        before: generations (start in ms) that were known when the cursor's was entered, or later.
+        generations: the generations that are known now.
+        entered_from_ms: the generation that was read before the cursor's; no known one lay between them. None if it is
+            not known.
     """
     between = [one.start_ms for one in generations if one.start_ms < cursor.generation_ms]
     late = [at for at in between if before and min(before) < at and at not in before]
@@ -140,11 +150,15 @@ def overtaken(
     return min(late, default=None)
 
 
-def ahead_us(cursor: Cursor, servers_us: float) -> float:
-    """By how much a cursor is ahead of the servers' time, in us; 0 when it is not.
+def ahead_of_servers_us(cursor: Cursor, servers_us: float) -> float:
+    """Return by how much a cursor is ahead of the servers' time, in us; 0 if it is not.
 
-    What is written until then with earlier times will not be read. The start of a generation is no such cursor: nothing
-    earlier is written to the streams of that one.
+    The reading would miss changes that are written until then. The start of a generation is never ahead, because no
+    earlier change is written to its streams.
+
+    Args:
+        cursor: how far the table is read.
+        servers_us: the servers' time in us.
     """
     if cursor == Cursor.at_start_of(cursor.generation_ms):
         return 0

@@ -1,9 +1,8 @@
-"""How often a table is looked at, by what its streams cost and by what came. Pure; readings of a clock are given.
+"""How often a table is polled: by the number of its streams, and less often while nothing is written to it. Pure.
 
-A micro-batch asks each stream once, whether or not anything was written, so looking costs `streams / interval` requests
-a second; one that asks several streams at once counts as one for each. Pages beyond a stream's first come with changes;
-those only `scylla.requests_in_flight` bounds. A planner that takes over from another waits as long as the one before it
-would have, and a task that is tried again as long or `LONGEST_PAUSE_S`.
+A micro-batch asks every stream once, even if nothing was written. So polling costs `streams / interval` requests a
+second; a request that asks several streams counts once for each. Further pages of a stream are read only if there are
+changes, and only `scylla.requests_in_flight` limits them.
 """
 
 from __future__ import annotations
@@ -11,73 +10,73 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LONGEST_PAUSE_S: Final = 10.0
-"""A task that waits holds a core that other tables' tasks could use."""
+LONGEST_RETRY_PAUSE_S: Final = 10.0
+"""A retried task waits no longer than this, because it occupies a core that other tables' tasks could use."""
 
 
 @dataclass(frozen=True, slots=True)
-class PaceLimits:
-    """What looking may cost.
+class PollLimits:
+    """Limits of one table's polling.
 
     Attributes:
-        requests_per_s: most requests a second that one table's micro-batches may begin with.
-        idle_interval_s: longest time from one micro-batch to the next of a table to which nothing is written.
+        requests_per_s: the most first requests to streams a second.
+        idle_interval_s: the longest interval between the micro-batches of an idle table, in s.
     """
 
     requests_per_s: float
     idle_interval_s: float
 
 
-class Pacer:
-    """Says when one table's next micro-batch is due. Every reading is of one clock, in s, and does not go back."""
+class PollRate:
+    """When the next micro-batch of a table is due. All clock readings come from one monotonic clock, in s."""
 
-    def __init__(self, limits: PaceLimits, now_s: float, *, wait_s: float = 0.0) -> None:
-        """Begin.
+    def __init__(self, limits: PollLimits, now_s: float, *, wait_s: float = 0.0) -> None:
+        """Create the state of one table.
 
         Args:
-            limits: what looking may cost.
+            limits: the limits.
             now_s: the clock's reading.
-            wait_s: for how long what another has asked before still counts.
+            wait_s: how much longer the requests of an earlier planner count, in s.
         """
         self._limits = limits
         self._planned_s = now_s if wait_s else float("-inf")
-        self._load_s = wait_s
-        self._active_s = now_s
-        self._most_s = float("inf")
+        self._interval_s = wait_s
+        self._last_change_s = now_s
+        self._longest_idle_s = float("inf")
 
-    def came(self, now_s: float) -> None:
-        """Note that a micro-batch had changes."""
-        self._active_s = now_s
+    def record_changes(self, now_s: float) -> None:
+        """Record that a micro-batch had changes."""
+        self._last_change_s = now_s
 
-    def planned(self, now_s: float, streams: int) -> float:
-        """Note that a micro-batch was planned which asks so many streams; for how long that counts, in s."""
+    def record_batch(self, now_s: float, streams: int) -> float:
+        """Record a micro-batch that asks `streams` streams; return for how long its requests count, in s."""
         self._planned_s = now_s
-        self._load_s = load_interval_s(streams, self._limits.requests_per_s)
-        return self._load_s
+        self._interval_s = load_interval_s(streams, self._limits.requests_per_s)
+        return self._interval_s
 
-    def pause_at_most(self, seconds: float) -> None:
-        """Bound the pause of a silent table once more; until the next such word."""
-        self._most_s = seconds
+    def limit_idle_interval(self, seconds: float) -> None:
+        """Set a further limit for the interval of an idle table, in s; it replaces the last one."""
+        self._longest_idle_s = seconds
 
     def due_in_s(self, now_s: float, *, idle: bool) -> float:
-        """How long the next micro-batch must wait; never negative.
+        """Return how long the next micro-batch must wait, in s; 0 if it is due.
 
         Args:
             now_s: the clock's reading.
-            idle: whether waiting for changes is all that is to be done; a pending change of generations is not, nor is
-                a time behind the present that is still to be read.
+            idle: whether there is nothing to do but wait for changes: no backlog and no pending generation.
         """
-        interval_s = max(self._load_s, self.pause_s(now_s) if idle else 0.0)
+        interval_s = max(self._interval_s, self.idle_interval_s(now_s) if idle else 0.0)
         return max(0.0, self._planned_s + interval_s - now_s)
 
-    def pause_s(self, now_s: float) -> float:
-        """How far micro-batches of a table lie apart that had no changes for as long as this one.
+    def idle_interval_s(self, now_s: float) -> float:
+        """Return the interval between micro-batches while the table is idle, in s.
 
-        Half that long at most, so a change that ends the silence is late by no more than a share of it.
+        It is at most half of the time since the last change, so the delay of the next change is in proportion to the
+        time without changes.
         """
-        return min(self._limits.idle_interval_s, self._most_s, (now_s - self._active_s) / 2)
+        return min(self._limits.idle_interval_s, self._longest_idle_s, (now_s - self._last_change_s) / 2)
 
 
 def load_interval_s(streams: int, requests_per_s: float) -> float:
-    """How far micro-batches must lie apart that ask so many streams, for this many requests a second."""
+    """Return the interval in s at which micro-batches that ask `streams` streams cost `requests_per_s`."""
     return streams / requests_per_s

@@ -1,9 +1,9 @@
-"""Which changes may have expired before they were read, by what a table's planner sees: each span is said. Pure.
+"""The retention of a table's log: which changes may have expired, and which expired before they were read. Pure.
 
-A cursor is held against the log's TTL when a micro-batch is planned (`bridge.planning.retention`), and what lies
-behind it then stops
-the table. What expires later, while the micro-batch is read, and what expires where the reading goes on all the same
-(it begins where changes expire, or the loss is accepted) stops nothing, so it has to be said.
+The retention edge is the write time before which changes may have expired. A cursor behind the edge stops the table
+when a micro-batch is planned (`bridge.planning.data_loss`). Two kinds of expiry do not stop it: while a micro-batch is
+read, and while the reading continues behind the edge because it began there or the loss is accepted. `ExpiredChanges`
+reports these.
 """
 
 from __future__ import annotations
@@ -16,39 +16,38 @@ from bridge.model.micro_batch import PlannedBatch
 from bridge.model.times import UnixMicros, iso_of_micros
 from bridge.planning.data_loss import Gap
 
-_SAY_EVERY_US: Final = 30_000_000
+_REPORT_EVERY_US: Final = 30_000_000
 _US_PER_S: Final = 1_000_000
-
-
 _MOST_SPANS: Final = 16
 _FOR_EVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class LogTtl:
-    """For how long the log keeps changes, as far as it is known: a change keeps the TTL that it was written under.
+    """The TTLs of a log over time. A change keeps the TTL that the log had when the change was written.
 
     Attributes:
-        spans: from which write time on (in us) which TTL in s holds, ascending; 0 is for ever. The first one stands for
-            everything before it, too: what the TTL was then, nobody says.
-        log_id: of the log table; None when that is not known.
+        spans: write time (us) from which a TTL holds, and the TTL in s (0 keeps changes for ever), ascending. The first
+            TTL also counts for all earlier changes, because no earlier TTL is known.
+        log_id: id of the log table; None if it is not known.
     """
 
     spans: tuple[tuple[UnixMicros, int], ...] = ()
     log_id: UUID | None = None
 
-    def seen(
-        self, ttl_s: int, now_us: UnixMicros, log_id: UUID | None = None, *, looked_us: UnixMicros | None = None
+    def observe(
+        self, ttl_s: int, now_us: UnixMicros, log_id: UUID | None = None, *, last_look_us: UnixMicros | None = None
     ) -> LogTtl:
-        """The same after a look at the log's option; of another log, what was known of the former is forgotten.
+        """Return the TTLs after a look at the log's option; those of another log are forgotten.
 
-        When the option was changed nobody says. A longer TTL counts from this look on, a shorter one from the last on.
+        The time of an ALTER TABLE is not known. A longer TTL counts from this look on, a shorter one from the last look
+        on.
 
         Args:
-            ttl_s: what the option says.
-            now_us: this moment, by the servers' clocks.
-            log_id: of the log table.
-            looked_us: when it said what it said before, for the last time; None where only another job knows.
+            ttl_s: the value of the option in s.
+            now_us: the servers' time in us.
+            log_id: id of the log table.
+            last_look_us: time (us) of the last look that found the former value; None if only an earlier job knows it.
         """
         if log_id != self.log_id or not self.spans:
             return LogTtl(((now_us, ttl_s),), log_id)
@@ -56,116 +55,115 @@ class LogTtl:
         if last_s == ttl_s:
             return self
         is_shorter = (ttl_s or _FOR_EVER) < (last_s or _FOR_EVER)
-        since_us = now_us if not is_shorter else last_us + 1 if looked_us is None else max(last_us + 1, looked_us)
-        return LogTtl((*self.spans, (UnixMicros(since_us), ttl_s))[-_MOST_SPANS:], log_id)
+        shorter_since_us = last_us + 1 if last_look_us is None else max(last_us + 1, last_look_us)
+        since_us = UnixMicros(shorter_since_us) if is_shorter else now_us
+        return LogTtl((*self.spans, (since_us, ttl_s))[-_MOST_SPANS:], log_id)
 
-    def oldest_us(self, now_us: UnixMicros) -> UnixMicros | None:
-        """Before which write time changes may have expired; None when none do.
+    def edge_us(self, now_us: UnixMicros) -> UnixMicros | None:
+        """Return the retention edge in us; None if changes do not expire.
 
-        After a lowered TTL that is only so once a change from after it has expired; what is older may still be there.
+        A lowered TTL counts only when a change from after the ALTER TABLE has expired. Older changes may still exist.
         """
         ends = [since_us for since_us, _ in self.spans[1:]]
         edges: list[UnixMicros] = []
         for place, (since_us, ttl_s) in enumerate(self.spans):
             if ttl_s == 0:
                 continue
-            edge_us = UnixMicros(now_us - ttl_s * 1_000_000)
+            edge_us = UnixMicros(now_us - ttl_s * _US_PER_S)
             if place and edge_us <= since_us:
                 continue
             edges.append(min(edge_us, ends[place]) if place < len(ends) else edge_us)
         return max(edges, default=None)
 
 
-class Expiry:
-    """What has expired of one table, as far as nothing else says it. Its clock is the edge.
+class ExpiredChanges:
+    """Collects the spans of write time whose changes may have expired unread, and words their reports.
 
-    The edge is the write time before which changes may have expired (`bridge.planning.retention.LogTtl.oldest_us`).
+    Every span is reported once. Reports are at least 30 s of edge time apart. A method that returns a text returns an
+    empty one if there is nothing to report.
 
     Attributes:
-        goes_on: whether the reading goes on although the edge has overtaken it.
+        is_behind_edge: whether the reading continues behind the retention edge.
     """
 
-    def __init__(self, *, at_edge: bool = False, in_silence: bool = False) -> None:
-        """Say where the reading begins.
+    def __init__(self, *, at_edge: bool = False, skips_first_batch: bool = False) -> None:
+        """Begin at a table's start.
 
         Args:
-            at_edge: whether it may begin where changes are just expiring.
-            in_silence: whether what expires of the first micro-batch need not be said: nobody was promised that.
+            at_edge: whether the reading may begin at the retention edge or behind it.
+            skips_first_batch: whether changes of the first micro-batch that expire unread are not reported.
         """
-        self.goes_on = at_edge
-        self._in_silence = in_silence
+        self.is_behind_edge = at_edge
+        self._skips_next_batch = skips_first_batch
         self._batch: PlannedBatch | None = None
-        self._seen_until_us = UnixMicros(0)
-        self._unsaid: tuple[UnixMicros, UnixMicros] | None = None
-        self._said_at_us: UnixMicros | None = None
-        self._since_us: UnixMicros | None = None
-        self._passed_us = 0
+        self._handled_until_us = UnixMicros(0)
+        self._unreported: tuple[UnixMicros, UnixMicros] | None = None
+        self._reported_at_us: UnixMicros | None = None
+        self._behind_since_us: UnixMicros | None = None
+        self._expired_us = 0
 
-    def works(self, batch: PlannedBatch) -> None:
-        """Note the micro-batch that is worked from now on."""
+    def begin_batch(self, batch: PlannedBatch) -> None:
+        """Record the micro-batch that is read from now on."""
         self._batch = batch
-        if self._in_silence:
-            self._seen_until_us = batch.next.reached_us
-        self._in_silence = False
+        if self._skips_next_batch:
+            self._handled_until_us = batch.next.reached_us
+        self._skips_next_batch = False
 
-    def done(self, edge_us: UnixMicros | None) -> str:
-        """What is to be said when the next micro-batch is asked for, so that the one before is done; mostly nothing.
+    def end_batch(self, edge_us: UnixMicros | None) -> str:
+        """Record that the last micro-batch is read, and return the report that is due.
 
         Args:
-            edge_us: where it is now; None while changes do not expire.
+            edge_us: the retention edge in us; None if changes do not expire.
         """
         batch, self._batch = self._batch, None
         if edge_us is None:
             return ""
         if batch is not None:
-            self._pass(batch.start.reached_us, edge_us)
-        if self._unsaid is None or self._was_said_at(edge_us):
+            self._add_span(batch.start.reached_us, edge_us)
+        if self._unreported is None or self._has_reported_near(edge_us):
             return ""
-        self._said_at_us = edge_us
-        return self.rest()
+        self._reported_at_us = edge_us
+        return self.report_rest()
 
-    def rest(self) -> str:
-        """What is kept back until enough of it has come together; to be said when nobody will ask again."""
-        if self._unsaid is None:
+    def report_rest(self) -> str:
+        """Return the report of the spans that are held back; call it when no further micro-batch will follow."""
+        if self._unreported is None:
             return ""
-        (since_us, until_us), self._unsaid = self._unsaid, None
-        between = f"between {iso_of_micros(since_us)} and {iso_of_micros(until_us)}"
-        if self.goes_on:
-            return f"the reading is behind the log's TTL: what was written {between} may have expired unread; going on"
-        return (
-            f"the log's TTL has overtaken a micro-batch while it was read: what was written {between} may have expired "
-            "unread"
-        )
+        (since_us, until_us), self._unreported = self._unreported, None
+        written = f"changes written between {iso_of_micros(since_us)} and {iso_of_micros(until_us)}"
+        if self.is_behind_edge:
+            return f"the reading is behind the log's TTL: {written} may have expired unread; going on"
+        return f"the log's TTL has overtaken a micro-batch while it was read: {written} may have expired unread"
 
-    def accepted(self, gap: Gap) -> None:
-        """Note that a gap is said and accepted, so that the reading goes on where it is, behind the edge."""
+    def accept_gap(self, gap: Gap) -> None:
+        """Record that a gap is reported and accepted. The reading continues where it is, behind the edge."""
         assert gap.until_us is not None
-        self.goes_on = True
-        self._pass(gap.since_us, gap.until_us)
-        self._unsaid, self._said_at_us = None, gap.until_us
+        self.is_behind_edge = True
+        self._add_span(gap.since_us, gap.until_us)
+        self._unreported, self._reported_at_us = None, gap.until_us
 
-    def ahead(self) -> str:
-        """What is to be said when the reading is ahead of the edge: how much it has passed over since it was not."""
-        since_us, passed_us, went_on = self._since_us, self._passed_us, self.goes_on
-        self.goes_on, self._since_us, self._passed_us = False, None, 0
-        if not went_on or since_us is None:
+    def leave_edge(self) -> str:
+        """Record that the reading is ahead of the edge, and return a summary of what expired since it was behind."""
+        since_us, expired_us, was_behind = self._behind_since_us, self._expired_us, self.is_behind_edge
+        self.is_behind_edge, self._behind_since_us, self._expired_us = False, None, 0
+        if not was_behind or since_us is None:
             return ""
-        self._unsaid = None
+        self._unreported = None
         return (
-            f"the reading is ahead of the log's TTL now; of what was written between {iso_of_micros(since_us)} and "
-            f"{iso_of_micros(self._seen_until_us)}, {passed_us / _US_PER_S:.1f} s may have expired unread"
+            f"the reading is ahead of the log's TTL again; of the changes written between {iso_of_micros(since_us)} "
+            f"and {iso_of_micros(self._handled_until_us)}, {expired_us / _US_PER_S:.1f} s may have expired unread"
         )
 
-    def _was_said_at(self, edge_us: UnixMicros) -> bool:
-        # The log of a table that was made anew may have an edge that lies further back.
-        return self._said_at_us is not None and abs(edge_us - self._said_at_us) < _SAY_EVERY_US
+    def _has_reported_near(self, edge_us: UnixMicros) -> bool:
+        # The edge of a log that was created again may lie further back, hence the absolute difference.
+        return self._reported_at_us is not None and abs(edge_us - self._reported_at_us) < _REPORT_EVERY_US
 
-    def _pass(self, since_us: UnixMicros, until_us: UnixMicros) -> None:
-        since_us = max(since_us, self._seen_until_us)
+    def _add_span(self, since_us: UnixMicros, until_us: UnixMicros) -> None:
+        since_us = max(since_us, self._handled_until_us)
         if since_us >= until_us:
             return
-        self._seen_until_us = until_us
-        self._unsaid = (since_us if self._unsaid is None else self._unsaid[0], until_us)
-        if self.goes_on:
-            self._since_us = since_us if self._since_us is None else self._since_us
-            self._passed_us += until_us - since_us
+        self._handled_until_us = until_us
+        self._unreported = (since_us if self._unreported is None else self._unreported[0], until_us)
+        if self.is_behind_edge:
+            self._behind_since_us = since_us if self._behind_since_us is None else self._behind_since_us
+            self._expired_us += until_us - since_us

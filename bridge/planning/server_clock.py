@@ -1,8 +1,8 @@
-"""What time it is for the servers, whose clocks write times come from, or are held against (spec section 5.5).
+"""The time on the servers' clocks, which write timestamps come from or are compared with. Pure.
 
-A reader whose clock is ahead reads windows that are still being written to, and never looks at them again. So windows
-are planned by the earlier of its clock and the servers'. They are asked now and then; between two answers a clock that
-only goes forward tells how much time has passed, so that steps of this machine's clock, either way, do no harm.
+A reader whose clock is ahead would read windows that are still being written to, and never read them again. So windows
+are planned by the earlier of this machine's clock and the servers' clocks. The servers are asked every 10 s. Between
+two answers a monotonic clock measures the time that has passed, so steps of this machine's clock do no harm.
 """
 
 from __future__ import annotations
@@ -18,82 +18,100 @@ from bridge.model.times import UnixMicros, iso_of_micros
 _log = logging.getLogger(__name__)
 
 ASK_EVERY_S: Final = 10.0
-_KEPT: Final = 8
-"""Answers come from one node after the other; the earliest of these counts."""
-_RESOLUTION_US: Final = 1_000
-_DOUBT_S: Final = 0.25
-"""How much later than its answer a node's clock is taken to be at most: it read it at some time of the request."""
-_WORTH_SAYING_US: Final = 1_000_000
+_ANSWERS_KEPT: Final = 8
+"""Different nodes answer; the earliest of so many answers counts."""
+_ANSWER_RESOLUTION_US: Final = 1_000
+_MOST_UNCERTAINTY_S: Final = 0.25
+"""The most of a request's duration that is added to the answer: the node read its clock some time during it."""
+_TOLERATED_US: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A node's clock when ours, the one that only goes forward, stood at 0: not before, and not after (in us)."""
+    """Bounds of a node's time (us) at the moment when our monotonic clock read 0."""
 
     not_before_us: float
     not_after_us: float
 
 
-class ServerClock:
-    """The servers' time by their answers. Pure: readings of clocks are given, `clock_s` of one that only goes forward.
+class ServerTimeEstimate:
+    """The servers' time, estimated from their answers. `clock_s` is always a reading of one monotonic clock, in s.
 
-    Before the first answer nothing is known, and asking for a time is an error of the caller's.
+    There is no estimate before the first answer; callers must not ask for one.
     """
 
     def __init__(self) -> None:
-        self._answers: deque[_Answer] = deque(maxlen=_KEPT)
+        self._answers: deque[_Answer] = deque(maxlen=_ANSWERS_KEPT)
 
-    def heard(self, server_us: UnixMicros, asked_s: float, answered_s: float) -> None:
-        """Note what a node's clock said (in whole ms) some time between two readings of ours."""
-        doubt_us = min(answered_s - asked_s, _DOUBT_S) * 1e6
+    def add_answer(self, server_us: UnixMicros, asked_s: float, answered_s: float) -> None:
+        """Record a node's time (us, in whole ms), which it read between `asked_s` and `answered_s`."""
+        uncertainty_us = min(answered_s - asked_s, _MOST_UNCERTAINTY_S) * 1e6
         at_answer_us = server_us - answered_s * 1e6
-        self._answers.append(_Answer(at_answer_us, at_answer_us + doubt_us + _RESOLUTION_US))
+        self._answers.append(_Answer(at_answer_us, at_answer_us + uncertainty_us + _ANSWER_RESOLUTION_US))
 
     def now_us(self, clock_s: float) -> UnixMicros:
-        """The earliest node's time; up to a quarter of a second too late, as its answer took."""
+        """Return the earliest node's time in us; at most 0.25 s late, depending on how long its answer took."""
         return UnixMicros(int(clock_s * 1e6 + min(one.not_after_us for one in self._answers)))
 
     def ahead_us(self, own_us: UnixMicros, clock_s: float) -> int:
-        """By how much this machine's clock is ahead of the earliest node's, behind it if negative; 0 if none can tell.
+        """Return by how much this machine's clock is ahead of the earliest node's, in us; negative if it is behind.
+
+        The result is 0 if the difference is within the uncertainty.
 
         Args:
-            own_us: what it says.
-            clock_s: the other clock's reading at the same time.
+            own_us: the time on this machine's clock in us.
+            clock_s: the monotonic clock's reading at the same moment.
         """
         behind_us = int(clock_s * 1e6 + min(one.not_before_us for one in self._answers)) - own_us
         return max(0, own_us - self.now_us(clock_s)) or min(0, -behind_us)
 
 
 class ServerTime:
-    """Asks when it is time to, and says when the two clocks differ. For one thread.
-
-    Args:
-        ask: one node's clock; raises RetriableError or BridgeError.
-        own_us: this machine's clock.
-        clock_s: one that only goes forward, in s.
-    """
+    """The servers' time. Asks a node when an answer is due, and logs when the clocks differ. Not thread-safe."""
 
     def __init__(
         self, ask: Callable[[], UnixMicros], own_us: Callable[[], UnixMicros], clock_s: Callable[[], float]
     ) -> None:
+        """Create the clock.
+
+        Args:
+            ask: returns one node's time in us; raises RetriableError or BridgeError.
+            own_us: returns the time on this machine's clock in us.
+            clock_s: returns the reading of a monotonic clock in s.
+        """
         self._ask = ask
         self._own_us = own_us
         self._clock_s = clock_s
-        self._servers = ServerClock()
+        self._servers = ServerTimeEstimate()
         self._asked_s = float("-inf")
         self._differed = False
 
     def servers_us(self) -> UnixMicros:
-        """The servers' time; raises what `ask` does."""
+        """Return the servers' time in us.
+
+        Raises:
+            RetriableError: the node does not answer.
+            BridgeError: the node rejects the request.
+        """
         self._ask_if_due()
         return self._servers.now_us(self._clock_s())
 
     def earlier_us(self) -> UnixMicros:
-        """The servers' time, or this machine's if that is earlier: nothing is younger for either; raises likewise."""
+        """Return the earlier of the servers' time and this machine's, in us.
+
+        Raises:
+            RetriableError: the node does not answer.
+            BridgeError: the node rejects the request.
+        """
         return UnixMicros(min(self.servers_us(), self._own_us()))
 
     def ahead_us(self) -> int:
-        """See `ServerClock.ahead_us`; raises likewise."""
+        """Return by how much this machine's clock is ahead of the earliest node's, in us; negative if it is behind.
+
+        Raises:
+            RetriableError: the node does not answer.
+            BridgeError: the node rejects the request.
+        """
         self._ask_if_due()
         return self._servers.ahead_us(self._own_us(), self._clock_s())
 
@@ -101,22 +119,22 @@ class ServerTime:
         asked_s = self._clock_s()
         if asked_s - self._asked_s < ASK_EVERY_S:
             return
-        self._servers.heard(self._ask(), asked_s, self._clock_s())
+        self._servers.add_answer(self._ask(), asked_s, self._clock_s())
         self._asked_s = asked_s
-        self._say()
+        self._log_difference()
 
-    def _say(self) -> None:
+    def _log_difference(self) -> None:
         own_us, clock_s = self._own_us(), self._clock_s()
         ahead_us = self._servers.ahead_us(own_us, clock_s)
-        differs = abs(ahead_us) > _WORTH_SAYING_US
+        differs = abs(ahead_us) > _TOLERATED_US
         if differs and not self._differed:
             way, then = (
-                ("ahead of", "windows are planned by theirs")
+                ("ahead of", "windows are planned by the servers' clocks")
                 if ahead_us > 0
                 else ("behind", "changes are published that much later")
             )
             _log.warning(
-                "this machine's clock (%s) is %.1f s %s the ScyllaDB servers' (%s): %s; see that it is kept right",
+                "this machine's clock (%s) is %.1f s %s the ScyllaDB servers' (%s): %s; check its time synchronization",
                 *(iso_of_micros(own_us), abs(ahead_us) / 1e6, way, iso_of_micros(self._servers.now_us(clock_s)), then),
             )
         elif self._differed and not differs:

@@ -41,7 +41,7 @@ _ESTIMATES_KEPT: Final = 3
 """The median of so many estimates of the fixed part counts."""
 
 
-class WindowLength:
+class WindowSize:
     """How long a table's windows may be. All clock readings come from one clock, in s."""
 
     def __init__(self, longest_us: int, target_ms: int) -> None:
@@ -67,11 +67,11 @@ class WindowLength:
         """
         return min(max(self._us, int(apart_s * _LOG_TIME_PER_SECOND * 1e6)), self._longest_us)
 
-    def planned(self, now_s: float, batch: PlannedBatch | None) -> None:
+    def batch_begins(self, now_s: float, batch: PlannedBatch | None) -> None:
         """Record that a micro-batch begins; None if none does."""
         self._planned = None if batch is None else (now_s, batch)
 
-    def done(self, now_s: float, apart_s: Callable[[PlannedBatch], float]) -> None:
+    def batch_ends(self, now_s: float, apart_s: Callable[[PlannedBatch], float]) -> None:
         """Record that the last planned micro-batch has ended, if there was one.
 
         Args:

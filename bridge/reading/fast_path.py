@@ -108,7 +108,7 @@ class FastPath:
                 found.append((key, *one))
                 done, end = 1, behind
             if self._check is not None and self._check.is_due(done):
-                self._check.look(stream_id, parse_row(body, width, at)[0])
+                self._check.check_row(stream_id, parse_row(body, width, at)[0])
             began, at, left, alone, done = at, end, left - done, alone - done, 0
         return found
 

@@ -1,7 +1,7 @@
-"""The stack's CQL server: Apache Cassandra with an extension that lets clients speak to it as to ScyllaDB.
+"""The stack's CQL server: Apache Cassandra with an extension that lets clients use it like ScyllaDB.
 
-The extension (`java/`) rewrites statements; ScyllaDB's system tables live in a keyspace of their own and are made here
-when the server is ready. Who fills them, and who writes CDC logs, is the simulator's business.
+The extension (`java/`) rewrites statements. ScyllaDB's system tables are in a keyspace of their own, which this module
+creates when the server is ready. The simulator fills these tables and writes the CDC logs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sandbox.stack.ports import LOOPBACK
 
 SUPERUSER = Credentials("cassandra", "cassandra")
 
-_KEYSPACE = "scylla_system_tables"  # The same name stands in StatementRewriter.java.
-_PROBE_TIMEOUT_S = 30.0  # Making a table on a busy machine takes seconds.
+_KEYSPACE = "scylla_system_tables"  # StatementRewriter.java has the same name.
+_PROBE_TIMEOUT_S = 30.0  # Creating a table on a busy machine takes seconds.
 
 _SYSTEM_TABLES = (
     "cdc_generation_timestamps (key text, time timestamp, expired timestamp, PRIMARY KEY (key, time)) "
@@ -34,13 +34,13 @@ _SYSTEM_TABLES = (
     "PRIMARY KEY (keyspace_name, table_name))",
     "scylla_keyspaces (keyspace_name text PRIMARY KEY, initial_tablets int, storage_type text, "
     "storage_options frozen<map<text, text>>)",
-    # The simulator's own, see `simulator.known_streams`.
+    # The simulator's own table: `sandbox.scylla.cluster.known_streams`.
     "known_streams (owner text, time bigint, range_ends frozen<list<bigint>>, streams frozen<list<blob>>, "
     "PRIMARY KEY (owner, time))",
 )
 
-# The settings that differ from Cassandra's defaults, and the few that have none. Limits are lifted where ScyllaDB has
-# none or where load tests would run into them; waits that only a cluster needs are cut.
+# The settings that differ from Cassandra's defaults, and those without a default. Limits are raised if ScyllaDB has
+# none or if load tests would reach them. Waits that only a cluster needs are short.
 _YAML = """\
 cluster_name: scylla-cdc-bridge local stack
 auto_bootstrap: false
@@ -67,7 +67,7 @@ commitlog_segment_size: 64MiB
 auto_snapshot: false
 snapshot_before_compaction: false
 incremental_backups: false
-# Only with this may a TTL of 20 years end after 2038, as it may on ScyllaDB.
+# Allows a TTL of 20 years to end after 2038, as on ScyllaDB.
 storage_compatibility_mode: NONE
 memtable_heap_space: 192MiB
 memtable_offheap_space: 192MiB
@@ -107,7 +107,7 @@ _LOGBACK = """\
 </configuration>
 """
 
-# What Cassandra 5.0 needs of a Java 17 that keeps its internals to itself.
+# The internals of Java 17 that Cassandra 5.0 needs.
 _EXPORTS = (
     "java.base/java.lang.ref",
     "java.base/jdk.internal.misc",
@@ -141,10 +141,10 @@ _OPENS = (
 
 @dataclass(frozen=True, slots=True)
 class CqlServer:
-    """The CQL server in the folder `data`, for clients on `port`; with `password`, only after a login.
+    """The CQL server in the folder `data`, for clients on `port`. With `password`, it requires a login.
 
-    Several make a cluster if they have the same ports, `host`s of their own among 127.0.0.x, and the first one's as
-    `seed`; each is started when the one before is ready.
+    Several servers form a cluster if they have the same ports, different `host`s 127.0.0.x, and the first one's host as
+    `seed`. Start each one after the previous one is ready.
     """
 
     data: Path
@@ -179,7 +179,7 @@ class CqlServer:
             "logback.configurationFile": str(self._logback),
             "cassandra.storagedir": str(self.data),
             "cassandra.custom_query_handler_class": "scyllacdcbridge.local.ScyllaQueryHandler",
-            # How long one that joins may look for the others, too.
+            # Also the time in which a joining server may find the others.
             "cassandra.ring_delay_ms": "100" if self.host == self.seed else "30000",
             "cassandra.skip_wait_for_gossip_to_settle": "0",
             "cassandra.superuser_setup_delay_ms": "0",
@@ -201,7 +201,7 @@ class CqlServer:
         ]
 
     def problem(self) -> str | None:
-        """Log in and, the first time or with other data than this version's, make ScyllaDB's system tables."""
+        """Log in. At the first start, or with data of another version, create ScyllaDB's system tables."""
         try:
             with CqlConnection(
                 self.host,
@@ -220,7 +220,7 @@ class CqlServer:
 
     @property
     def _made(self) -> Path:
-        # A test that drops one of the tables (an older ScyllaDB lacks some) must not find it again after a restart.
+        # A table that a test has dropped (an older ScyllaDB lacks some) must stay dropped after a restart.
         return self.data / "system-tables-were-made"
 
     @property
@@ -240,5 +240,5 @@ def _make_system_tables(connection: CqlConnection) -> None:
     connection.run(f"USE {_KEYSPACE}")
     for definition in _SYSTEM_TABLES:
         connection.run(f"CREATE TABLE IF NOT EXISTS {definition}")
-    # The table of the oldest generations' format is there, so say what a ScyllaDB that has outgrown it says.
+    # The table of the oldest format exists, so mark its generations as copied, as a newer ScyllaDB does.
     connection.run("INSERT INTO cdc_local (key) VALUES ('rewritten')")

@@ -25,8 +25,8 @@ from bridge.runtime.java import Java, find_java
 from sandbox.errors import LocalStackError
 
 CASSANDRA_VERSION = "5.0.9"
-# Not 4.3 or 4.4 (KAFKA-20734): a broker that is killed in the midst of a commit and has its partitions for itself, as
-# this stack's has, leaves out the commit's markers when it is back: who reads committed records stands there for ever.
+# Not 4.3 or 4.4 (KAFKA-20734): if a single broker, as this stack's, is killed during a commit, it does not write the
+# commit's markers after its restart, and readers of committed records wait there for ever.
 KAFKA_VERSION = "4.2.2"
 KAFKA_LOGGING_VERSION = "2.25.5"
 REGISTRY_VERSION = "3.0.9"
@@ -37,13 +37,13 @@ _JAVA_SOURCES = Path(__file__).parent / "java"
 _RESOLVE_TIMEOUT_S = 900.0
 _PROGRESS_EVERY_S = 10.0
 _TRIES = 3
-"""One jar of 147 fails now and then; what was fetched stays in Ivy's cache."""
+"""The download of one of 147 jars fails sometimes. Downloaded jars stay in Ivy's cache."""
 _COMPILE_TIMEOUT_S = 120.0
 
-# What the extension is compiled against, by the beginning of the jar's name.
+# The jars that the extension is compiled against, by the beginning of their names.
 _COMPILE_AGAINST = ("cassandra-all-", "guava-", "slf4j-api-", "netty-buffer-", "netty-common-")
 
-# The registry's archive is fetched without its POM: the POM names modules that are only in the archive.
+# Fetch the registry's archive without its POM: the POM names modules that are only in the archive.
 _IVY_SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="central"/>
@@ -94,10 +94,10 @@ class Jars:
         self._lock = dict(read_lock(_LOCK_FILE.read_text(encoding="ascii")) if lock is None else lock)
 
     def ensure(self, report: Callable[[str], None]) -> None:
-        """Fetch what is missing, check everything, compile and unpack.
+        """Fetch missing jars, check all jars, compile the extension and unpack the registry.
 
         Raises:
-            LocalStackError: something could not be fetched or compiled, or is not what the lock file says.
+            LocalStackError: a jar could not be fetched or does not match the lock file, or the compiler failed.
         """
         with _locked(self.folder, report):
             missing = [name for name in self._lock if not self.folder.joinpath(name).is_file()]
@@ -165,7 +165,7 @@ class Jars:
         The compiler is the one that comes with the CQL server's jars, because a Java runtime has none.
 
         Raises:
-            LocalStackError: the compiler refuses (its own words are in the message), or takes more than two minutes.
+            LocalStackError: the compiler failed (the message has its output), or took more than two minutes.
         """
         command = [
             *(self._java.command, "-cp", str(self.jar("cql", "ecj-"))),
@@ -242,13 +242,13 @@ def resolve(folder: Path, java: Java, report: Callable[[str], None], ivy_module:
 
 
 def _run_ivy(folder: Path, java: Java, report: Callable[[str], None], ivy_module: str) -> str | None:
-    """Fetch what Ivy's cache lacks; why that failed, if it did."""
+    """Run Ivy once; return the reason if it failed, else None."""
     with tempfile.TemporaryDirectory(prefix="ivy-", dir=folder) as scratch_name:
         scratch = Path(scratch_name)
         settings, module, log = scratch / "settings.xml", scratch / "ivy.xml", folder / "resolve.log"
         settings.write_text(_IVY_SETTINGS, encoding="utf-8")
         module.write_text(ivy_module, encoding="utf-8")
-        # Naming types or configurations here makes Ivy fetch nothing and succeed, so it gets neither.
+        # With types or configurations named here, Ivy fetches nothing and succeeds, so name neither.
         command = [
             *(java.command, "-cp", _ivy_class_path(), "org.apache.ivy.Main"),
             *("-settings", str(settings), "-ivy", str(module), "-retrieve"),

@@ -15,12 +15,12 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Final
 
-from bridge.config.document import BridgeConfig
+from bridge.config.document import BridgeConfig, SparkSettings
 from bridge.config.file import loader
 from bridge.errors import BridgeError, ConfigError, StartupError
 from bridge.runtime import log_setup
-from spark.jvm.session import ComingSession
-from spark.workers.fork_server import Nursery
+from spark.jvm.session import StartingSession
+from spark.workers.fork_server import ForkServer
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = loader.load(arguments.config)
         log_setup.setup(arguments.log_level, form=config.logging.format)
         log_setup.export_settings(arguments.log_level, config.logging.format)
-        with _open_fork_server() as python:
+        with _open_fork_server(config.spark) as python:
             return _start(config, python, once=arguments.once)
     except ConfigError as error:
         for problem in error.problems:
@@ -70,19 +70,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _open_fork_server() -> Iterator[str | None]:
+def _open_fork_server(settings: SparkSettings) -> Iterator[str | None]:
     """Yield the command that Spark runs as its Python; None for the interpreter itself."""
+    if not settings.fast_start:
+        yield None
+        return
     try:
-        nursery = Nursery()
+        server = ForkServer()
     except OSError as error:
         # The fork server only saves time.
         _log.info("Spark's Python processes start cold (%s); TMPDIR names another folder", error)
         yield None
         return
     try:
-        yield nursery.python
+        yield server.python
     finally:
-        nursery.close()
+        server.close()
 
 
 def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
@@ -91,7 +94,7 @@ def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
     Raises:
         BridgeError: a check has failed; nothing was begun.
     """
-    coming = ComingSession(config.name, config.spark, python=python)
+    session = StartingSession(config.name, config.spark, python=python)
     try:
         # The JVM starts while Python imports these.
         from bridge.cli.preflight import checks
@@ -99,14 +102,14 @@ def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
 
         checks.check_all(config, report=_log.info, warn=_log.warning, resuming=True)
     except BaseException:
-        coming.give_up()
+        session.give_up()
         raise
     stop = threading.Event()
     stop_on_signals(stop)
     try:
-        return supervisor.run(config, coming, stop, once=once)
+        return supervisor.run(config, session, stop, once=once)
     except StartupError:
-        coming.give_up()
+        session.give_up()
         raise
 
 

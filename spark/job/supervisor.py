@@ -22,7 +22,7 @@ from bridge.monitoring.state import JobState
 from spark.job.failures import describe_error
 from spark.job.table_query import TableQuery
 from spark.job.table_run import Intervals, Table, TableRun
-from spark.jvm.session import ComingSession
+from spark.jvm.session import StartingSession
 
 _log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class Job:
                 list(threads.map(lambda one: one.stop(deadline_s), busy))
 
 
-def run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, *, once: bool) -> int:
+def run(config: BridgeConfig, coming: StartingSession, stop: threading.Event, *, once: bool) -> int:
     """Run a checked configuration until `stop` is set; return the exit status.
 
     Args:
@@ -132,7 +132,7 @@ def run(config: BridgeConfig, coming: ComingSession, stop: threading.Event, *, o
 
 
 def run_monitored(
-    config: BridgeConfig, coming: ComingSession, stop: threading.Event, job_state: JobState, *, once: bool
+    config: BridgeConfig, coming: StartingSession, stop: threading.Event, job_state: JobState, *, once: bool
 ) -> int:
     """Run the job and report to `job_state`; return the exit status. The arguments are those of `run`."""
     try:
@@ -145,7 +145,7 @@ def run_monitored(
             stop,
             once=once,
             outlive_tables=config.monitoring.outlive_tables,
-            warm=coming.warm,
+            warm=coming.is_warm,
         ).run()
         session.stop()
     except (Py4JError, ConnectionError, PySparkException, StartupError) as error:

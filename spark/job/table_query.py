@@ -16,6 +16,7 @@ from bridge.adapters import planner_signals
 from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.planner_signals import LastPoll, ReplacedTopic, SignalFolder
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
+from bridge.engine.lane_counts import configured_cores, too_many_lanes
 from bridge.engine.process_cache import ProcessCache
 from bridge.engine.table.start import Prepared, TableServices, TableStarter
 from bridge.engine.table.topic_watch import ChangeTopic
@@ -25,7 +26,7 @@ from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.topic_identity import ChangeTopicMessages
 from spark.job.checkpoint import Checkpoint
 from spark.job.progress_report import ProgressReport, observed
-from spark.jvm.session import activate, cores_of, crowded
+from spark.jvm.session import activate
 from spark.source.process import CACHE
 from spark.source.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, START_OPTION
 
@@ -76,8 +77,8 @@ class TableQuery:
         self._cache = cache
         self._config = config
         self._table = table
-        lanes = table.lanes or config.spark.lanes or cores_of(config.spark)
-        for advice in crowded(config.spark, lanes):
+        lanes = table.lanes or config.spark.lanes or configured_cores(config.spark)
+        if advice := too_many_lanes(config.spark, lanes):
             _log.warning("%s: %s", self.name, advice)
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
         self._source = _source_of(config, table, lanes)

@@ -1,1 +1,1 @@
-"""Spark's JVM: how it is started and configured."""
+"""Starts and configures Spark's JVM."""

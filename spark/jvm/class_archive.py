@@ -1,8 +1,8 @@
-"""`python -m spark.jvm.class_archive`: an archive of the JVM's classes, with which a job starts in less time.
+"""`python -m spark.jvm.class_archive`: makes an archive of the JVM's classes, with which a job starts in less time.
 
-Loading and checking Spark's classes is much of what a start costs. This runs a small query as the job does and keeps
-what the JVM has loaded for it (class data sharing). The archive belongs to one JVM and one set of jars, so it is made
-where they are: by the image's build, or once in a virtual environment. A JVM that it does not fit ignores it.
+Loading and checking Spark's classes takes much of a start. This program runs a small query as the job does, and
+archives the classes that the JVM has loaded for it (class data sharing). An archive fits one JVM and one set of jars,
+so it is made on their machine: by the image's build, or once in a virtual environment. Another JVM ignores it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bridge.model.times import UnixMillis
 from bridge.monitoring.reports import LaneReport
 from spark.job.progress_report import observed
 from spark.jvm.launcher import ARCHIVE
-from spark.jvm.session import ComingSession
+from spark.jvm.session import StartingSession
 from spark.source import rows
 
 _NAME: Final = "rehearsal"
@@ -40,22 +40,22 @@ _WITHIN_S: Final = 120
 
 
 class Rehearsal(DataSource):
-    """The source of a query that does nothing, by the same calls as the job's."""
+    """The source of a query that does nothing, with the calls of the job's source."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Return the name that `format` takes."""
         return _NAME
 
     def schema(self) -> StructType:
-        """As the job's."""
+        """Return the columns of the job's source."""
         return rows.REPORT_TYPE
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The source's side."""
+        """Return the stream reader."""
         return _Reader()
 
 
@@ -74,16 +74,17 @@ class _Reader(DataSourceStreamReader):
 
 
 def make(archive: Path) -> None:
-    """Make the archive, or make it anew.
+    """Make the archive; replace an older one.
 
     Raises:
-        StartupError, PySparkException: Spark does not run here.
+        StartupError: Spark's JVM does not start, or the query makes no progress.
+        PySparkException: Spark fails.
         OSError: the folder can't be written.
-        subprocess.TimeoutExpired: the JVM did not end.
+        subprocess.TimeoutExpired: the JVM does not end.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
     new = archive.with_name(f"{archive.name}.new")
-    # Of classes that can't be archived there are hundreds, a warning each.
+    # Hundreds of classes can't be archived, and each gives a warning.
     options = [f"-XX:ArchiveClassesAtExit={new}", "-Xlog:cds=error", "-Xlog:cds+dynamic=error"]
     with tempfile.TemporaryDirectory() as folder:
         settings = SparkSettings(
@@ -91,8 +92,8 @@ def make(archive: Path) -> None:
             properties={"spark.local.dir": folder, "spark.driver.extraJavaOptions": shlex.join(options)},
         )
         archive.unlink(missing_ok=True)
-        coming = ComingSession(_NAME, settings)
-        session = coming.result()
+        starting = StartingSession(_NAME, settings)
+        session = starting.result()
         session.dataSource.register(Rehearsal)
         lanes = observed(session.readStream.format(_NAME).load())
         writer = lanes.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
@@ -104,16 +105,16 @@ def make(archive: Path) -> None:
             query.awaitTermination(1)
         query.stop()
         session.stop()
-        coming.wait(_WITHIN_S)
+        starting.wait(_WITHIN_S)
     new.replace(archive)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m spark.jvm.class_archive", description="Archive the classes of Spark's JVM."
     )
-    parser.add_argument("--quiet", action="store_true", help="say nothing if all is well")
+    parser.add_argument("--quiet", action="store_true", help="print nothing on success")
     arguments = parser.parse_args(argv)
     try:
         make(ARCHIVE)
@@ -126,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # As a module of its own name, because Spark's workers must find the classes in it.
+    # By the module's own name, because Spark's workers must be able to import its classes.
     from spark.jvm import class_archive
 
     sys.exit(class_archive.main())

@@ -1,7 +1,7 @@
-"""What a container of ours starts: `python -m spark.jvm.executor_entrypoint`, as its first process.
+"""The entrypoint of the image: `python -m spark.jvm.executor_entrypoint` is the first process of a container.
 
-`executor` makes it an executor of Spark on Kubernetes; anything else is a command line of `scylla-cdc-bridge`. Both
-replace this process, so that the job or the JVM itself gets the SIGTERM.
+With the argument `executor` it becomes an executor of Spark on Kubernetes; other arguments are a command line of
+`scylla-cdc-bridge`. The job or the JVM replaces this process, so that it receives the container's SIGTERM itself.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ARGUMENTS: Final = {
     "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
     "--podName": "SPARK_EXECUTOR_POD_NAME",
 }
-"""What the executor's JVM is told, and the variable in which Spark's driver gives it to the pod."""
+"""Argument of the executor's JVM -> the variable in which Spark's driver gives its value to the pod."""
 
 
 def executor_command(environment: Mapping[str, str], *, java: str, jars: Path) -> list[str]:
-    """The command line of an executor, from the environment that Spark's driver gave its pod.
+    """Return the command line of an executor, from the environment that Spark's driver gave its pod.
 
     Args:
         environment: variables by name.
@@ -40,7 +40,7 @@ def executor_command(environment: Mapping[str, str], *, java: str, jars: Path) -
         jars: folder of Spark's jars.
 
     Raises:
-        StartupError: a variable is missing, so the pod was not made by Spark.
+        StartupError: a variable is missing, so Spark did not make the pod.
     """
     needed = [*_ARGUMENTS.values(), "SPARK_EXECUTOR_MEMORY"]
     lacking = [name for name in needed if not environment.get(name)]
@@ -64,7 +64,7 @@ def executor_command(environment: Mapping[str, str], *, java: str, jars: Path) -
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Become what the arguments say; gives the exit status of commands that end by themselves."""
+    """Become an executor or run a command; returns the exit status of a command that does not replace this process."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] != ["executor"]:
         return command_line.main(words)

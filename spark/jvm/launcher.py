@@ -1,9 +1,9 @@
-"""Spark's JVM, started beside whatever else a job has to do first.
+"""Starts the JVM of Spark's driver in the background.
 
-PySpark would start it by two shell scripts, a Python process and another JVM, and wait. The command line that comes of
-all that is known here, so the JVM is started at once. One more gain: those scripts set SPARK_HOME, and with that
-Spark puts zip files of PySpark before the installed package on its Python processes' path, from which each of them
-compiles PySpark anew, most of a second of CPU time. Another distribution (SPARK_HOME) is started by its scripts.
+`DirectJvm` builds the JVM's command line itself. PySpark would run two shell scripts, a Python process and another JVM
+for that, and wait for them. Those scripts also set SPARK_HOME, and Spark then puts zip files of PySpark before the
+installed package on the path of its Python processes; each of them compiles PySpark again, for most of a second of CPU
+time. Another distribution of Spark (SPARK_HOME) is started by its scripts. `ScriptedJvm` leaves the start to PySpark.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from py4j.java_gateway import JavaGateway
-from pyspark import java_gateway
+from pyspark import SparkConf, java_gateway
 from pyspark.errors import PySparkRuntimeError
 
 from bridge.errors import StartupError
@@ -32,18 +32,19 @@ from bridge.runtime import java
 
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
 _SHELL: Final = "pyspark-shell"
-_SMALL_HEAP: Final = "-XX:+UseSerialGC"
-"""Another collector's own threads would compete with the work for few cores."""
+_SERIAL_COLLECTOR: Final = "-XX:+UseSerialGC"
+"""The threads of another collector would compete with the work for few cores."""
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-"""The second compiler, and the counting for it in what the first one makes, took a quarter of a start's CPU time, for
-code that runs some hundred times a second: what is done for each change is done in Python's processes. And 20 times a
-second the JVM would write figures of itself to a file in /tmp, for `jstat` and `jps`: at rest 4 % of the job's CPU."""
+"""The second compiler, with the counters that it needs in the first one's code, took a quarter of a start's CPU time,
+for code that runs some hundred times a second: Python's processes do the work for each change. And 20 times a second
+the JVM would write its own statistics to a file in /tmp, for `jstat` and `jps`: 4 % of an idle job's CPU."""
 ARCHIVE: Final = Path(sys.prefix, "share", "scylla-cdc-bridge", "spark.jsa")
-"""The archive of the JVM's classes, where one was made (`spark.jvm.class_archive`)."""
-_LOOK_EVERY_S: Final = 0.02
+"""The archive of the JVM's classes, if one was made (`spark.jvm.class_archive`)."""
+START_TIMEOUT_S: Final = 300.0
+"""How long the JVM may take to start."""
+_CHECK_EVERY_S: Final = 0.02
 _CLEAN_UP_S: Final = 5.0
-_COMES_WITHIN_S: Final = 300.0
 _OPENED: Final = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -70,12 +71,12 @@ MODULE_OPTIONS: Final = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
-"""What Spark needs of the JVM's modules: `org.apache.spark.launcher.JavaModuleOptions`, but for the vector
-instructions, which only its linear algebra uses."""
+"""The JVM options of `org.apache.spark.launcher.JavaModuleOptions`, without the vector instructions, which only Spark's
+linear algebra uses."""
 
 
 def spark_folder() -> Path:
-    """Where the installed PySpark is, and with it Spark's jars.
+    """Return the folder of the installed PySpark, which holds Spark's jars.
 
     Raises:
         StartupError: it is not installed.
@@ -87,7 +88,7 @@ def spark_folder() -> Path:
 
 
 def find_java() -> str:
-    """Path of the JVM: the one in JAVA_HOME, else on the PATH.
+    """Return the path of the JVM: the one in JAVA_HOME, else on the PATH.
 
     Raises:
         StartupError: there is none.
@@ -99,24 +100,29 @@ def find_java() -> str:
 
 
 def class_path(jars: Path) -> list[str]:
-    """Spark's jars by name, because a folder's own order differs from machine to machine and class archives mind it."""
+    """Return Spark's jars, sorted: a class archive needs the same order everywhere, and folders have their own."""
     return sorted(str(jar) for jar in jars.glob("*.jar"))
 
 
-def java_options(given: str) -> list[str]:
-    """What the driver's JVM is told before the options that are given in the configuration."""
-    # Made for another JVM or other jars it is of no use, but does no harm either.
-    archive = [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    # Two collectors are one too many for a JVM.
-    collector = [] if _COLLECTOR.search(given) else [_SMALL_HEAP]
-    return [*collector, *_QUICK, *(archive if ARCHIVE.is_file() else [])]
+def java_options(given: str, archive: Path = ARCHIVE) -> list[str]:
+    """Return the driver's JVM options, which precede those of the configuration.
+
+    Args:
+        given: the configuration's own options.
+        archive: the archive of classes; it need not exist.
+    """
+    # A JVM ignores an archive of another JVM or of other jars.
+    archived = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    # A JVM refuses two collectors.
+    collector = [] if _COLLECTOR.search(given) else [_SERIAL_COLLECTOR]
+    return [*collector, *_QUICK, *(archived if archive.is_file() else [])]
 
 
 def command(properties: Mapping[str, str], environment: Mapping[str, str], *, java: str, jars: Path) -> list[str]:
-    """The command line of a driver's JVM, as Spark's launcher would make it.
+    """Return the command line of a driver's JVM, as Spark's launcher would build it.
 
     Args:
-        properties: Spark's.
+        properties: of the Spark application.
         environment: variables by name.
         java: path of the JVM.
         jars: folder of Spark's jars.
@@ -136,102 +142,177 @@ def command(properties: Mapping[str, str], environment: Mapping[str, str], *, ja
         *MODULE_OPTIONS,
         *(word for text in options for word in shlex.split(text)),
         _SUBMIT,
-        *_arguments(properties),
+        *_submit_arguments(properties),
     ]
 
 
-def _arguments(properties: Mapping[str, str]) -> list[str]:
+def _submit_arguments(properties: Mapping[str, str]) -> list[str]:
     return [*(word for pair in properties.items() for word in ("--conf", "=".join(pair))), _SHELL]
 
 
-class SparkJvm:
-    """A driver's JVM that is coming up. It ends with this process, however that ends, as its standard input does."""
+class DriverJvm(Protocol):
+    """A driver's JVM. It ends when its standard input closes, so it ends with this process."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        """Start it.
+    def connect(self) -> JavaGateway:
+        """Wait until the JVM is up, and connect to it.
 
         Raises:
-            StartupError: there is no Java or no PySpark, it can't be started, or no temporary file can be made.
+            PySparkRuntimeError: the JVM has ended.
+            StartupError: the JVM did not start in time.
         """
+        ...
+
+    def wait(self, timeout_s: float) -> None:
+        """Close the JVM's input, and wait for its end.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended within `timeout_s`.
+        """
+        ...
+
+    def end(self) -> None:
+        """End the JVM now; it may clean up for a moment."""
+        ...
+
+
+class ScriptedJvm:
+    """The JVM as PySpark starts it by its own scripts: a `DriverJvm` that starts when `connect` is called."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """Prepare.
+
+        Args:
+            properties: of the Spark application.
+        """
+        self._properties = properties
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def connect(self) -> JavaGateway:
+        """Start the JVM, and connect to it."""
+        launch: Any = java_gateway.launch_gateway
+        conf = SparkConf(loadDefaults=False).setAll(list(self._properties.items()))
+        gateway: JavaGateway = launch(conf)
+        self._process = gateway.proc
+        return gateway
+
+    def wait(self, timeout_s: float) -> None:
+        """Close the JVM's input, and wait for its end."""
+        if self._process is not None:
+            _wait_for_end(self._process, timeout_s)
+
+    def end(self) -> None:
+        """End the JVM now."""
+        if self._process is not None:
+            _terminate(self._process)
+
+
+class DirectJvm:
+    """The JVM by a command line of our own: a `DriverJvm` that starts at once."""
+
+    def __init__(
+        self, properties: Mapping[str, str], *, folder: Path | None = None, timeout_s: float = START_TIMEOUT_S
+    ) -> None:
+        """Start the JVM.
+
+        Args:
+            properties: of the Spark application.
+            folder: where to make the folder for its answer; None for the usual place of temporary files.
+            timeout_s: how long the JVM may take to start.
+
+        Raises:
+            StartupError: there is no Java or no PySpark, the JVM can't be started, or no temporary file can be made.
+        """
+        self._timeout_s = timeout_s
         home = os.environ.get("SPARK_HOME")
         if home:
-            words = [str(Path(home, "bin", "spark-submit")), *_arguments(properties)]
+            words = [str(Path(home, "bin", "spark-submit")), *_submit_arguments(properties)]
         else:
             words = command(properties, os.environ, java=find_java(), jars=spark_folder() / "jars")
         try:
-            self._folder = tempfile.mkdtemp(prefix="scylla-cdc-bridge-")
+            self._folder = tempfile.mkdtemp(prefix="scylla-cdc-bridge-", dir=folder)
         except OSError as error:
             raise StartupError(f"no temporary files can be made ({error}); set TMPDIR to a folder for them") from error
         self._answer = Path(self._folder, "gateway")
-        environment = {
-            **os.environ,
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._answer),
-            "SPARK_CONNECT_MODE": "0",
-            # As Spark's scripts have it: its Python processes must agree on the hashes of texts.
-            "PYTHONHASHSEED": "0",
-        }
-        library_path = properties.get("spark.driver.extraLibraryPath")
-        if library_path:
-            former = os.environ.get("LD_LIBRARY_PATH")
-            environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [library_path, former]))
-        # Ctrl-C is the job's to handle; as PySpark does it.
         try:
             self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, env=environment, preexec_fn=_ignore_interrupts
+                words,
+                stdin=subprocess.PIPE,
+                env=_jvm_environment(properties, self._answer),
+                # Ctrl-C is the job's to handle; PySpark does the same.
+                preexec_fn=_ignore_interrupts,
             )
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise StartupError(f"Spark's JVM can't be started: {words[0]}: {error.strerror}; see JAVA_HOME") from error
 
     def connect(self) -> JavaGateway:
-        """Wait until it answers.
-
-        Raises:
-            PySparkRuntimeError: it has ended.
-            StartupError: it does neither.
-        """
-        deadline = time.monotonic() + _COMES_WITHIN_S
-        try:
-            while not self._answer.is_file():
-                if self._process.poll() is not None:
-                    raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
-                if time.monotonic() > deadline:
-                    raise StartupError(
-                        f"Spark's JVM (process {self._process.pid}) has not come up in {_COMES_WITHIN_S:.0f} s: give "
-                        "it more CPU, and see what it says above"
-                    )
-                time.sleep(_LOOK_EVERY_S)
-            # A port, and a secret behind its length; written elsewhere and moved here whole.
-            answer = self._answer.read_bytes()
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        """Wait until the JVM is up, and connect to it."""
+        port, secret = self._wait_for_answer()
         launch: Any = java_gateway.launch_gateway
-        with _known_gateway(int.from_bytes(answer[:4], "big"), answer[8:].decode()):
+        with _known_gateway(port, secret):
             gateway: JavaGateway = launch()
         gateway.proc = self._process
         return gateway
 
     def wait(self, timeout_s: float) -> None:
-        """Let it end by itself, by the end of its input.
-
-        Raises:
-            subprocess.TimeoutExpired: it does not.
-        """
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout_s)
+        """Close the JVM's input, and wait for its end."""
+        _wait_for_end(self._process, timeout_s)
 
     def end(self) -> None:
-        """End it now: nothing was begun with it. It may clean up after itself for a moment."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.terminate()
-        try:
-            self._process.wait(_CLEAN_UP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """End the JVM now."""
+        _terminate(self._process)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _wait_for_answer(self) -> tuple[int, str]:
+        """Return the port and the secret of the JVM's gateway."""
+        deadline_s = time.monotonic() + self._timeout_s
+        try:
+            while not self._answer.is_file():
+                if self._process.poll() is not None:
+                    raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+                if time.monotonic() > deadline_s:
+                    raise StartupError(
+                        f"Spark's JVM (process {self._process.pid}) has not come up in {self._timeout_s:.0f} s: give "
+                        "it more CPU, and see its own messages above"
+                    )
+                time.sleep(_CHECK_EVERY_S)
+            # The port, and the secret behind its length. The JVM writes the file elsewhere and moves it here whole.
+            answer = self._answer.read_bytes()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return int.from_bytes(answer[:4], "big"), answer[8:].decode()
+
+
+def _jvm_environment(properties: Mapping[str, str], answer: Path) -> dict[str, str]:
+    environment = {
+        **os.environ,
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+        "SPARK_CONNECT_MODE": "0",
+        # Spark's scripts set it, too: its Python processes must agree on the hashes of texts.
+        "PYTHONHASHSEED": "0",
+    }
+    library_path = properties.get("spark.driver.extraLibraryPath")
+    if library_path:
+        former = os.environ.get("LD_LIBRARY_PATH")
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [library_path, former]))
+    return environment
+
+
+def _wait_for_end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(timeout_s)
+
+
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    process.terminate()
+    try:
+        process.wait(_CLEAN_UP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _ignore_interrupts() -> None:
@@ -240,7 +321,7 @@ def _ignore_interrupts() -> None:
 
 @contextmanager
 def _known_gateway(port: int, secret: str) -> Iterator[None]:
-    """Have PySpark connect to a JVM that is there; the variables must not reach processes that are started later."""
+    """Have PySpark connect to a JVM that is up; processes that start later must not inherit the variables."""
     os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
     try:
         yield

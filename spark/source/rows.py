@@ -1,18 +1,18 @@
-"""The rows that the source yields, as Spark and as Arrow have them: changes, or where it publishes them reports.
+"""The rows that the source gives to Spark: changes, or reports where tasks publish the changes themselves.
 
 A change's row:
 
-| column | what |
+| column | content |
 |---|---|
 | `kind` | 0 a change, 1 a dead letter |
 | `key` | the record's key: an Avro body, or JSON text with `payload=json`; empty in dead letters |
-| `value` | the value, in the same form; null in tombstones; JSON text in dead letters |
+| `value` | the value, in the form of the key; null in tombstones; JSON text in dead letters |
 | `position` | stream id (16 bytes), `cdc$time` (16 bytes), `cdc$batch_seq_no` (4 bytes, big-endian) |
 | `last_in_group` | whether no record of the same (stream, `cdc$time`) follows |
-| `text` | a change's further headers, as JSON; null for none |
-| `placement` | modulo the topic's partitions the record's partition; null where its key decides |
+| `text` | the record's other headers, as JSON; null for none |
+| `placement` | the record's partition is this number modulo the topic's partitions; null if the key decides |
 
-A lane that was published is one row, with the column `report` alone (`bridge.monitoring.reports.LaneReport`).
+A published lane is one row, with the column `report` alone (`bridge.monitoring.reports.LaneReport` as JSON).
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ REPORT_TYPE: Final = StructType([StructField(REPORT, StringType(), nullable=Fals
 _REPORT_SCHEMA: Final = pa.schema([pa.field(REPORT, pa.string(), nullable=False)])
 
 _ROWS_IN_BATCH: Final = 4000
-"""Changes of a record batch: 1,000 to 10,000 are best, 50,000 cost up to half the throughput."""
+"""Changes in a record batch: 1,000 to 10,000 are best; 50,000 cost up to half of the throughput."""
 
 _BYTES_IN_BATCH: Final = 8 * 1024 * 1024
 
 
 def report_batch(report: LaneReport) -> pa.RecordBatch:
-    """A record batch of one report."""
+    """Return a record batch of one report."""
     return pa.RecordBatch.from_pydict({REPORT: [report.to_json()]}, schema=_REPORT_SCHEMA)
 
 
 def change_batches(changes: Iterable[EncodedChange | EncodedRun]) -> Iterator[pa.RecordBatch]:
-    """Changes, in their order, as record batches of a few thousand of them, or fewer when they are large."""
+    """Yield changes in their order, in record batches of at most 4,000 changes and about 8 MiB of keys and values."""
     held: list[EncodedChange] = []
     size = 0
     for change in changes:

@@ -1,8 +1,8 @@
 """`spark.readStream.format("scylla-cdc")`: the CDC log of one table as a stream of changes.
 
-Usable by itself: give it the settings of `bridge.config.SourceConfig` as options (`scylla.contact_points`, `table`,
-`reading.confidence_ms`, `lanes`, `payload`, ...). The job gives it a whole configuration, and has the tasks publish
-what they read: there each lane yields a report alone.
+A query can use the source by itself, with the settings of `bridge.config.document.SourceConfig` as options
+(`scylla.contact_points`, `table`, `reading.confidence_ms`, `lanes`, `payload`, ...). The job passes a whole
+configuration; then the tasks publish the changes that they read, and each lane yields only a report.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bridge.publishing.table_start import TableStart
 from spark.source.process import CACHE
 from spark.source.rows import REPORT_TYPE, ROW_TYPE
 from spark.source.stream_reader import ScyllaCdcStreamReader
-from spark.workers.disconnect import let_go_quietly
+from spark.workers.disconnect import tolerate_disconnect_here
 
 CONFIG_OPTION = "config"
 START_OPTION = "table_start"
@@ -31,19 +31,21 @@ ACTIVITY_OPTION = "activity"
 JOB_OPTION = "job"
 OWNER_OPTION = "owner"
 
-# Spark runs nothing of ours in those processes before it loads this.
-let_go_quietly()
+# This is the first module of the bridge that Spark loads in those processes.
+tolerate_disconnect_here()
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The source's options, understood.
+    """The options of the source.
 
     Attributes:
-        start: where Kafka says that the table stands; None for a query that is not the job's, which begins by
-            `reading.start` and whose checkpoint is all there is.
-        publishing: what the tasks need to publish; None where changes are wanted.
-        activity: where the job says that changes came (`bridge.adapters.planner_signals`); None where nobody does.
+        config: of the source.
+        start: where Kafka's progress records place the table; None for a query that is not the job's, which begins at
+            `reading.start` and goes on from its checkpoint.
+        publishing: what the tasks need to publish; None when they are to yield the changes.
+        activity: path of the file for the signals between job and planner (`bridge.adapters.planner_signals`); None
+            when there is no job.
     """
 
     config: SourceConfig
@@ -53,7 +55,11 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Raises ConfigError when an option is unknown or its value is bad."""
+        """Parse Spark's options.
+
+        Raises:
+            ConfigError: an option is unknown, or its value is bad.
+        """
         plain = {name: value for name, value in options.items() if name.lower() != "path"}
         start = plain.pop(START_OPTION, None)
         activity = plain.pop(ACTIVITY_OPTION, None)
@@ -69,7 +75,7 @@ class SourceOptions:
 
 
 class ScyllaCdcSource(DataSource):
-    """The registered source; see the module."""
+    """The source that a session registers as `scylla-cdc`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -77,15 +83,15 @@ class ScyllaCdcSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Return the name that `format` takes."""
         return "scylla-cdc"
 
     def schema(self) -> StructType:
-        """See `spark.source.rows`."""
+        """Return the columns of the source's rows (`spark.source.rows`)."""
         return ROW_TYPE if self._options.publishing is None else REPORT_TYPE
 
     def streamReader(self, schema: StructType) -> ScyllaCdcStreamReader:
-        """The reader of a query."""
+        """Return the stream reader of a query."""
         return open_reader(self._options)
 
 

@@ -1,1 +1,1 @@
-"""Spark's Python processes: how they start and how they end."""
+"""Starts and ends Spark's Python processes."""

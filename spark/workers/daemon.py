@@ -1,6 +1,7 @@
-"""What an executor starts as its Python daemon (`spark.python.daemon.module`): PySpark's own, which imports first.
+"""The Python daemon of an executor (`spark.python.daemon.module`): PySpark's own, after it has imported everything.
 
-So that is done once for all of its workers. Beside the job even the daemon starts warm (`spark.workers.fork_server`).
+So the daemon imports once for all of its workers. On the job's machine, the fork server starts the daemon itself with
+everything imported (`spark.workers.fork_server`).
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from importlib import import_module
 from typing import Any
 
 from spark.workers import fork_server
-from spark.workers.disconnect import PYSPARKS_DAEMON, ending_with_spark
+from spark.workers.disconnect import PYSPARK_DAEMON, tolerating_disconnect
 
 
 def main() -> None:
-    """Be PySpark's daemon."""
+    """Run PySpark's daemon in this process."""
     os.environ.update(fork_server.WITHOUT_THREADS)
     if not fork_server.preload():
-        # Threads would be missing in forks: PySpark's own way, by which each worker imports for itself.
-        os.execv(sys.executable, [sys.executable, "-m", PYSPARKS_DAEMON, *sys.argv[1:]])  # noqa: S606
-    daemon: Any = import_module(PYSPARKS_DAEMON)
-    daemon.worker = ending_with_spark(daemon.worker)
+        # Forks would lack the threads. PySpark's own daemon then has each worker import for itself.
+        os.execv(sys.executable, [sys.executable, "-m", PYSPARK_DAEMON, *sys.argv[1:]])  # noqa: S606
+    daemon: Any = import_module(PYSPARK_DAEMON)
+    daemon.worker = tolerating_disconnect(daemon.worker)
     daemon.manager()
 
 

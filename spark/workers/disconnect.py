@@ -1,4 +1,4 @@
-"""What becomes of a worker process of PySpark's when Spark hangs up: it ends, and says nothing."""
+"""Ends a worker process of PySpark's without a traceback when Spark closes the connection."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from typing import Any, Final, TypeAlias
 Worker: TypeAlias = Callable[..., int]
 """PySpark's loop of one worker process: a socket and whether it is trusted -> an exit code."""
 
-PYSPARKS_DAEMON: Final = "pyspark.daemon"
-_GONE: Final = 1
+PYSPARK_DAEMON: Final = "pyspark.daemon"
+_DISCONNECTED: Final = 1
+"""The exit code of a worker whose connection Spark has closed."""
 
 
-def ending_with_spark(worker: Worker) -> Worker:
-    """The same, for which it is no error that Spark closes the connection.
+def tolerating_disconnect(worker: Worker) -> Worker:
+    """Return a worker loop that ends without an error when Spark closes the connection.
 
-    It does so when a query is stopped in the midst of a task, and when a worker was idle for long. PySpark would print
-    a traceback of the answer that nobody waits for.
+    Spark closes it when a query stops during a task, and when a worker was idle for long. PySpark's own loop would
+    print a traceback.
     """
 
     def run(*arguments: object) -> int:
         try:
             return worker(*arguments)
         except ConnectionError:
-            return _GONE
+            return _DISCONNECTED
 
     return run
 
 
-def let_go_quietly() -> None:
-    """Have a worker of PySpark's own daemon end without a traceback when Spark lets go of it, which it does when idle.
+def tolerate_disconnect_here() -> None:
+    """Do that in this process, if it is a worker of PySpark's own daemon; call it as early as possible.
 
-    Beside a driver whose executors are elsewhere Spark starts that daemon for what plans and not for what works. By the
-    time that ours is imported there, the worker is one already.
+    When the executors are on other machines, Spark starts planners on the driver's machine by PySpark's daemon. The
+    process is a worker already when it imports the bridge.
     """
     daemon: Any = sys.modules["__main__"]
-    if getattr(daemon.__spec__, "name", None) == PYSPARKS_DAEMON and daemon.worker.__module__ == daemon.__name__:
-        daemon.worker = ending_with_spark(daemon.worker)
+    if getattr(daemon.__spec__, "name", None) == PYSPARK_DAEMON and daemon.worker.__module__ == daemon.__name__:
+        daemon.worker = tolerating_disconnect(daemon.worker)

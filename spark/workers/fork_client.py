@@ -1,6 +1,6 @@
-"""What Spark starts in place of Python: has a warm process do the work (`fork_server`), or becomes Python itself.
+"""What Spark starts in place of Python: asks the fork server for a process (`fork_server`), or becomes Python itself.
 
-Run by its path, without `site`, so that it costs next to nothing: only the standard library is imported here.
+Spark runs this file by its path, without `site`. It imports only the standard library, so it costs next to nothing.
 """
 
 from __future__ import annotations
@@ -9,52 +9,55 @@ import os
 import socket
 import struct
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-VARIABLE: Final = "SCYLLA_CDC_BRIDGE_NURSERY"
-"""Names the nursery's socket to the job's processes."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VARIABLE: Final = "SCYLLA_CDC_BRIDGE_FORK_SERVER"
+"""Names the fork server's socket to the job's processes."""
 
 LENGTH: Final = struct.Struct("!I")
-PORTS: Final = 3
+STANDARD_STREAMS: Final = 3
 _MODULE: Final = "-m"
-_OURS: Final = {"pyspark.daemon": "spark.workers.daemon"}
-"""For planners Spark starts PySpark's daemon, whatever `spark.python.daemon.module` says. Ours prints no tracebacks
-of answers that nobody waits for any more."""
+_OUR_MODULES: Final = {"pyspark.daemon": "spark.workers.daemon"}
+"""Spark starts PySpark's daemon for planners, whatever `spark.python.daemon.module` names. Our daemon prints no
+traceback when Spark drops a planner's answer."""
 
 
-def main() -> None:
-    """Do what `python ARGUMENTS...` does, with our daemon in place of PySpark's; ends when that ends."""
+def main(execute: Callable[[str, list[str]], object] = os.execv) -> None:
+    """Do what `python ARGUMENTS...` does, with our daemon in place of PySpark's; ends when that process ends."""
     address = os.environ.get(VARIABLE)
     words = sys.argv[1:]
     if words[:1] == [_MODULE]:
-        words[1:2] = [_OURS.get(name, name) for name in words[1:2]]
+        words[1:2] = [_OUR_MODULES.get(name, name) for name in words[1:2]]
     if address is not None and words[:1] == [_MODULE]:
         try:
-            _ask(address, words[1:])
+            _run_in_fork(address, words[1:])
         except OSError as error:
-            sys.stderr.write(f"no warm Python process ({error}); starting a cold one\n")
+            sys.stderr.write(f"the fork server does not answer ({error}); starting a new Python process\n")
         else:
             return
-    os.execv(sys.executable, [sys.executable, *words])  # noqa: S606  # the job's own interpreter
+    execute(sys.executable, [sys.executable, *words])  # the job's own interpreter
 
 
-def _ask(address: str, words: list[str]) -> None:
-    """Have a module run by a fork of the warm process, which gets our files, and wait for its end.
+def _run_in_fork(address: str, words: list[str]) -> None:
+    """Have the fork server run a module with this process's files, and wait for its end.
 
-    Should this process end before, so does the fork.
+    If this process ends first, the kernel ends the fork.
 
     Raises:
-        OSError: there is no warm process (any more), or it declined.
+        OSError: there is no fork server, or it made no fork.
     """
     variables = [f"{name}={value}" for name, value in os.environ.items()]
     folder = os.getcwd()  # noqa: PTH109  # importing pathlib takes as long as all the rest
     request = "\0".join([folder, str(len(words)), *words, *variables]).encode(errors="surrogateescape")
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
-        socket.send_fds(connection, [LENGTH.pack(len(request))], range(PORTS))
+        socket.send_fds(connection, [LENGTH.pack(len(request))], range(STANDARD_STREAMS))
         connection.sendall(request)
         if len(connection.recv(LENGTH.size, socket.MSG_WAITALL)) < LENGTH.size:
-            raise ConnectionResetError(f"nothing was forked by {address}")
+            raise ConnectionResetError(f"{address} has made no fork")
         connection.recv(1)
 
 

@@ -1,15 +1,15 @@
-"""Python processes of a job that start warm: forked from one that has imported already what all of them need.
+"""Starts Python processes of a job as forks of one process that has imported everything they need.
 
 Spark starts a Python process for each kind of call to a data source, and most of those fork another one: a dozen in a
-job's first seconds, one after the other, which would all import the same. `Nursery` is the job's side: a process that
-imports while Spark's JVM comes up, and a command that Spark takes for its Python. `python -m
-spark.workers.fork_server` is that
-process, `spark.workers.fork_client` that command.
+job's first seconds, one after the other, which would all import the same modules. `ForkServer` is the job's side: it
+starts the server process while Spark's JVM starts, and gives the command that Spark uses as its Python. `python -m
+spark.workers.fork_server` is the server process, and `spark.workers.fork_client` is that command.
 
-A request is one message over a Unix socket in a folder of the job's own, behind its length as 4 bytes, and with it the
-file descriptors 0, 1 and 2 of who asks: the folder to work in, how many words follow, a module and its arguments, the
-variables as NAME=VALUE, with a NUL between any two. The answer is the id of the forked process, 4 bytes; it runs the
-module as `python -m` does. The connection ends when it ends; should it be the other way about, a SIGIO ends it.
+A request is one message over a Unix socket in a folder of the job's own: its length in 4 bytes, sent together with the
+client's file descriptors 0, 1 and 2; then the folder to work in, the number of words that follow, a module and its
+arguments, and the variables as NAME=VALUE, with a NUL between any two. The answer is the id of the forked process in 4
+bytes. The fork runs the module as `python -m` does. The connection closes when the fork ends; if the client ends first,
+a SIGIO ends the fork.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from typing import Final, NoReturn
 
 from bridge.runtime.temp_dir import TemporaryFolder
 from spark.workers import fork_client
-from spark.workers.fork_client import LENGTH, PORTS, VARIABLE
+from spark.workers.fork_client import LENGTH, STANDARD_STREAMS, VARIABLE
 
 WITHOUT_THREADS: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""For libraries that would start threads when they are imported, which a fork does not take along."""
+"""Variables for libraries that start threads when they are imported; a fork does not have those threads."""
 
 MODULES: Final = (
     "pyspark.worker",
@@ -51,36 +51,40 @@ MODULES: Final = (
     "bridge.engine.write_lane",
     "spark.source.source",
 )
-"""What Spark runs in its Python processes, and what of ours it loads there."""
+"""The modules that Spark runs in its Python processes, and those of the bridge that it loads there."""
 
 _BACKLOG: Final = 64
 
 
-class Nursery:
-    """The warm process, as the job sees it. It ends with the job, however that ends, as its standard input does."""
+class ForkServer:
+    """The job's side of the fork server. The server ends when its standard input closes, so it ends with the job.
+
+    Attributes:
+        python: path of the command that Spark uses as its Python.
+    """
 
     def __init__(self) -> None:
-        """Start it; it need not be ready for what asks it: that waits.
+        """Start the server process. Clients wait until it is ready.
 
         Raises:
-            OSError: there is no folder for temporary files, or none that may hold sockets and programs; or no process
-                can be started.
+            OSError: there is no folder for temporary files that may hold sockets and programs, or no process can be
+                started.
         """
         self._folder = TemporaryFolder()
         try:
-            self.python = self._make_command(self._folder.path)
-            self._process = self._start(str(self._folder.path / "nursery"))
+            self.python = self._write_command(self._folder.path)
+            self._process = self._start(str(self._folder.path / "socket"))
         except OSError:
             self._folder.close()
             raise
 
     @staticmethod
-    def _make_command(folder: Path) -> str:
+    def _write_command(folder: Path) -> str:
         path = folder / "python"
         command = shlex.join([sys.executable, "-IS", str(fork_client.__file__)])
         path.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
         path.chmod(0o700)
-        # Also where the file system is mounted with `noexec`, as folders for temporary files sometimes are.
+        # Folders for temporary files are sometimes mounted with `noexec`.
         if not os.access(path, os.X_OK):
             raise PermissionError(errno.EACCES, "no program can be run there", str(folder))
         return str(path)
@@ -91,11 +95,11 @@ class Nursery:
             listening.bind(address)
             listening.listen(_BACKLOG)
             process = subprocess.Popen(
-                # Unbuffered, because what its forks print is read line by line.
+                # Unbuffered: the forks inherit it, and Spark reads their output line by line.
                 [sys.executable, "-u", "-m", "spark.workers.fork_server", str(listening.fileno())],
                 stdin=subprocess.PIPE,
                 pass_fds=[listening.fileno()],
-                # The hash seed is as PySpark has it in its workers.
+                # PySpark's workers have the same hash seed.
                 env={"PYTHONHASHSEED": "0", **os.environ, **WITHOUT_THREADS},
             )
         os.environ[VARIABLE] = address
@@ -103,11 +107,11 @@ class Nursery:
 
     @property
     def pid(self) -> int:
-        """The warm process's id."""
+        """The server's process id."""
         return self._process.pid
 
     def close(self) -> None:
-        """Let it end; what it has forked goes on."""
+        """Let the server end; its forks go on."""
         os.environ.pop(VARIABLE, None)
         self._folder.close()
         assert self._process.stdin is not None
@@ -115,9 +119,9 @@ class Nursery:
 
 
 def main() -> None:
-    """The process itself: import, then fork for whoever asks, until standard input ends."""
+    """Run the server: import the modules, then fork for each request, until standard input closes."""
     listening = socket.socket(fileno=int(sys.argv[1]))
-    # A signal to all processes of the job means the job, which ends us.
+    # Whoever signals all processes of the job means the job, which ends this server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if not preload():
@@ -131,13 +135,17 @@ def main() -> None:
         if 0 in ready:
             return
         connection, _ = listening.accept()
-        # Whoever asks and ends before it has the answer is none of ours to end for.
+        # A client that ends before it has its answer must not end the server.
         with connection, suppress(OSError, ValueError):
-            _serve(connection, listening)
+            _answer_request(connection, listening)
 
 
 def preload() -> bool:
-    """Import it all and take it out of the garbage collector's sight; says whether this process may be forked."""
+    """Import the modules, and freeze their objects for the garbage collector.
+
+    Returns:
+        Whether this process may be forked: it has no threads.
+    """
     for name in MODULES:
         import_module(name)
     gc.collect()
@@ -146,23 +154,23 @@ def preload() -> bool:
     return not tasks.exists() or len(list(tasks.iterdir())) == 1
 
 
-def _serve(connection: socket.socket, listening: socket.socket) -> None:
-    head, ports, _, _ = socket.recv_fds(connection, LENGTH.size, PORTS)
+def _answer_request(connection: socket.socket, listening: socket.socket) -> None:
+    head, streams, _, _ = socket.recv_fds(connection, LENGTH.size, STANDARD_STREAMS)
     try:
-        request = _request(connection, head)
+        request = _read_request(connection, head)
         pid = os.fork()
         if pid == 0:
             listening.close()
-            _become(request, ports, connection)
+            _run_module(request, streams, connection)
     finally:
-        for port in ports:
-            os.close(port)
+        for stream in streams:
+            os.close(stream)
     connection.sendall(LENGTH.pack(pid))
 
 
-def _request(connection: socket.socket, head: bytes) -> list[str]:
+def _read_request(connection: socket.socket, head: bytes) -> list[str]:
     if len(head) < LENGTH.size:
-        raise ConnectionResetError("nothing was asked for")
+        raise ConnectionResetError("the client has sent no request")
     (length,) = LENGTH.unpack(head)
     with connection.makefile("rb") as stream:
         request = stream.read(length)
@@ -171,16 +179,16 @@ def _request(connection: socket.socket, head: bytes) -> list[str]:
     return request.decode(errors="surrogateescape").split("\0")
 
 
-def _become(request: list[str], ports: list[int], connection: socket.socket) -> NoReturn:
-    """In the fork: what Spark meant to start."""
+def _run_module(request: list[str], streams: list[int], connection: socket.socket) -> NoReturn:
+    """Run the requested module in the fork, and end the fork."""
     code = 1
     try:
-        for number, port in enumerate(ports):
-            os.dup2(port, number)
-            os.close(port)
-        # SIGTERM stays ignored, as it is by what Spark's JVM starts itself: sent to all, it means the job.
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        # SIGTERM stays ignored, as in processes that Spark's JVM starts: whoever sends it to all means the job.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _end_with(connection)
+        _end_with_client(connection)
         folder, count, *rest = request
         words, variables = rest[: int(count)], rest[int(count) :]
         os.chdir(folder)
@@ -188,7 +196,7 @@ def _become(request: list[str], ports: list[int], connection: socket.socket) -> 
         os.environ.update(dict(one.split("=", 1) for one in variables))
         sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
         module, *sys.argv[1:] = words
-        # For whoever looks at the machine's processes; other systems than Linux have no such files.
+        # Shows the module's name in lists of processes. Only Linux has this file.
         with suppress(OSError):
             Path("/proc/self/comm").write_text(module.rpartition("worker.")[2], encoding="ascii")
         runpy.run_module(module, run_name="__main__", alter_sys=True)
@@ -196,24 +204,24 @@ def _become(request: list[str], ports: list[int], connection: socket.socket) -> 
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except ConnectionError:
-        # Spark has closed its end, as it does to a planner when a query is stopped in the midst of a question: nobody
-        # waits for the answer. Of servers that can't be reached Spark is told; that does not come here.
+        # Spark has closed its end, as it does when a query stops during a planner's call. Errors of ScyllaDB and Kafka
+        # go to Spark as answers; they do not get here.
         pass
-    except BaseException:  # noqa: BLE001  # the last word of a process
+    except BaseException:  # noqa: BLE001  # nothing above this catches it
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
-def _end_with(connection: socket.socket) -> None:
-    """Have the kernel end us, by a SIGIO, when the other side ends: it stands for us."""
+def _end_with_client(connection: socket.socket) -> None:
+    """Have the kernel end this process, by a SIGIO, when the client ends: Spark sees the client as this process."""
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(connection, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(connection, fcntl.F_SETFL, fcntl.fcntl(connection, fcntl.F_GETFL) | os.O_ASYNC)
-    # What ended before that sends no signal any more. It says nothing after its request.
+    # A client that has ended already sends no signal. A client sends nothing after its request.
     if select.select([connection], [], [], 0)[0]:
         os._exit(1)
-    # Processes that we fork must not keep it open.
+    # Children of this process must not keep the connection open.
     os.register_at_fork(after_in_child=connection.close)
 
 

@@ -127,10 +127,10 @@ def test_spark_works_without_network(image: RootFileSystem) -> None:
     """Jars, JVM and Python workers are all inside: a task runs with nothing to fetch from."""
     script = """
 from pathlib import Path
-from bridge.config import SparkSettings
-from spark.jvm.session import build_session
+from bridge.config.document import SparkSettings
+from spark.jvm.session import StartingSession
 told = {"spark.driver.extraJavaOptions": "-Xlog:class+load:file=/tmp/loaded"}
-session = build_session("check", SparkSettings(master="local[1]", properties=told))
+session = StartingSession("check", SparkSettings(master="local[1]", properties=told)).result()
 print(session.sparkContext.parallelize([1, 2, 3], 1).map(lambda x: x + 1).sum())
 print(Path("/tmp/loaded").read_text().count("source: shared objects file (top)"))
 session.stop()

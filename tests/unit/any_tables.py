@@ -1,4 +1,4 @@
-"""Tables of any columns for Hypothesis, and the log rows of what is written to them, as raw cells."""
+"""Hypothesis strategies for tables of any columns, and the raw log rows of their writes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _IMAGES = (LogOperation.PRE_IMAGE, LogOperation.POST_IMAGE)
 
 
 def examples(ordinary: int) -> int:
-    """How many examples a test tries: the ordinary number, or that of a long run."""
+    """Return how many examples a test tries: the ordinary number, or that of a long run."""
     return int(os.environ.get(EXAMPLES_VARIABLE, ordinary))
 
 
@@ -93,7 +93,7 @@ def _user_types(draw: st.DrawFn) -> UserTypes:
 
 @st.composite
 def tables(draw: st.DrawFn) -> TableSchema:
-    """Tables with up to two columns of each key, statics, awkward names and user-defined types, resolved."""
+    """Draw a table with up to two columns of each key, statics, awkward names and user-defined types."""
     names = iter(draw(st.permutations(_NAMES)))
     columns: list[Column] = []
     for place, text in enumerate(draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))):
@@ -109,7 +109,7 @@ def tables(draw: st.DrawFn) -> TableSchema:
 
 
 def raw_rows(table: TableSchema, group: LogGroup, place: Place) -> Iterator[Cells]:
-    """The rows of a group as a page of the log has them, in the order of `example_tables.log_columns`."""
+    """Yield the raw rows of a group, in the column order of `example_tables.log_columns`."""
     names = log_columns(table)
     last = len(group.rows) - 1
     for number, row in enumerate(group.rows):

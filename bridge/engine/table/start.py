@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine.ports import TableAccess
-from bridge.engine.start_position import cursor_behind, edge_us, first_cursor, oldest_us, say_what_has_expired
+from bridge.engine.start_position import cursor_after_gap, edge_us, first_cursor, oldest_us, warn_of_expired_start
 from bridge.engine.table.restart_policy import CheckpointTrust
 from bridge.engine.table.topic_watch import ChangeTopic
 from bridge.errors import BridgeError, DataLossError, RetriableError, TableMissingError
@@ -26,7 +26,7 @@ from bridge.model.table_facts import TableFacts
 from bridge.model.times import UnixMicros
 from bridge.planning.data_loss import find_gap
 from bridge.planning.retention import LogTtl
-from bridge.planning.table_watch import TableState, made_anew_in_words
+from bridge.planning.table_watch import TableState, describe_recreated_table
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import LaneOwnership
 from bridge.publishing.start_decision import decide_start
@@ -166,7 +166,7 @@ class TableStarter:
             self._renew_doubted_checkpoint()
             start = self._go_beyond_gap(state, start)
         else:
-            say_what_has_expired(self._source, self._services.cluster, state)
+            warn_of_expired_start(self._source, self._services.cluster, state)
         self._services.report_lanes(start.layout, progress)
         if start.recover:
             if recovered:
@@ -259,10 +259,10 @@ class TableStarter:
         known_topic = self._change_topic.begin(topic, before.topic, created=created, published=published)
         if before.log_id not in (None, state.log_id) and state.log_id != self._log_warned:
             self._log_warned = state.log_id
-            _log.warning("%s: %s", self.name, made_anew_in_words(state, start.cursor))
+            _log.warning("%s: %s", self.name, describe_recreated_table(state, start.cursor))
         ttl = LogTtl(before.ttls, before.log_id)
         if state.options is not None:
-            ttl = ttl.seen(state.options.ttl_s, self._servers_us(), state.log_id)
+            ttl = ttl.observe(state.options.ttl_s, self._servers_us(), state.log_id)
         elif ttl.log_id != state.log_id:
             ttl = LogTtl()
         return replace(start, facts=TableFacts(state.log_id, ttl.spans, known_topic))
@@ -292,12 +292,12 @@ class TableStarter:
         metadata = self._services.cluster.generations()
         generations = metadata.generations()
         assert start.facts is not None
-        expired_us = LogTtl(start.facts.ttls, start.facts.log_id).oldest_us(self._servers_us())
+        expired_us = LogTtl(start.facts.ttls, start.facts.log_id).edge_us(self._servers_us())
         gap = find_gap(start.cursor, generations, expired_us, may_lag=metadata.may_lag, log_made_us=state.log_made_us)
         if gap is None:
             return start
         # `earliest` lies where changes expire: a table that has published nothing has only fallen behind that edge.
-        anew = cursor_behind(gap, self._source, generations, expired_us) if start.first else None
+        anew = cursor_after_gap(gap, self._source, generations, expired_us) if start.first else None
         if anew is not None and anew > start.cursor:
             assert gap.until_us is not None
             wider = replace(gap, until_us=max(gap.until_us, anew.reached_us))

@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("helm_environmen
 
 DRIVER = """
 import json, sys
-from bridge.config import SparkSettings
-from spark.jvm.session import build_session
-session = build_session("shop", SparkSettings.model_validate(json.load(open(sys.argv[1]))))
+from bridge.config.document import SparkSettings
+from spark.jvm.session import StartingSession
+session = StartingSession("shop", SparkSettings.model_validate(json.load(open(sys.argv[1])))).result()
 print("asked", flush=True)
 total = session.sparkContext.parallelize(range(1000), 4).map(lambda x: x * 2).sum()
 print("total", total, flush=True)

@@ -109,7 +109,7 @@ def test_kills_and_new_lanes_change_nothing(session: WritingSession, bridge: Mak
     letters = [json.loads(record.value or b"") for record in job.records_of("kill.dead")]
     assert sorted((letter["stream_id"], letter["time"]) for letter in letters) == sorted(poisoned)
     # The log is younger than what it holds, and yet the same one all along.
-    assert "made anew" not in job.log.read_text(encoding="utf-8", errors="replace")
+    assert "created again" not in job.log.read_text(encoding="utf-8", errors="replace")
 
 
 def newest(folder: Path) -> Path:

@@ -297,12 +297,12 @@ class Scenario:
         dropped.backlog(UnixMicros(now_us - SECOND_US // 2), UnixMicros(now_us))
         wait_for(
             "the error that says what is lost",
-            lambda: self._says(f"{name} stops", "made anew", "changes written between", "reading.accept_data_loss"),
+            lambda: self._says(f"{name} stops", "created again", "changes written between", "reading.accept_data_loss"),
         )
         assert self.job.stop() == 1
         self.job.settings["reading"]["accept_data_loss"] = True
         self.job.run_once()
-        assert self._says(name, "made anew", "going on, as reading.accept_data_loss says")
+        assert self._says(name, "created again", "going on, as reading.accept_data_loss says")
 
     def _says(self, *words: str) -> bool:
         lines = self.job.log.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -309,7 +309,7 @@ def _recreate(session: WritingSession, job: BridgeJob, written: Written) -> None
     written.write(note=b"anew")
     wait("what was written to the new table", lambda: arrived(job, written))
     # Said at the planner's next look at the table, which the new table's first changes may be ahead of.
-    wait("the warning that the table was made anew", lambda: says(job, f"{KEYSPACE}.t", "made anew"))
+    wait("the warning that the table was made anew", lambda: says(job, f"{KEYSPACE}.t", "created again"))
 
 
 def _recreate_between_two_runs(session: WritingSession, job: BridgeJob, written: Written) -> None:
@@ -321,7 +321,10 @@ def _recreate_between_two_runs(session: WritingSession, job: BridgeJob, written:
     job.tables = [f"{KEYSPACE}.t"]
     job.run_once()
     said = job.log.read_bytes()[log_before:].decode()
-    assert f"{KEYSPACE}.t: the table was dropped and made anew: what was written to the former one between" in said
+    assert (
+        f"{KEYSPACE}.t: the table was dropped and created again: changes of the former one that were written between"
+        in said
+    )
 
 
 def test_what_expired_under_a_ttl_that_was_raised_again_is_told(

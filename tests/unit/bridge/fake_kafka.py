@@ -1,4 +1,4 @@
-"""A broker in memory as far as transactions go: epochs that fence, commits that appear at once, aborts that vanish."""
+"""A broker in memory with transactions: epochs fence, commits appear at once, aborts leave nothing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ PROGRESS = "progress"
 class Broker:
     """Committed records by topic, and the epoch of each transactional id.
 
-    `crash_at` names the point at which a process dies that tells `reach` where it is; `limit` is that of a record's
-    value, in bytes; `sizes` holds how many records each transaction had, its marker left out. `group_of` says which
-    group a record's value belongs to: then `torn` holds, for each commit behind which a group was visible in part, that
-    group.
+    Attributes:
+        crash_at: the point where a process dies when it calls `reach`.
+        limit: the most bytes of a record's value.
+        sizes: number of records of each transaction, without its marker.
+        group_of: the group that a record's value belongs to.
+        torn: for each commit after which a group was visible in part, that group.
     """
 
     committed: dict[str, list[tuple[bytes | None, bytes | None]]] = field(default_factory=dict)
@@ -33,8 +35,8 @@ class Broker:
     group_of: Mapping[bytes, bytes] = field(default_factory=dict)
     torn: list[bytes] = field(default_factory=list)
 
-    def look(self) -> None:
-        """Note groups of which a reader sees some records and others not."""
+    def find_torn_groups(self) -> None:
+        """Record groups that a reader sees in part."""
         seen = {value for records in self.committed.values() for _, value in records if value is not None}
         whole = Counter(self.group_of.values())
         visible = Counter(self.group_of[value] for value in seen & self.group_of.keys())
@@ -97,7 +99,7 @@ class Client:
         self._broker.sizes.append(sum(topic != PROGRESS for topic, *_ in self._pending))
         self._pending = None
         self._broker.transactions += 1
-        self._broker.look()
+        self._broker.find_torn_groups()
 
     def abort(self) -> None:
         self._pending = None

@@ -1,4 +1,4 @@
-"""Pages of a log in memory, their rows as the wire has them."""
+"""Pages of a log in memory, with rows in the wire's format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.cql.types import CqlType
 
 
 def raw(rows: Sequence[Cells], width: int) -> RawRows:
-    """Rows in a result's body, with something before and behind them."""
+    """Return rows in the body of a result, behind other bytes."""
     parts = [b"columns", len(rows).to_bytes(4, "big")]
     for row in rows:
         for cell in row:
@@ -22,7 +22,7 @@ def raw(rows: Sequence[Cells], width: int) -> RawRows:
 
 
 class RawLog:
-    """A log's pages, of as many rows as they are to have."""
+    """A log in memory, whose pages have `page_rows` rows."""
 
     def __init__(self, layout: LogLayout, rows: Mapping[StreamId, Sequence[Cells]], page_rows: int) -> None:
         self._layout, self._rows, self._page_rows = layout, rows, page_rows

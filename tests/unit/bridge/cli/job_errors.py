@@ -113,7 +113,7 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
             "a foreign record in the progress topic",
             "a progress record is not JSON: ...; or is not of version 2; or contradicts itself: ...",
             "stops the table: 1",
-            "test_foreign_progress_is_told",
+            "test_foreign_progress_is_reported",
         ),
         entry(
             "the progress topic was deleted",
@@ -240,12 +240,12 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
         entry(
             "a `java` that is not executable",
             "Spark's JVM can't be started: /jre/bin/java: Permission denied; see JAVA_HOME",
-            test="test_java_that_is_none",
+            test="test_file_that_is_no_program",
         ),
         entry(
             "a `java` that prints nothing",
-            "Spark's JVM (process 4711) has not come up in ... s: give it more CPU, and see what it says above",
-            test="test_java_that_says_nothing",
+            "Spark's JVM (process 4711) has not come up in ... s: give it more CPU, and see its own messages above",
+            test="test_jvm_that_does_not_come_up",
         ),
         entry(
             "Spark's JVM ends while the job runs",

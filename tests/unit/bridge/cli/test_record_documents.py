@@ -18,7 +18,7 @@ from schemas.errors import RegistryError
 from schemas.options import DEFAULT_OUTPUT, OutputOptions, ShapeName
 from schemas.table_codec import TableCodec
 from schemas.wire.framing import frame
-from tests.unit.bridge.encoding.carried import Capture
+from tests.unit.bridge.encoding.captured_table import Capture
 from tests.unit.schemas.example_tables import STREAM, TIME, counted, log_columns, row, sized, table
 from tests.unit.schemas.recorded_cells import RECORDED
 

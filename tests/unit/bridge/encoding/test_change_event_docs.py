@@ -1,4 +1,4 @@
-"""The worked examples of docs/change-events.md are what the encoder gives for their statements."""
+"""The examples of docs/change-events.md are what the encoder returns for their statements."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from bridge.encoding.dead_letter import FORMAT_VERSION
-from bridge.encoding.text.value_text import json_value
+from bridge.encoding.json_values import json_value
 from bridge.model.record_form import RecordForm
 from schemas.options import OutputOptions, ShapeName
-from tests.unit.bridge.encoding.carried import Capture, Carried
+from tests.unit.bridge.encoding.captured_table import Capture, DecodedRecord
 
 README = Path(__file__).parents[4] / "README.md"
 DOCUMENT = README.parent / "docs" / "change-events.md"
@@ -33,7 +33,7 @@ EXAMPLE = re.compile(r"<!-- example: (\w+), ([\w ]+) -->\n```json\n(.*?)\n```", 
 
 
 @cache
-def carried(shape: ShapeName) -> dict[str, Carried]:
+def example_records(shape: ShapeName) -> dict[str, DecodedRecord]:
     output = OutputOptions(shape=shape, name="orders-bridge", key=KEYS[shape])  # type: ignore[arg-type]
     capture = Capture(TABLE, output=output, form=RecordForm(dead_letters=True))
     return {name: one for name, statement in STATEMENTS.items() for one in capture.run(statement)}
@@ -52,10 +52,10 @@ def block(fields: dict[str, Any]) -> str:
 
 
 def example(shape: ShapeName, name: str) -> str:
-    """The document of an example; `source` is shown with the first one of a shape."""
+    """Return the document of an example; only the first one of a shape shows `source`."""
     if name == "key":
-        return json.dumps(carried(shape)["insert"].key)
-    value = carried(shape)[name].value
+        return json.dumps(example_records(shape)["insert"].key)
+    value = example_records(shape)[name].value
     assert value is not None
     return block({field: one for field, one in value.items() if field != "source" or name == "insert"})
 

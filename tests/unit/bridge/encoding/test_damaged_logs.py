@@ -1,4 +1,4 @@
-"""Log rows that no server writes: a clear error or a true record for each of them, and nothing else."""
+"""Log rows that no server writes: each leads to a clear error or to a true record."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ OUTPUTS = tuple(OutputOptions(shape=shape) for shape in ("delta", "full", "debez
 
 
 def lone_rows() -> TableSchema:
-    """A table without clustering columns."""
+    """Return a table without clustering columns."""
     return table(
         {"pk": "text", "pk 2": "decimal"},
         {},
@@ -70,7 +70,7 @@ TABLES = (rich_table(), wide_table(), lone_rows())
 
 @dataclass(frozen=True)
 class Log:
-    """A table with a log of everything, and all that its encoding needs."""
+    """A table whose log holds everything, and what its encoding needs."""
 
     table: TableSchema
     layout: LogLayout
@@ -103,7 +103,7 @@ def codecs(number: int, output: OutputOptions) -> tuple[TableCodec, ReferenceEnc
 
 
 class Damage:
-    """Spoils groups in all the ways that a log's own keys (stream, time, number) allow."""
+    """Damages groups in every way that the log's own keys (stream, time, number) allow."""
 
     def __init__(self, random: Random, log: Log) -> None:
         self._random = random
@@ -163,7 +163,7 @@ class Damage:
 
 
 def expected(log: Log, change: Change) -> ExpectedChange:
-    """What the raw cells say, put down anew."""
+    """Return what the raw cells mean, decoded independently."""
     of, layout = log.table, log.layout
     cells = dict(zip(layout.columns, change.row, strict=True))
     columns: dict[str, LogCell] = {}
@@ -218,7 +218,7 @@ def _image(log: Log, row: Cells | None) -> dict[str, bytes | None] | None:
 
 
 def outcome(encoder: TableCodec | ReferenceEncoder, change: Change) -> object:
-    """The bytes, or all that there is to know of the error."""
+    """Return the bytes, or all facts about the error."""
     parts: dict[str, Any] = {"last_in_group": change.last_in_group, "range_end": change.range_end, "more": change.more}
     parts |= {"before": change.before, "after": change.after, "operation": change.operation}
     try:
@@ -230,7 +230,7 @@ def outcome(encoder: TableCodec | ReferenceEncoder, change: Change) -> object:
 
 
 def letter_of(log: Log, encoded: EncodedChange) -> Counter[str]:
-    """The rows of a dead letter, after a look at what it says."""
+    """Check a dead letter, and return its rows."""
     assert encoded.value is not None
     letter = json.loads(encoded.value)
     assert (letter["keyspace"], letter["table"]) == (log.table.keyspace, log.table.name)
@@ -251,14 +251,14 @@ def members(change: Change) -> list[Cells]:
 
 
 def deltas(log: Log, rows: list[Cells]) -> Counter[str]:
-    """Rows that are no images: an image that belongs to no change says nothing that a consumer must know."""
+    """Return the rows that are not images; an image without a change tells a consumer nothing."""
     return shown(log, [row for row in rows if row[log.layout.operation] not in (b"\x00", b"\x09")])
 
 
 @given(seed=st.integers(0, 2**48), number=st.sampled_from(range(len(TABLES))), data=st.data())
 @settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 def test_damaged_groups(seed: int, number: int, data: st.DataObject) -> None:
-    """Every row ends in a record that says what its cells say, or in a dead letter that shows it; nothing is raised."""
+    """Every row leads to a record with its cells or to a dead letter that holds it; nothing is raised."""
     log, random = log_of(number), Random(seed)
     output, form = data.draw(st.sampled_from(OUTPUTS)), data.draw(st.sampled_from(FORMS))
     damage = Damage(random, log)
@@ -289,10 +289,10 @@ def check_group(
         assert letter.is_dead_letter
         assert letter_of(log, letter) == shown(log, list(group.rows))
         return
-    carried = [row for change in group.changes for row in (change.row, *change.more)]
-    carried += [change.range_end for change in group.changes if change.range_end is not None]
-    assert deltas(log, carried) == deltas(log, list(group.rows))
-    # A tombstone stands behind a delete and holds no row of its own.
+    delivered = [row for change in group.changes for row in (change.row, *change.more)]
+    delivered += [change.range_end for change in group.changes if change.range_end is not None]
+    assert deltas(log, delivered) == deltas(log, list(group.rows))
+    # A tombstone follows a delete and has no row of its own.
     rest = iter([one for one in encoded if one.value is not None])
     truth = ExpectedRecords(log.table, full=output.shape == "full")
     for change in group.changes:
@@ -317,7 +317,7 @@ def in_order(record: dict[str, Any]) -> object:
 
 
 def test_without_dead_letters_the_error_names_the_place() -> None:
-    """Table, stream, time, number and column."""
+    """The error names table, stream, time, number and column."""
     log = log_of(2)
     rows = next(rows for rows in log.groups if len(rows) == 1)
     at = log.layout.columns.index("v")

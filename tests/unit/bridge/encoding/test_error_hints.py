@@ -1,4 +1,4 @@
-"""What is said of records that can't be carried."""
+"""Hints in error messages about changes that can't be published."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, row, ta
 
 
 def test_lost_partition_key_names_the_rename() -> None:
-    """A row from before a RENAME has no key: the record, the column, the cause and the way out are named."""
+    """A row from before a RENAME has no key: the message names record, column, cause and remedy."""
     of = table({"id": "int"}, regular={"v": "int"})
     codec = TableCodec(of, log_columns(of))
     cells = row(of, {"v": bytes(4)})
@@ -47,7 +47,7 @@ VALUE = {"v": bytes(4)}
 def test_lost_clustering_key_names_the_rename(
     statics: dict[str, str], cells: dict[str, bytes], operations: tuple[int, ...]
 ) -> None:
-    """So has one of which a clustering column was renamed, as far as it can be told from what has none."""
+    """This also holds for a renamed clustering column."""
     of = table({"id": "int"}, {"a": "int", "b": "int"}, {"v": "int"}, statics)
     rows = [row(of, {**ONE, **cells, "cdc$operation": bytes((operation,))}) for operation in operations]
     change = Change(operations[0], rows[0], last_in_group=True, range_end=rows[1] if len(rows) > 1 else None)

@@ -1,4 +1,4 @@
-"""Records and what they have besides a value: keys, tombstones, headers, placement; and dead letters."""
+"""Record keys, tombstones, headers, placement, and dead letters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.errors import PoisonError
 from bridge.model.log_rows import Cells
 from bridge.model.record_form import RecordForm
 from schemas.options import OutputOptions
-from tests.unit.bridge.encoding.carried import START_US, STREAM, Capture, Carried
+from tests.unit.bridge.encoding.captured_table import START_US, STREAM, Capture, DecodedRecord
 from tests.unit.schemas.example_tables import row
 
 BY_PARTITION, BY_ROW = OutputOptions(), OutputOptions(key="primary_key")
@@ -50,19 +50,19 @@ def capture(output: OutputOptions = BY_PARTITION, form: RecordForm = RecordForm(
     ],
 )
 def test_placement(key: str, hashed: int) -> None:
-    """Kafka's own vectors of murmur2 (UtilsTest), without their sign bit, as Java's partitioner takes them."""
+    """Kafka's own test vectors of murmur2, without the sign bit, as Java's partitioner uses them."""
     assert placement(key.encode()) == hashed & 0x7FFFFFFF
 
 
 @given(st.binary(max_size=40))
 def test_placement_is_a_positive_int(key: bytes) -> None:
-    """Whatever the key, the number fits the 32 bits that it travels in."""
+    """The number fits 32 bits for every key."""
     assert 0 <= placement(key) < 2**31
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_keys(name: str) -> None:
-    """A key has the partition key, or the primary key as far as the change has one."""
+    """A record key is the partition key, or the primary key as far as the change has one."""
     statement = STATEMENTS[name]
     (by_partition,) = capture().run(statement)
     (by_row,) = capture(BY_ROW).run(statement)
@@ -73,7 +73,7 @@ def test_keys(name: str) -> None:
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_placement_of_primary_keys(name: str) -> None:
-    """Whatever its record key, a change goes where its base partition's changes go."""
+    """Whatever the record key, a change goes to the partition of its base partition."""
     statement = STATEMENTS[name]
     (plain,) = capture().run(statement)
     (placed,) = capture(BY_ROW).run(statement)
@@ -89,7 +89,7 @@ def test_placement_of_primary_keys(name: str) -> None:
     ],
 )
 def test_tombstones(output: OutputOptions, name: str, expected: bool) -> None:
-    """A delete of all that a record key stands for is followed by a tombstone, in its place and under its key."""
+    """After a delete that leaves nothing under the record key, a tombstone follows under the same key."""
     found = capture(output, TOMBSTONES).run(STATEMENTS[name])
     assert [one.value is None for one in found] == ([False, True] if expected else [False])
     (change, *more) = (one.record for one in found)
@@ -98,13 +98,13 @@ def test_tombstones(output: OutputOptions, name: str, expected: bool) -> None:
         assert tombstone == change._replace(value=None, last_in_group=True)
 
 
-def expiry(of: Capture, operation: int, **key: bytes) -> list[Carried]:
+def expiry(of: Capture, operation: int, **key: bytes) -> list[DecodedRecord]:
     cells: dict[str, bytes | None] = {"cdc$operation": operation.to_bytes(1, "big", signed=True), **key}
     return of.records([row(of.schema, {**cells, "cdc$end_of_batch": b"\x01"})])
 
 
 def test_tombstones_of_expiries() -> None:
-    """What the server itself deletes is deleted as well."""
+    """This includes deletes by the server itself."""
     one = bytes(4)
     assert len(expiry(capture(BY_ROW, TOMBSTONES), -3, pk=one, ck=one)) == 2
     assert len(expiry(capture(BY_ROW, TOMBSTONES), -4, pk=one)) == 1
@@ -114,7 +114,7 @@ def test_tombstones_of_expiries() -> None:
 
 @pytest.mark.parametrize("output", [BY_PARTITION, BY_ROW])
 def test_tombstones_without_clustering_columns(output: OutputOptions) -> None:
-    """Where a partition is one row, every delete of it is the delete of its key."""
+    """If a partition is one row, every delete of it leaves nothing under its key."""
     of = Capture("CREATE TABLE shop.t (pk int PRIMARY KEY, v int) WITH cdc = {'enabled': true}", output=output)
     assert len(of.run("DELETE FROM shop.t WHERE pk = 1")) == 1
     of = Capture(
@@ -138,13 +138,13 @@ def test_tombstones_without_clustering_columns(output: OutputOptions) -> None:
     ],
 )
 def test_headers(form: RecordForm, headers: dict[str, str] | None) -> None:
-    """Records have the headers that are wanted, as text."""
+    """Records have the configured headers, as text."""
     (found,) = capture(BY_PARTITION, form).run(STATEMENTS["range_delete"])
     assert (None if found.record.headers is None else json.loads(found.record.headers)) == headers
 
 
 def test_position() -> None:
-    """The position is stream, time and number of the first log row of the change."""
+    """The position is stream, time and number of the change's first log row."""
     batch = f"BEGIN BATCH {'; '.join(STATEMENTS[name] for name in ('static_update', 'insert'))}; APPLY BATCH"
     positions = [one.record.position for one in capture().run(batch)]
     assert [position[:16] for position in positions] == [STREAM, STREAM]
@@ -153,14 +153,14 @@ def test_position() -> None:
 
 
 def poisoned(of: Capture, *columns: str) -> list[Cells]:
-    """A group of three inserts, of which some columns of the second have a cell that is none."""
+    """Return a group of three inserts; some cells of the second one do not fit their type."""
     statements = [f"INSERT INTO shop.t (pk, ck, v) VALUES (1, {ck}, {ck})" for ck in (1, 2, 3)]
     first, second, third = of.rows(f"BEGIN BATCH {'; '.join(statements)}; APPLY BATCH")
     broken = tuple(b"\xff" if name in columns else cell for name, cell in zip(of.columns, second, strict=True))
     return [first, broken, third]
 
 
-def letter_of(found: Carried) -> Any:
+def letter_of(found: DecodedRecord) -> Any:
     assert found.record.is_dead_letter
     assert found.record.value is not None
     assert (found.record.key, found.record.headers, found.record.placement) == (b"", None, None)
@@ -169,7 +169,7 @@ def letter_of(found: Carried) -> Any:
 
 @pytest.mark.parametrize("output", [BY_PARTITION, BY_ROW, OutputOptions(shape="flat"), OutputOptions(shape="debezium")])
 def test_dead_letter_of_a_change(output: OutputOptions) -> None:
-    """A change that can't be carried is buried where it stood, with the reason and its cells; the others go on."""
+    """A change that can't be encoded becomes a dead letter in its place, with reason and cells."""
     of = capture(output, RecordForm(dead_letters=True, operation=True))
     before, buried, behind = of.records(poisoned(of, "v"))
     assert before.value is not None
@@ -201,14 +201,14 @@ def test_dead_letter_of_a_change(output: OutputOptions) -> None:
 
 
 def test_dead_letter_of_a_key() -> None:
-    """So is one whose record key can't be made."""
+    """This includes a change whose record key can't be encoded."""
     of = capture(BY_ROW, RecordForm(dead_letters=True))
     letter = letter_of(of.records(poisoned(of, "ck"))[1])
     assert "batch_seq_no 1: column 'ck' of type int" in letter["error"]
 
 
 def test_dead_letter_of_a_group() -> None:
-    """A group that makes no sense is buried as a whole, with all its rows."""
+    """An invalid group becomes one dead letter with all its rows."""
     of = capture(BY_PARTITION, RecordForm(dead_letters=True))
     rows = of.rows(STATEMENTS["range_delete"])[:1] + poisoned(of)
     (found,) = of.records([rows[0]], keep_poison=True)

@@ -1,4 +1,4 @@
-"""Assembly: from log rows to groups of changes."""
+"""From log rows to groups of changes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def row(
 
 
 def test_rows_of_one_stream_and_time_make_one_group() -> None:
-    """A group is all rows of one stream and time, and its last change says so."""
+    """The last change of a group is marked as the last."""
     rows = [row(1, 0, 1), row(1, 1, 2), row(1, 2, 3, last=True), row(2, 0, 4, last=True)]
     first, second = groups(rows, LAYOUT)
     assert first.changes == (Change(1, rows[0], False), Change(2, rows[1], False), Change(3, rows[2], True))
@@ -68,7 +68,7 @@ def test_equal_times_in_two_streams_are_two_groups() -> None:
 
 
 def test_images_join_the_deltas_of_their_row() -> None:
-    """Every delta of a row has the row's images; a row without an image is still a change."""
+    """Every delta of a row gets the row's images; a row without an image is still a change."""
     rows = [
         row(1, 0, 0, ck=b"a"),
         row(1, 1, 0, ck=b"c"),
@@ -89,14 +89,14 @@ def test_images_join_the_deltas_of_their_row() -> None:
 
 
 def test_static_images_join_the_static_row_alone() -> None:
-    """A partition's delete has the static row's key (no clustering columns), but not its images."""
+    """A partition delete has the key of the static row, but not its images."""
     rows = [row(1, 0, 0), row(1, 1, 1), row(1, 2, 4), row(1, 3, 9, last=True)]
     (group,) = groups(rows, LAYOUT)
     assert group.changes == (Change(1, rows[1], False, before=rows[0], after=rows[3]), Change(4, rows[2], True))
 
 
 def test_delete_of_a_row_without_clustering_columns_has_its_image() -> None:
-    """There the partition is the row."""
+    """In such a table the partition is the row."""
     rows = [row(1, 0, 0), row(1, 1, 4, last=True)]
     (group,) = groups(rows, WITHOUT_CLUSTERING)
     assert group.changes == (Change(4, rows[1], True, before=rows[0]),)
@@ -118,10 +118,10 @@ PREIMAGES = "a pre-image of a row that its group does not change"
         ([(1, b"a"), (9, None)], 2, "a post-image of a row that its group does not change"),
     ],
 )
-def test_image_of_a_row_that_is_not_changed_is_refused(
+def test_image_of_a_row_that_is_not_changed_is_rejected(
     others: list[tuple[int, bytes | None]], seq: int, what: str
 ) -> None:
-    """Its change is lost or it is of a kind that nobody knows: dropping it would be in silence."""
+    """Its change is lost or of an unknown kind; dropping the image would hide that."""
     rows = [row(3, 0, 0, ck=b"a"), *(row(3, 1 + at, operation, ck=ck) for at, (operation, ck) in enumerate(others))]
     rows[-1] = (*rows[-1][:3], b"\x01", *rows[-1][4:])
     with pytest.raises(PoisonError, match=rf"0x{STREAM.hex()}, 3 us, batch_seq_no {seq}: {what}"):
@@ -131,8 +131,8 @@ def test_image_of_a_row_that_is_not_changed_is_refused(
     assert what in str(kept.poison)
 
 
-def test_image_may_stand_alone_where_the_rest_of_its_group_is_missing() -> None:
-    """Whoever wants incomplete groups delivered gets the changes that are there."""
+def test_image_may_lack_its_change_in_an_incomplete_group() -> None:
+    """`deliver` returns the changes that exist."""
     rows = [row(3, 0, 0, ck=b"a"), row(3, 1, 0, ck=b"b"), row(3, 2, 1, ck=b"a")]
     (group,) = groups(rows, LAYOUT, incomplete="deliver")
     assert group.changes == (Change(1, rows[2], True, before=rows[0]),)
@@ -142,8 +142,8 @@ def test_image_may_stand_alone_where_the_rest_of_its_group_is_missing() -> None:
 @pytest.mark.parametrize(
     ("clustering", "renamed"), [(b"a", False), (None, True)], ids=["of a row", "of a row without its key"]
 )
-def test_second_image_of_a_row_is_refused(operation: int, name: str, clustering: bytes | None, renamed: bool) -> None:
-    """Which of the two the row was like can't be told; where its key is null, a renamed column may be why."""
+def test_second_image_of_a_row_is_rejected(operation: int, name: str, clustering: bytes | None, renamed: bool) -> None:
+    """Nothing tells which one is right. If the key has a null, the message names a renamed column as a cause."""
     rows = [row(3, 0, operation, ck=clustering), row(3, 1, operation, ck=clustering), row(3, 2, 1, last=True)]
     what = rf"batch_seq_no 1: a second {name} of a row, after batch_seq_no 0 \(cdc\$operation {operation}\)"
     with pytest.raises(PoisonError, match=what) as caught:
@@ -151,15 +151,15 @@ def test_second_image_of_a_row_is_refused(operation: int, name: str, clustering:
     assert ("RENAME" in str(caught.value)) == renamed
 
 
-def test_pre_and_post_image_of_one_row_are_no_pair_of_a_kind() -> None:
-    """One of each is what a row has."""
+def test_a_row_has_one_image_of_each_kind() -> None:
+    """One pre-image and one post-image."""
     rows = [row(3, 0, 0, ck=b"a"), row(3, 1, 1, ck=b"a"), row(3, 2, 9, ck=b"a", last=True)]
     (group,) = groups(rows, LAYOUT)
     assert group.changes == (Change(1, rows[1], True, before=rows[0], after=rows[2]),)
 
 
 def test_deltas_of_a_row_can_be_joined() -> None:
-    """By row: one change of all its inserts and updates, an insert if one of them is; deletes stay by themselves."""
+    """All inserts and updates of a row become one change, an insert if one of them is; deletes stay apart."""
     rows = [
         row(1, 0, 1, ck=b"b"),
         row(1, 1, 1, ck=b"a"),
@@ -180,7 +180,7 @@ def test_deltas_of_a_row_can_be_joined() -> None:
 
 @given(st.lists(st.sampled_from(["update", "range", "row_delete"]), min_size=1, max_size=12), st.booleans())
 def test_every_delta_is_in_one_change(kinds: list[str], by_row: bool) -> None:
-    """Whatever the mixture, each log row that is no image is in one change, in the log's order of first rows."""
+    """In any mixture, each log row except images is in one change, in the order of first rows."""
     rows: list[Cells] = []
     for number, kind in enumerate(kinds):
         ck = bytes([number % 3])
@@ -198,43 +198,43 @@ def test_every_delta_is_in_one_change(kinds: list[str], by_row: bool) -> None:
     assert firsts == sorted(firsts)
 
 
-def test_negative_and_unknown_operations_are_carried() -> None:
-    """Expiry deletes (-3, -4) and numbers that nobody knows yet are changes like others."""
+def test_negative_and_unknown_operations_are_changes() -> None:
+    """Expiry deletes (-3, -4) and unknown numbers are changes like others."""
     (group,) = groups([row(1, 0, -3), row(1, 1, -4), row(1, 2, 77, last=True)], LAYOUT)
     assert [change.operation for change in group.changes] == [-3, -4, 77]
 
 
-def test_group_without_its_end_is_refused_with_its_place() -> None:
-    """A group whose last row is missing stops the lane, naming stream and time."""
+def test_incomplete_group_is_rejected_with_its_position() -> None:
+    """A group whose last row is missing stops the lane; the error names stream and time."""
     with pytest.raises(IncompleteGroupError, match=rf"stream 0x{STREAM.hex()}, 5 us, .* after 2 rows"):
         list(groups([row(5, 0, 1), row(5, 1, 1)], LAYOUT))
 
 
-def test_group_without_its_end_is_read_anew_before_it_is_a_dead_letter() -> None:
-    """It may be whole then; what else is wrong with a group stays as it is."""
+def test_incomplete_group_is_read_again_before_it_is_a_dead_letter() -> None:
+    """It may be complete then; other faults of a group do not go away."""
     short, torn = [row(5, 0, 1)], [row(6, 0, 5, last=True)]
     with pytest.raises(IncompleteGroupError):
-        list(groups(short, LAYOUT, keep_poison=True, read_anew=False))
-    for read_anew, rows in ((True, short), (True, torn), (False, torn)):
-        (kept,) = groups(rows, LAYOUT, keep_poison=True, read_anew=read_anew)
+        list(groups(short, LAYOUT, keep_poison=True, is_retry=False))
+    for is_retry, rows in ((True, short), (True, torn), (False, torn)):
+        (kept,) = groups(rows, LAYOUT, keep_poison=True, is_retry=is_retry)
         assert kept.poison is not None
 
 
-def test_group_without_its_end_is_delivered_on_request() -> None:
-    """`deliver` hands on what there is."""
+def test_incomplete_group_is_delivered_on_request() -> None:
+    """`deliver` returns the rows that exist."""
     (group,) = groups([row(5, 0, 1), row(5, 1, 1)], LAYOUT, incomplete="deliver")
     assert [change.last_in_group for change in group.changes] == [False, True]
 
 
 def test_old_logs_have_no_end_of_batch() -> None:
-    """Logs from before 4.3 lack the column; their groups end where the next begins."""
+    """Logs older than ScyllaDB 4.3 lack the column; a group ends where the next one begins."""
     layout = LogLayout.of([name for name in COLUMNS if name != "cdc$end_of_batch"], ["pk"], ["ck"])
     rows = [row(1, 0, 1)[:3] + row(1, 0, 1)[4:], row(2, 0, 2)[:3] + row(2, 0, 2)[4:]]
     assert [group.changes[0].operation for group in groups(rows, layout)] == [1, 2]
 
 
 def test_range_delete_is_one_change_with_both_ends() -> None:
-    """Start and end rows follow each other in the log (spec section 2.2)."""
+    """The rows of start and end are adjacent in the log."""
     rows = [row(1, 0, 6, ck=b"a"), row(1, 1, 7), row(1, 2, 5), row(1, 3, 8, ck=b"z", last=True)]
     (group,) = groups(rows, LAYOUT)
     assert group.changes == (
@@ -253,15 +253,15 @@ def test_range_delete_is_one_change_with_both_ends() -> None:
         ([1, 8], "an end without its start"),
     ],
 )
-def test_half_a_range_delete_is_refused_with_its_place(operations: list[int], what: str) -> None:
-    """A range of which one side is missing would delete too much or too little."""
+def test_half_a_range_delete_is_rejected_with_its_position(operations: list[int], what: str) -> None:
+    """Without one of its ends it would delete too much or too little."""
     rows = [row(3, seq, operation) for seq, operation in enumerate(operations)]
     with pytest.raises(PoisonError, match=rf"0x{STREAM.hex()}, 3 us, batch_seq_no \d: half of a range delete, {what}"):
         list(groups(rows, LAYOUT, incomplete="deliver"))
 
 
 def test_poison_is_kept_on_request_and_the_rest_goes_on() -> None:
-    """One group that can't be carried does not take the next one with it."""
+    """A group that can't be published does not affect the next one."""
     rows = [row(1, 0, 5), row(1, 1, 1, last=True), row(2, 0, 1, last=True)]
     bad, good = groups(rows, LAYOUT, keep_poison=True)
     assert (bad.changes, bad.rows) == ((), rows[:2])
@@ -270,7 +270,7 @@ def test_poison_is_kept_on_request_and_the_rest_goes_on() -> None:
 
 
 def test_group_of_a_hundred_thousand_rows_is_one_group() -> None:
-    """Page breaks and transaction limits have no say in what belongs together."""
+    """Neither page breaks nor transaction limits divide a group."""
     rows = [row(1, seq, 1, last=seq == 99_999) for seq in range(100_000)]
     (group,) = groups(iter(rows), LAYOUT)
     assert len(group.changes) == 100_000
@@ -294,8 +294,8 @@ def test_retried_write_is_delivered_once_on_request() -> None:
     assert kept == [one for one in rows if one is not rows[3]]
 
 
-def test_retry_of_a_batch_is_told_by_all_of_its_rows() -> None:
-    """A group that begins alike is another one; a whole repetition is not."""
+def test_retry_of_a_batch_is_compared_by_all_rows() -> None:
+    """A group that only begins alike is another one."""
     first = [row(1, 0, 1, low=1), row(1, 1, 2, last=True, low=1)]
     other = [row(1, 0, 1, low=2), row(1, 1, 3, last=True, low=2)]
     again = [row(1, 0, 1, low=3), row(1, 1, 2, last=True, low=3)]
@@ -304,7 +304,7 @@ def test_retry_of_a_batch_is_told_by_all_of_its_rows() -> None:
 
 
 def test_images_of_a_retry_show_what_the_first_try_left() -> None:
-    """So they don't make another write of it; images that stand alone are no repetition of others."""
+    """So images are not compared; a group of images only is no repetition of another."""
     first = [row(1, 0, 2, ck=b"a", low=1), row(1, 1, 9, ck=b"a", value=b"x", last=True, low=1)]
     again = [
         row(1, 0, 0, ck=b"a", value=b"x", low=2),
@@ -316,20 +316,20 @@ def test_images_of_a_retry_show_what_the_first_try_left() -> None:
     assert [list(group.rows) for group in without_repeats(found, LAYOUT)] == [first, *poison]
 
 
-def test_row_without_operation_is_refused() -> None:
-    """A damaged row is named, not guessed at."""
+def test_row_without_operation_is_rejected() -> None:
+    """The error names a damaged row."""
     damaged = (*row(1, 0, 1, last=True)[:4], None, b"")
     with pytest.raises(PoisonError, match=r"cdc\$operation is None"):
         list(groups([damaged], LAYOUT))
 
 
 def test_layout_of_something_else() -> None:
-    """A result without the log's own columns is refused by name."""
+    """The error names the log's own columns that a result lacks."""
     with pytest.raises(BridgeError, match=r"no cdc\$batch_seq_no, cdc\$operation"):
         LogLayout.of(["cdc$stream_id", "cdc$time", "v"], ["v"])
 
 
 def test_layout_without_a_key_column() -> None:
-    """A key column that the log lacks is refused by name too."""
+    """The error names a key column that the log lacks."""
     with pytest.raises(BridgeError, match="no other among"):
         LogLayout.of(COLUMNS, ["pk"], ["other"])

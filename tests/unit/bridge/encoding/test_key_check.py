@@ -1,4 +1,4 @@
-"""Keys held against their streams: by the known mapping, by what real servers recorded, and with partial knowledge."""
+"""Keys compared with their streams: by the known mapping, by recorded logs, and with partial knowledge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAYOUT = LogLayout.of(("cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$ope
 @settings(max_examples=40)
 @given(RINGS, st.integers(1, 5), st.sampled_from([0, 4, 12]), TOKENS)
 def test_exactly_the_mapped_stream_holds_a_key(ends: list[Token], shards: int, ignore_msb: int, token: Token) -> None:
-    """Whatever the ring; streams with one token, of shards that own nothing of a range, can't be told apart."""
+    """In any ring. Streams of shards that own nothing of a range have one token, and can't be distinguished."""
     made = build_vnode_streams(ends, shards, ignore_msb, count())
     ring = StreamMap(UnixMillis(0), tuple(ends), made, ignore_msb)
     sets = [(end, sorted(streams)) for end, streams in zip(ends, made, strict=True)]
@@ -45,14 +45,14 @@ def test_exactly_the_mapped_stream_holds_a_key(ends: list[Token], shards: int, i
         elif ignore_msb == 12:
             assert verdict in ((True,) if stream.token == mapped.token else (False, None))
         elif stream.token == mapped.token:
-            # Where ranges begin by chance, other numbers of ignored bits make the same streams: no false alarm then.
+            # Several numbers of ignored bits may give the same streams; that must not be a false alarm.
             assert verdict is not False
 
 
 @settings(max_examples=40)
 @given(RINGS, st.integers(2, 5), TOKENS)
 def test_a_vnode_by_itself_is_known_from_its_streams(ends: list[Token], shards: int, token: Token) -> None:
-    """The token before its range need not be told: the first lane's first vnode comes without it."""
+    """The token before its range need not be known: the first lane's first vnode lacks it."""
     made = build_vnode_streams(ends, shards, 12, count())
     mapped = StreamMap(UnixMillis(0), tuple(ends), made, 12).stream_for(token)
     for end, streams in zip(ends, made, strict=True):
@@ -62,8 +62,8 @@ def test_a_vnode_by_itself_is_known_from_its_streams(ends: list[Token], shards: 
             assert ranges[stream].holds(stream, token) in ((True,) if belongs else (False, None))
 
 
-def test_what_does_not_add_up_is_not_judged() -> None:
-    """Streams that were left out, and a lone one without its range's beginning, say nothing false."""
+def test_ambiguous_streams_are_not_judged() -> None:
+    """If streams were left out, or a range has one stream and no beginning, there is no answer."""
     until = Token(1 << 40)
     odd = [StreamId.build(Token(token), 0, 1) for token in (17, 4711)]
     unknown = KeyRange(None, until, odd)
@@ -78,7 +78,7 @@ def test_what_does_not_add_up_is_not_judged() -> None:
 @settings(max_examples=40)
 @given(st.lists(TOKENS, max_size=6, unique=True), TOKENS)
 def test_exactly_the_tablets_stream_holds_a_key(lasts: list[Token], token: Token) -> None:
-    """Of a table's stream set."""
+    """Among the streams of a stream set."""
     streams = tuple(StreamId.build(last, 0, 1) for last in sorted({*lasts, MAX_TOKEN}))
     mapped = tablets.TabletSet(UnixMillis(0), streams).stream_for(token)
     ranges = ranges_of_tablets(reversed(streams))
@@ -87,7 +87,7 @@ def test_exactly_the_tablets_stream_holds_a_key(lasts: list[Token], token: Token
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_every_recorded_change_is_where_it_belongs(scenario: str) -> None:
-    """What real servers wrote: every key of every log, checked by the driver's hash, over all generations."""
+    """Every key that real servers logged, hashed by the driver, over all generations."""
     recording = Recording.load(scenario)
     ranges: dict[StreamId, KeyRange] = {}
     for generation in recording.generations:
@@ -100,7 +100,7 @@ def test_every_recorded_change_is_where_it_belongs(scenario: str) -> None:
         check = KeyCheck(layout, lambda: ranges, token_of, wrong.append, every=1)
         changes = sum(
             len(group.changes)
-            for group in check.passing(groups(table.log, layout, incomplete="deliver", keep_poison=True))
+            for group in check.check_groups(groups(table.log, layout, incomplete="deliver", keep_poison=True))
         )
         named = [row for row in table.rows if all(row[name] is not None for name in key)]
         assert not wrong
@@ -120,8 +120,8 @@ SETS = [(end, sorted(streams)) for end, streams in zip(MAP.range_ends, MAP.strea
 RANGES = ranges_of_vnodes([*SETS, SETS[0]])
 
 
-def test_a_mismatch_is_told_with_its_position_and_without_its_key() -> None:
-    """And everything goes on, in order; keys that are not known are not judged."""
+def test_a_mismatch_is_reported_with_its_position_and_without_its_key() -> None:
+    """The groups continue in order; unknown keys are not judged."""
     key = (b"secret", b"\0\0\0\7")
     token = murmur3_token(partition_key_bytes(key))
     right = MAP.stream_for(token)
@@ -130,7 +130,7 @@ def test_a_mismatch_is_told_with_its_position_and_without_its_key() -> None:
     given = [group(right, key), group(wrong, (None, b"x"), key), group(beyond, key), group(right, key)]
     told: list[MisplacedKey] = []
     check = KeyCheck(LAYOUT, lambda: RANGES, token_of, told.append, every=1)
-    assert list(check.passing(given)) == given
+    assert list(check.check_groups(given)) == given
     assert (check.checked, check.misplaced) == (3, 1)
     [position] = [one.position for one in told]
     assert (position.stream_id, position.time_us, position.batch_seq_no) == (wrong.raw, 1_700_000_000_000_123, 1)
@@ -139,8 +139,8 @@ def test_a_mismatch_is_told_with_its_position_and_without_its_key() -> None:
     assert "secret" not in str(told[0])
 
 
-def test_sampling_takes_one_of_so_many() -> None:
-    """Beginning with the first; ranges are not asked for before it."""
+def test_sampling_checks_one_of_so_many() -> None:
+    """It begins with the first change, and asks for ranges only then."""
     key = (b"k", b"")
     stream = MAP.stream_for(murmur3_token(partition_key_bytes(key)))
     asked: list[None] = []
@@ -150,8 +150,8 @@ def test_sampling_takes_one_of_so_many() -> None:
         return RANGES
 
     check = KeyCheck(LAYOUT, ranges, token_of, lambda _: None, every=SAMPLE_EVERY)
-    assert list(check.passing([])) == []
+    assert list(check.check_groups([])) == []
     assert not asked
-    changes = sum(len(one.changes) for one in check.passing(group(stream, key, key) for _ in range(SAMPLE_EVERY)))
+    changes = sum(len(one.changes) for one in check.check_groups(group(stream, key, key) for _ in range(SAMPLE_EVERY)))
     assert (changes, check.checked, len(asked)) == (2 * SAMPLE_EVERY, 2, 1)
     assert shard_of(stream.token, 3, 12) in range(3)

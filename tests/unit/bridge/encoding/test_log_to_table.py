@@ -1,4 +1,4 @@
-"""What is written to any table becomes log rows, records, and at a consumer the very same table."""
+"""From writes to any table through log rows and records to the same table at a consumer."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ START_US = GENERATION_MS * 1000 + 1_000_000
 STREAM = bytes(15) + b"\x01"
 REQUESTS = 25
 
-# More than the statements of a request lie apart: timestamps of two requests never tie, which a consumer of decoded
-# values can't settle as the server does. Nothing expires while the test looks, and unheard operations change nothing.
+# Greater than the distance of a request's statements, so that timestamps of two requests never tie: a consumer of
+# decoded values can't resolve a tie as the server does. Nothing expires during the test, and there are no unknown
+# operations.
 APART_US = 100
 BACK_US = 50
 MIX = replace(EVERYTHING, unheard=0.0, partition_deletes=0.15, ttls=0.25, ttls_s=(3600, 7200, 86_400), statics=0.4)
@@ -53,7 +54,7 @@ IMAGES = st.builds(ImageOptions, st.sampled_from(["false", "true", "full"]), st.
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written to a table: the log's rows, what a reader must make of them, and the table."""
+    """Writes to a table: the log's rows, what a reader must make of them, and the resulting table."""
 
     rows: list[Cells]
     changes: list[ExpectedChange]
@@ -112,7 +113,7 @@ def _same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 @given(table=tables(), images=IMAGES, seed=st.integers(0, 2**32), shuffle=st.booleans())
 @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 def test_a_consumer_has_the_base_table(table: TableSchema, images: ImageOptions, seed: int, shuffle: bool) -> None:
-    """Any schema, any requests: each record is what was written, and last-write-wins gives the table in any order."""
+    """For any schema and requests, records hold what was written, and last-write-wins restores the table."""
     written = write(table, images, seed)
     output = OutputOptions(shape="full" if images.wanted else "delta")
     codec = TableCodec(table, log_columns(table), output)
@@ -131,7 +132,7 @@ def test_a_consumer_has_the_base_table(table: TableSchema, images: ImageOptions,
 @given(table=tables(), preimage=st.sampled_from(["full", "true", "false"]), seed=st.integers(0, 2**32))
 @settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 def test_a_row_is_what_its_postimage_would_say(table: TableSchema, preimage: str, seed: int) -> None:
-    """What pre-image (if there is one) and deltas give of a row is what ScyllaDB would have shown in its post-image."""
+    """A row from pre-image (if any) and deltas equals the post-image that ScyllaDB would write."""
     names = log_columns(table)
     operation, end = names.index("cdc$operation"), names.index("cdc$end_of_batch")
     with_images = write(table, ImageOptions(preimage, True), seed).rows
@@ -152,9 +153,9 @@ def test_a_row_is_what_its_postimage_would_say(table: TableSchema, preimage: str
 
 
 def _known(column: Column, value: Any) -> Any:
-    """What a value says, whatever the order in which it lists what has none."""
+    """Return a value with its columns without a value in sorted order."""
     if isinstance(column.type, UdtType) and all(one is None for one in (value or {}).values()):
-        # Where all fields were removed one by one, ScyllaDB shows a value without any, and selects null.
+        # If all fields are removed one by one, the log has a value without fields, and SELECT returns null.
         return None
     if isinstance(column.type, SetType | MapType):
         return frozenset(map(frozen, value or ()))
@@ -162,7 +163,7 @@ def _known(column: Column, value: Any) -> Any:
 
 
 def shuffled(delivered: list[Record], seed: int) -> list[Record]:
-    """Groups in another order; the records of each stay together."""
+    """Return groups in another order; the records of a group stay together."""
     by_group: defaultdict[bytes, list[Record]] = defaultdict(list)
     for key, envelope in delivered:
         by_group[envelope["source"]["time"]].append((key, envelope))

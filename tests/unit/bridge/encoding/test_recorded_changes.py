@@ -1,4 +1,4 @@
-"""What real servers logged, group by group, becomes records that say what the statements did."""
+"""Logs of real servers, group by group, lead to records of what the statements did."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_order(record: dict[str, Any]) -> object:
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_recorded_groups_become_the_expected_records(scenario: str) -> None:
-    """Every table: keys, operations, ranges, columns, images, TTLs, places; what a rename lost is a dead letter."""
+    """For every table; a change that a rename left without a key becomes a dead letter."""
     recording = Recording.load(scenario)
     replay = Replay.of(recording)
     for recorded in recording.tables:
@@ -50,7 +50,7 @@ def test_recorded_groups_become_the_expected_records(scenario: str) -> None:
         dead = set()
         lasting = lasting_rows(recording, recorded, replay)
         rows = [tuple(row.get(name) for name in names) for row in lasting]
-        # Rows of one group lie together, in their order.
+        # The rows of a group are adjacent and in order.
         assert len(list(groupby(rows, key=lambda row: row[:2]))) == len({row[:2] for row in rows})
         for group in groups(rows, layout):
             place = group.stream_id + group.timeuuid

@@ -67,7 +67,7 @@ def test_drain_that_is_slower_than_expiry_logs_what_it_loses(
     end = drain(planner, cluster, planner.first_offset(), [13])
     assert caplog.messages == []  # [6400, 6410) of the log, while the edge went from 6403 to 6416
     end = drain(planner, cluster, end, [13] * 4)
-    words = "the reading is behind the log's TTL: what was written between 1970-01-01T02:0"
+    words = "the reading is behind the log's TTL: changes written between 1970-01-01T02:0"
     assert [message[len("ks.t: ") :].startswith(words) for message in caplog.messages] == [True, True]
     assert "between 1970-01-01T02:03:30.000000Z and 1970-01-01T02:03:36" in caplog.text  # 6410 to 6416
     assert "between 1970-01-01T02:03:36.000000Z and 1970-01-01T02:04:15" in caplog.text  # to 6455
@@ -75,7 +75,7 @@ def test_drain_that_is_slower_than_expiry_logs_what_it_loses(
     end = drain(planner, cluster, end, [1] * 10)
     *_, last = caplog.messages
     # From 6470 on when the edge was there.
-    assert "the reading is ahead of the log's TTL now; of what was written between 1970-01-01T02:03:30.0" in last
+    assert "the reading is ahead of the log's TTL again; of the changes written between 1970-01-01T02:03:30.0" in last
     assert last.endswith("1970-01-01T02:04:30.000000Z, 60.0 s may have expired unread")
     end = drain(planner, cluster, end, [1] * 50)
     caplog.clear()
@@ -108,8 +108,8 @@ def test_only_earliest_loses_part_of_its_first_micro_batch_without_a_warning(
     caplog.clear()
     cluster.now_us += SECOND
     drain(planner, cluster, end, [10.5, 0])
-    found = re.findall(r"while it was read: what was written between (.*)\.\d+Z may have", caplog.text)
-    found += re.findall(r"going on|is behind the log's TTL: what was written between (.*)\.\d+Z may have", caplog.text)
+    found = re.findall(r"while it was read: changes written between (.*)\.\d+Z may have", caplog.text)
+    found += re.findall(r"going on|is behind the log's TTL: changes written between (.*)\.\d+Z may have", caplog.text)
     assert [one for one in found if one] == ([] if said is None else [said])
 
 
@@ -140,7 +140,7 @@ def test_changes_that_expire_while_they_are_read_are_logged(cluster: Cluster, ca
     end = drain(planner, cluster, planner.first_offset(), [9])  # [10, 20), when all from before 18 had expired
     drain(planner, cluster, end, [0])
     assert caplog.messages == [
-        "ks.t: the log's TTL has overtaken a micro-batch while it was read: what was written between "
+        "ks.t: the log's TTL has overtaken a micro-batch while it was read: changes written between "
         "1970-01-01T00:16:50.000000Z and 1970-01-01T00:16:58.000000Z may have expired unread"
     ]
     caplog.clear()
@@ -179,7 +179,7 @@ def test_expired_changes_are_logged_before_the_planner_ends(
     assert unread(caplog) == ["41 08"]
     if end_of_it == "a gap":
         cluster.starts = [G2]
-        with pytest.raises(DataLossError, match="are forgotten"):
+        with pytest.raises(DataLossError, match="has forgotten the streams"):
             planner.next_offset(end)
     elif end_of_it == "a look that fails":
         cluster.failure = RetriableError("the cluster is away")
@@ -204,7 +204,7 @@ def test_accepted_loss_is_logged_while_it_lasts(cluster: Cluster, caplog: pytest
     drain(planner, cluster, planner.first_offset(), [31, 0])
     assert [message.split(" between ")[0] for message in caplog.messages] == [
         "ks.t: the log's TTL has passed: changes written",
-        "ks.t: the reading is behind the log's TTL: what was written",
+        "ks.t: the reading is behind the log's TTL: changes written",
     ]
     planner = planner_of(
         cluster, TableStart(LAYOUT, at(G1, 42)), accept_data_loss=True, max_window_ms=1000, confidence_ms=0
@@ -212,8 +212,8 @@ def test_accepted_loss_is_logged_while_it_lasts(cluster: Cluster, caplog: pytest
     caplog.clear()
     drain(planner, cluster, planner.first_offset(), [0, 0, 0])
     assert caplog.messages[1:] == [
-        "ks.t: the reading is ahead of the log's TTL now; of what was written between 1970-01-01T00:17:22.000000Z and "
-        "1970-01-01T00:17:23.000000Z, 1.0 s may have expired unread"
+        "ks.t: the reading is ahead of the log's TTL again; of the changes written between "
+        "1970-01-01T00:17:22.000000Z and 1970-01-01T00:17:23.000000Z, 1.0 s may have expired unread"
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
-from bridge.encoding.dead_letter import refused_change, shortened
+from bridge.encoding.dead_letter import rejected_record_letter, shorter_letters
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange
 from bridge.engine.write_lane import FrameHeader, LaneOutput
 from bridge.errors import PoisonError, StartupError, TooLargeError
@@ -194,22 +194,22 @@ def test_records_over_the_limit_become_dead_letters(*, in_runs: bool) -> None:
 
 
 def test_shortened_dead_letters_keep_what_they_can() -> None:
-    """A tombstone keeps its null, which tells it from other changes. A letter without a key is shortened once."""
+    """A tombstone keeps its null, which tells it from other changes. A letter without a key is shorter_letters once."""
     position = bytes(16) + bytes(range(16)) + bytes(4)
-    letter = refused_change(("ks", "t"), position, b"key" * 10, None, ("k:", "v:"), "it is refused")
-    for less in shortened(letter):
+    letter = rejected_record_letter(("ks", "t"), position, b"key" * 10, None, ("k:", "v:"), "it is refused")
+    for less in shorter_letters(letter):
         document = json.loads(less)
         assert document["value"] is None
         assert "value_schema" not in document
     rows = json.dumps({"v": 1, "error": "it is refused", "rows": [{"pk": "00"}]}).encode()
-    assert [len(list(shortened(one))) for one in (letter, rows)] == [2, 1]
+    assert [len(list(shorter_letters(one))) for one in (letter, rows)] == [2, 1]
 
 
 def test_dead_letters_lose_no_more_than_they_must() -> None:
     """First the value, or the log's rows; then the key. A letter that is still too large stops the table."""
     error = "it is refused"
     position = bytes(16) + bytes(range(16)) + bytes(4)
-    letter = refused_change(("ks", "t"), position, b"key" * 10, b"value" * 100, ("k:", "v:"), error)
+    letter = rejected_record_letter(("ks", "t"), position, b"key" * 10, b"value" * 100, ("k:", "v:"), error)
     rows = json.dumps({"v": 1, "error": error, "rows": [{"pk": "00" * 500}]}).encode()
     taken: list[bytes] = []
 

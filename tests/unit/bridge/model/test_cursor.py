@@ -17,7 +17,7 @@ CATCHING_UP = Cursor(AFTER, NEXT.time_us, CatchUp(GENERATION, UnixMicros(1_700_0
 
 
 def test_cursors_are_ordered_by_generation_then_time() -> None:
-    """Also where time steps back, and while opened streams catch up."""
+    """This holds where time steps back, and while opened streams catch up."""
     further = Cursor(AFTER, NEXT.time_us, CatchUp(GENERATION, UnixMicros(1_700_000_006_000_000)))
     order = [START, NEXT, Cursor.at_start_of(AFTER), CATCHING_UP, further, Cursor(AFTER, NEXT.time_us)]
     assert all(one < other and not other < one for one, other in pairwise(order))
@@ -27,6 +27,6 @@ def test_cursors_are_ordered_by_generation_then_time() -> None:
 
 
 def test_streams_that_catch_up_are_behind_the_others() -> None:
-    """A cursor whose opened streams are as far as the others is a plain one."""
+    """If the opened streams are as far as the others, the cursor has no `catch_up`."""
     with pytest.raises(ValueError, match="can't catch up"):
         Cursor(AFTER, NEXT.time_us, CatchUp(GENERATION, NEXT.time_us))

@@ -1,4 +1,4 @@
-"""Figures that ScyllaDB's own tests and documents fix: stream ids, shards, times, tablets, writes. One test a name."""
+"""Facts from ScyllaDB's own tests and documents: stream ids, shards, times, tablets, writes. One test each."""
 
 from __future__ import annotations
 
@@ -177,5 +177,5 @@ def test_fact(name: str) -> None:
 
 
 def test_every_check_has_its_fact() -> None:
-    """None is left out."""
+    """No recorded fact is left without a check."""
     assert CHECKS.keys() == FACTS.keys()

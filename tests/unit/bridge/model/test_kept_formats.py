@@ -1,4 +1,4 @@
-"""The two formats that are kept: Spark's offset and the progress record."""
+"""The two formats that outlive a process: Spark's offset and the progress record."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_offset_text_is_fixed() -> None:
 
 
 def test_first_offset_and_changes_of_streams_round_trip() -> None:
-    """The very first offset has no micro-batch; one that enters a generation may leave streams behind."""
+    """The first offset has no micro-batch. One that enters a generation may leave opened streams behind."""
     first = StreamOffset(FIRST, None)
     assert StreamOffset.from_json(first.to_json()) == first
     entering = StreamOffset(CATCHING_UP, PlannedBatch(NEXT, CATCHING_UP, BATCH.layout))
@@ -55,8 +55,8 @@ def test_first_offset_and_changes_of_streams_round_trip() -> None:
         {"v": 1, "next": [1, 2], "batch": {}, "turn": 1},
     ],
 )
-def test_other_offsets_are_refused(value: object) -> None:
-    """An offset of another release or shape is an error, not a guess."""
+def test_other_offsets_are_rejected(value: object) -> None:
+    """An offset of another release or shape raises an error."""
     with pytest.raises(BridgeError):
         StreamOffset.from_json(value)
 
@@ -69,7 +69,7 @@ def test_progress_bytes_are_fixed() -> None:
 
 
 def test_progress_inside_a_window_round_trips() -> None:
-    """The last committed group is kept with stream and timeuuid."""
+    """The record holds stream and timeuuid of the last committed group."""
     done = LanePosition(1, GroupPosition.of(bytes(range(16)), timeuuid_of(NEXT.time_us, b"\xff" * 8)))
     progress = LaneProgress.inside(1, BATCH, done)
     assert LaneProgress.from_bytes(progress.to_bytes()) == progress
@@ -77,8 +77,8 @@ def test_progress_inside_a_window_round_trips() -> None:
     assert LaneProgress.from_bytes(laid.to_bytes()) == laid
 
 
-def test_progress_says_that_its_micro_batch_is_the_first() -> None:
-    """By a field of its own, which other records lack."""
+def test_progress_of_the_first_micro_batch_holds_the_edge() -> None:
+    """Other records lack the field."""
     done = LanePosition(0, GroupPosition.of(bytes(16), timeuuid_of(NEXT.time_us, bytes(8))))
     edge_us = UnixMicros(1_700_000_000_000_000)
     laid = LaneProgress(0, BATCH.layout, BATCH.start, first=True, edge_us=edge_us)
@@ -90,8 +90,8 @@ def test_progress_says_that_its_micro_batch_is_the_first() -> None:
         assert LaneProgress.from_bytes(progress.to_bytes()) == progress
 
 
-def test_progress_keeps_which_generation_was_left() -> None:
-    """From the micro-batch that enters the next one on, and whatever comes in it."""
+def test_progress_holds_the_generation_that_was_left() -> None:
+    """From the micro-batch that enters the next generation on."""
     before = UnixMillis(1_699_990_000_000)
     entering = PlannedBatch(NEXT, CATCHING_UP, BATCH.layout)
     done = LanePosition(0, GroupPosition.of(bytes(16), timeuuid_of(NEXT.time_us, bytes(8))))
@@ -103,14 +103,14 @@ def test_progress_keeps_which_generation_was_left() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b'{"v":3}', PROGRESS_TEXT.replace('"v":2', '"v":1').encode(), b"\xff"])
-def test_other_progress_records_are_refused(raw: bytes) -> None:
-    """A foreign record in the progress topic is named."""
+def test_other_progress_records_are_rejected(raw: bytes) -> None:
+    """The error names the record in the progress topic."""
     with pytest.raises(BridgeError, match="progress record"):
         LaneProgress.from_bytes(raw)
 
 
 def test_a_contradictory_progress_record_is_rejected() -> None:
-    """The cursor must fit the micro-batch, and a lane stands inside a micro-batch only if the record names it."""
+    """The cursor must fit the micro-batch, and `done` needs a micro-batch."""
     with pytest.raises(ValueError, match="not the cursor of its micro-batch"):
         LaneProgress(0, BATCH.layout, START, BATCH)
     with pytest.raises(ValueError, match="does not name"):
@@ -128,8 +128,8 @@ def test_a_contradictory_progress_record_is_rejected() -> None:
         {"v": PROGRESS_VERSION + 1},
     ],
 )
-def test_foreign_progress_is_told(change: dict[str, object]) -> None:
-    """What somebody else has written, or what contradicts itself, is no error of Python's."""
+def test_foreign_progress_is_reported(change: dict[str, object]) -> None:
+    """A foreign or contradictory record raises a BridgeError, and no error of Python's."""
     cursor = Cursor(UnixMillis(1000), UnixMicros(5000))
     known = json.loads(LaneProgress(0, Layout(2, cursor), cursor).to_bytes())
     with pytest.raises(BridgeError):

@@ -25,7 +25,7 @@ def test_windows_and_batches_must_move_on() -> None:
 
 
 def test_opened_streams_catch_up_before_their_generation_is_left() -> None:
-    """Otherwise their rest would be skipped."""
+    """Otherwise the rest of the opened streams would be skipped."""
     with pytest.raises(ValueError, match="before its own streams have caught up"):
         PlannedBatch(CATCHING_UP, Cursor.at_start_of(UnixMillis(AFTER + 9)), LAYOUT)
 

@@ -18,7 +18,7 @@ def test_the_header_of_a_position() -> None:
 
 
 def test_texts_of_a_position() -> None:
-    """As a document has it, and as an error message has it."""
+    """One text for documents, and one for error messages."""
     position = Position(STREAM, TIME, 3)
     assert str(position) == "0xc0a8000000000000000000000000c0a1/b223c55e-6d07-11ea-7654-24e4fb3f20b9/3"
     assert position.describe() == "stream 0xc0a8000000000000000000000000c0a1, 1584969040910883 us, batch_seq_no 3"
@@ -26,7 +26,7 @@ def test_texts_of_a_position() -> None:
 
 @given(st.binary(min_size=POSITION_BYTES, max_size=POSITION_BYTES))
 def test_slices_and_value_agree(raw: bytes) -> None:
-    """The functions for bytes give what the value's attributes hold."""
+    """The functions for bytes return what the value's attributes hold."""
     position, group = Position.from_bytes(raw), group_of(raw)
     assert (group.stream_id, group.timeuuid) == (position.stream_id, position.timeuuid)
     assert raw[:GROUP_BYTES] == position.stream_id + position.timeuuid

@@ -39,21 +39,21 @@ LOW_HALVES_ASCENDING = [
 
 
 @pytest.mark.parametrize(("text", "micros"), PRINTED)
-def test_a_timeuuid_carries_its_microseconds_whatever_its_variant_bits(text: str, micros: int) -> None:
-    """Both ways, the low half taken as it is."""
+def test_a_timeuuid_holds_its_microseconds_whatever_its_variant_bits(text: str, micros: int) -> None:
+    """In both directions; the low half is kept as it is."""
     raw = UUID(text).bytes
     assert micros_of(raw) == micros
     assert timeuuid_of(UnixMicros(micros), raw[8:]) == raw
 
 
 def test_low_halves_are_ordered_as_signed_bytes() -> None:
-    """0x80 is the lowest byte and 0x7f the highest, unlike in Python's order of UUIDs."""
+    """0x80 is the lowest byte and 0x7f the highest; Python orders UUIDs differently."""
     ids = [timeuuid_of(UnixMicros(1), bytes.fromhex(low)) for low in LOW_HALVES_ASCENDING]
     assert sorted(ids[3:] + ids[:3], key=sort_key) == ids
 
 
 def test_the_lower_bound_is_below_every_timeuuid_of_its_instant() -> None:
-    """So a window that starts there holds the whole microsecond, and one that ends there nothing of it."""
+    """A window that starts there has the whole microsecond; one that ends there has none of it."""
     bound = lower_bound(UnixMicros(1_584_969_040_910_883))
     assert UUID(bytes=bound) == UUID("b223c55e-6d07-11ea-8080-808080808080")
     assert sort_key(timeuuid_of(UnixMicros(1_584_969_040_910_882), b"\x7f" * 8)) < sort_key(bound)
@@ -61,7 +61,7 @@ def test_the_lower_bound_is_below_every_timeuuid_of_its_instant() -> None:
 
 @given(st.integers(MIN_MICROS, MAX_MICROS), st.integers(MIN_MICROS, MAX_MICROS), st.binary(min_size=8, max_size=8))
 def test_timeuuids_are_ordered_by_time_first(one: int, other: int, low: bytes) -> None:
-    """And decode to what they were made of, over the whole range."""
+    """They decode to the time and low half that they were built from, over the whole range."""
     first, second = timeuuid_of(UnixMicros(one), low), timeuuid_of(UnixMicros(other), low)
     assert micros_of(first) == one
     assert UUID(bytes=first).version in (1, None)
@@ -69,13 +69,13 @@ def test_timeuuids_are_ordered_by_time_first(one: int, other: int, low: bytes) -
 
 
 @pytest.mark.parametrize("beyond", [MIN_MICROS - 1, MAX_MICROS + 1])
-def test_an_instant_that_60_bits_cannot_hold_is_refused(beyond: int) -> None:
-    """Instead of wrapping round to another time."""
+def test_an_instant_that_60_bits_cannot_hold_is_rejected(beyond: int) -> None:
+    """It does not wrap round to another time."""
     with pytest.raises(ValueError, match="can't be held by a timeuuid"):
         timeuuid_of(UnixMicros(beyond), b"\x80" * 8)
 
 
-def test_wrong_lengths_are_refused() -> None:
+def test_wrong_lengths_are_rejected() -> None:
     """A low half has 8 bytes, a timeuuid 16."""
     with pytest.raises(ValueError, match="has 8 bytes, not 7"):
         timeuuid_of(UnixMicros(0), b"\x80" * 7)
@@ -84,5 +84,5 @@ def test_wrong_lengths_are_refused() -> None:
 
 
 def test_milliseconds_become_microseconds() -> None:
-    """Exactly, below the epoch too."""
+    """The conversion is exact, before the epoch too."""
     assert [millis_to_micros(UnixMillis(ms)) for ms in (1, -1)] == [1000, -1000]

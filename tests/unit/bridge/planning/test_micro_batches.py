@@ -1,4 +1,4 @@
-"""Planning: which window is read next."""
+"""Which streams and window a micro-batch reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def now(generation: UnixMillis, seconds_after: float) -> UnixMicros:
 
 
 def test_window_stays_behind_the_confidence_window() -> None:
-    """Nothing younger than the confidence window is read."""
+    """Changes younger than the confidence window are not read."""
     batch = plan(at(G1, 0), now(G1, 30), [ONE], LIMITS, LAYOUT)
     assert batch is not None
     assert window(batch).end_us == now(G1, 20)
@@ -39,7 +39,7 @@ def test_window_stays_behind_the_confidence_window() -> None:
 
 
 def test_nothing_is_planned_before_anything_is_old_enough() -> None:
-    """A cursor at the safe bound waits, and so does one ahead of it (the clock went back)."""
+    """A cursor at the bound waits, and so does one ahead of it after the clock went back."""
     assert plan(at(G1, 20), now(G1, 30), [ONE], LIMITS, LAYOUT) is None
     assert plan(at(G1, 25), now(G1, 30), [ONE], LIMITS, LAYOUT) is None
 
@@ -52,15 +52,15 @@ def test_windows_have_a_longest_length() -> None:
 
 
 def test_window_ends_at_the_generation_boundary() -> None:
-    """A window is cut at the next generation's start while the old one may still get rows."""
+    """A window ends at the start of the next generation while the closed streams may still get rows."""
     batch = plan(at(G1, 580), now(G2, 12), [ONE, TWO], LIMITS, LAYOUT)
     assert batch is not None
     assert window(batch).end_us == millis_to_micros(G2)
     assert plan(batch.next, now(G2, 14), [ONE, TWO], LIMITS, LAYOUT) is None
 
 
-def test_closed_generation_is_read_to_its_very_end() -> None:
-    """Once end + leeway + confidence has passed, the last window has no upper bound and the next generation follows."""
+def test_closed_generation_is_read_completely() -> None:
+    """After end + leeway + confidence, the last window has no end, and the next generation follows."""
     batch = plan(at(G1, 580), now(G2, 15), [ONE, TWO], LIMITS, LAYOUT)
     assert batch is not None
     assert batch.parts[0] == Part(Selection(G2, Role.CLOSED, G1), Window(at(G1, 580).time_us, None))
@@ -75,7 +75,7 @@ def test_far_from_the_boundary_windows_stay_bounded() -> None:
 
 
 def test_late_published_generation_is_read_from_its_start() -> None:
-    """A generation that is published after its start is entered at its start, although time steps back."""
+    """The reading enters it at its start, even though time steps back."""
     ahead = at(G1, 640)  # 40 s past G2's start, because G2 was not known
     batch = plan(ahead, now(G2, 60), [ONE, TWO], LIMITS, LAYOUT)
     assert batch is not None
@@ -86,7 +86,7 @@ def test_late_published_generation_is_read_from_its_start() -> None:
 
 
 def test_several_pending_generations_are_entered_one_by_one() -> None:
-    """With several changes behind, each generation is finished before the next is entered."""
+    """Each generation is finished before the next one is entered."""
     cursor, entered = at(G1, 599), []
     for _ in range(40):
         batch = plan(cursor, now(G3, 100), [ONE, TWO, THREE], LIMITS, LAYOUT)
@@ -99,8 +99,8 @@ def test_several_pending_generations_are_entered_one_by_one() -> None:
     assert cursor == at(G3, 90)
 
 
-def test_streams_that_go_on_are_not_held_up_by_a_change() -> None:
-    """While closed streams may still get rows, all streams are read on; windows end at the change once."""
+def test_kept_streams_do_not_wait_for_a_change() -> None:
+    """While closed streams may still get rows, all streams are read on; one window ends at the change."""
     batch = plan(at(G1, 580), now(G2, 12), [ONE, PARTIAL], LIMITS, LAYOUT)
     assert batch is not None
     assert batch.next == at(G1, 600)
@@ -110,7 +110,7 @@ def test_streams_that_go_on_are_not_held_up_by_a_change() -> None:
 
 
 def test_opened_streams_are_read_from_the_change_and_catch_up() -> None:
-    """The closing micro-batch goes on with the others; then the opened ones alone are read back."""
+    """The closing micro-batch reads the kept streams too; the next one reads the opened streams alone."""
     closing = plan(at(G1, 604), now(G2, 16), [ONE, PARTIAL], LIMITS, LAYOUT)
     assert closing is not None
     assert closing.parts == (
@@ -128,12 +128,12 @@ def test_opened_streams_are_read_from_the_change_and_catch_up() -> None:
 
 
 def test_far_behind_opened_streams_catch_up_in_windows() -> None:
-    """A change that is published long after its start is read back in windows, the others go on meanwhile."""
+    """If a generation is published long after its start, its streams catch up while the others are read on."""
     behind = Cursor(G2, now(G2, 90), CatchUp(G1, now(G2, 0)))
     batch = plan(behind, now(G2, 101), [ONE, PARTIAL], LIMITS, LAYOUT)
     assert batch is not None
     assert batch.next == Cursor(G2, now(G2, 91), CatchUp(G1, now(G2, 60)))
-    # Also when the clock has gone back: what is to be read back is old enough.
+    # Also after the clock went back, because these changes are old enough.
     batch = plan(behind, now(G2, 50), [ONE, PARTIAL], LIMITS, LAYOUT)
     assert batch is not None
     assert [str(part.selection.role) for part in batch.parts] == ["opened"]
@@ -141,7 +141,7 @@ def test_far_behind_opened_streams_catch_up_in_windows() -> None:
 
 
 def test_next_change_waits_for_the_streams_to_catch_up() -> None:
-    """Changes that are pending together are taken one after the other."""
+    """Pending generations are entered one after the other."""
     behind = Cursor(G2, now(G3, 90), CatchUp(G1, now(G3, 70)))
     known = [ONE, PARTIAL, PARTIAL_TOO]
     batch = plan(behind, now(G3, 101), known, LIMITS, LAYOUT)
@@ -153,7 +153,7 @@ def test_next_change_waits_for_the_streams_to_catch_up() -> None:
 
 
 def test_backlog_needs_no_catching_up() -> None:
-    """A cursor that comes to a change that is long past stops at it, so all streams go on from there together."""
+    """A cursor with a backlog stops at the change, so all streams continue from there together."""
     batch = plan(at(G1, 580), now(G2, 999), [ONE, PARTIAL], LIMITS, LAYOUT)
     assert batch is not None
     assert batch.next == Cursor.at_start_of(G2)
@@ -174,12 +174,12 @@ def test_backlog_needs_no_catching_up() -> None:
     ],
 )
 def test_first_cursor(generations: list[GenerationStart], start_us: UnixMicros | None, expected: Cursor | None) -> None:
-    """Reading begins in the generation that operates at the wanted instant."""
+    """The reading begins in the generation that is used at the wanted instant."""
     assert first_cursor(generations, start_us, LIMITS.leeway_us) == expected
 
 
 def test_start_right_behind_a_change_of_streams_leaves_nothing_out() -> None:
-    """Rows that came late into the closed streams, and all that the opened ones hold from the change on."""
+    """The plan includes late rows of the closed streams, and the opened streams from the change on."""
     start_us = now(G2, 3)
     cursor = first_cursor([ONE, TWO], start_us, LIMITS.leeway_us)
     assert cursor is not None

@@ -1,4 +1,4 @@
-"""What time it is for the servers, by answers that take their time, from nodes that differ, on clocks that step."""
+"""The servers' time, estimated from slow answers of nodes that differ, on clocks that step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import RetriableError
 from bridge.model.times import UnixMicros
-from bridge.planning.server_clock import ASK_EVERY_S, ServerClock, ServerTime
+from bridge.planning.server_clock import ASK_EVERY_S, ServerTime, ServerTimeEstimate
 from tests.unit.any_tables import examples
 
 SECOND = 1_000_000
@@ -50,12 +50,12 @@ class World:
     st.floats(-100, 100),
 )
 def test_earliest_of_the_last_answers_counts(answers: list[tuple[float, float, float]], own_off_s: float) -> None:
-    """Never later than the earliest of these nodes by more than a quarter of a second, never earlier than it took."""
-    clock = ServerClock()
+    """The estimate is at most 0.25 s later than the earliest node, and never earlier by more than the answer took."""
+    clock = ServerTimeEstimate()
     now_s = 50.0
     for off_s, took_s, then_s in answers:
         said_us = T + int((now_s + took_s / 2 + off_s) * SECOND)
-        clock.heard(UnixMicros(said_us // 1000 * 1000), now_s, now_s + took_s)
+        clock.add_answer(UnixMicros(said_us // 1000 * 1000), now_s, now_s + took_s)
         now_s += took_s + then_s
     kept = answers[-8:]
     earliest_us = T + (now_s + min(off_s for off_s, _, _ in kept)) * SECOND
@@ -70,7 +70,7 @@ def test_earliest_of_the_last_answers_counts(answers: list[tuple[float, float, f
 
 
 def test_clocks_that_agree_cost_no_time() -> None:
-    """Windows are planned by this machine's clock as long as no answer contradicts it; nobody is asked often."""
+    """Windows are planned by this machine's clock unless an answer contradicts it; servers are asked seldom."""
     world = World(takes_s=0.02)
     found = world.time()
     for _ in range(100):
@@ -81,7 +81,7 @@ def test_clocks_that_agree_cost_no_time() -> None:
 
 
 def test_clock_that_is_ahead_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
-    """From the first answer on, and whenever it steps; said once with the numbers."""
+    """From the first answer on, and after each step. The log names the difference once."""
     world = World(own_off_s=90)
     found = world.time()
     for step_s in (0, 0, 3600, -1800):
@@ -95,7 +95,7 @@ def test_clock_that_is_ahead_does_not_count(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_clock_that_goes_back_only_delays(caplog: pytest.LogCaptureFixture) -> None:
-    """The earlier of both counts; it is said when the servers are asked next, and when it is over."""
+    """The earlier clock counts. The log says so after the next answer, and again when it is over."""
     world = World()
     found = world.time()
     found.earlier_us()
@@ -113,7 +113,7 @@ def test_clock_that_goes_back_only_delays(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_servers_that_go_back_are_believed_at_once() -> None:
-    """And those that go forward when the last answer from before is forgotten."""
+    """Servers that go forward are believed when the last older answer is dropped."""
     world = World(own_off_s=30, servers_off_s=30)
     found = world.time()
     found.earlier_us()
@@ -127,8 +127,8 @@ def test_servers_that_go_back_are_believed_at_once() -> None:
     assert found.earlier_us() == world.at(30)
 
 
-def test_servers_that_do_not_answer_are_no_servers_that_agree() -> None:
-    """Their failure is the caller's, and the next call asks again."""
+def test_an_error_of_the_servers_is_raised() -> None:
+    """The next call asks again."""
     world = World(fails=True)
     found = world.time()
     for _ in range(2):

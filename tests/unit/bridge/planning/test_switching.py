@@ -1,4 +1,4 @@
-"""Reading across generations: whatever happens, every row is read once and no key goes out of order."""
+"""Reading across generations: in every case, every row is read once and every key stays in order."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class World:
         self.generations.append(Generation(start_ms, streams, replaces_all))
 
     def write(self, key: Token, time_us: int, *, stray: bool) -> None:
-        """A write, by a coordinator that has not heard of the latest change if it is stray."""
+        """Write a row; the coordinator of a stray write does not know the latest generation yet."""
         serving = [place for place, one in enumerate(self.generations) if one.start_ms * 1000 <= time_us]
         if not serving:
             return
@@ -75,7 +75,7 @@ class World:
         if stray and place and time_us < self.generations[place].start_ms * 1000 + LEEWAY_S * SECOND:
             place -= 1
         stream = self.generations[place].stream_of(key)
-        # A stream counts from the generation that opened it: in between, its rows are in the order of time alone.
+        # A stream belongs to the generation that opened it; later generations do not affect the order of its rows.
         opened = min(at for at, one in enumerate(self.generations) if stream in one.streams)
         low = len(self.rows[stream]).to_bytes(8, "big")
         position = GroupPosition.of(stream.raw, timeuuid_of(UnixMicros(time_us), low))
@@ -111,7 +111,7 @@ class Killed(Exception):  # noqa: N818
 
 
 class Job:
-    """One job with its Kafka and its Spark checkpoint; the processes of it die, these two stay."""
+    """A job with its progress in Kafka and its Spark checkpoint, which survive the job's processes."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -125,7 +125,7 @@ class Job:
         self.begin_us: UnixMicros | None = None
 
     def restart(self, lanes: int) -> None:
-        """A driver starts: it looks at Kafka, settles what is to be settled, and lays its lanes."""
+        """Start a driver: it reads the progress, finishes an interrupted micro-batch and assigns the lanes."""
         found = {lane: LaneProgress.from_bytes(raw) for lane, raw in self.progress.items()}
         start = decide_start(found, lanes, first_cursor(self.world.known(), self.begin_us, LEEWAY_S * SECOND))
         assert TableStart.from_json(json.loads(json.dumps(start.to_json()))) == start
@@ -171,7 +171,7 @@ class Job:
         return self.plans.planned(at, offset)
 
     def work(self, batch: PlannedBatch, kill: tuple[int, int] | None) -> None:
-        """Every lane's task, in an order that does not matter; `kill` ends it in a lane after some transactions."""
+        """Run micro-batches for about so long."""
         order = list(range(batch.layout.lanes))
         if kill is not None:
             order = order[kill[0] % len(order) :] + order[: kill[0] % len(order)]
@@ -187,7 +187,7 @@ class Job:
                 place = LanePosition(number, position)
                 if not todo.wants(place):
                     continue
-                # Every group is a transaction of its own: the most cuts that there can be.
+                # Every group is a transaction of its own, which gives the most places to be killed at.
                 left = self.spend(left)
                 self.published.append((key, position))
                 self.progress[task.lane] = todo.midway(place).to_bytes()
@@ -220,7 +220,7 @@ class Switching(RuleBasedStateMachine):
         seed=st.integers(0, 2**32),
     )
     def begin(self, tablets: int, lanes: int, behind_s: int | None, seed: int) -> None:
-        """At the very beginning, or so long behind a first change of all streams, with late rows in the old ones."""
+        """Begin at the start, or far behind a first change of all streams with late rows in the closed ones."""
         span = MAX_TOKEN - MIN_TOKEN
         ends = [Token(MIN_TOKEN + span * (place + 1) // tablets) for place in range(tablets)]
         self.world.add(FIRST, self.world.streams(ends), replaces_all=True)
@@ -245,7 +245,7 @@ class Switching(RuleBasedStateMachine):
         how=st.sampled_from(["split", "merge", "replace", "mixed"]),
     )
     def change_streams(self, after_ms: int, place: int, how: str) -> None:
-        """A new generation that starts soon; nobody but the coordinators need know of it in time."""
+        """A new generation that starts soon; at first only the coordinators know it."""
         last = self.world.generations[-1]
         start_ms = UnixMillis(max(self.world.now_us // 1000 + after_ms, last.start_ms + LEEWAY_S * 1000 + 1))
         tokens = [stream.token for stream in last.streams]
@@ -292,7 +292,7 @@ class Switching(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32), skew_s=st.sampled_from([0, -1, AHEAD_S]))
     def pass_over_a_change(self, seed: int, skew_s: int) -> None:
-        """Second by second over the next start, published in time, while old streams get rows as late as they may."""
+        """Pass the next start second by second; closed streams get rows as late as possible."""
         ahead = [one for one in self.world.generations if one.start_ms * 1000 > self.world.now_us]
         if not ahead:
             return
@@ -317,7 +317,7 @@ class Switching(RuleBasedStateMachine):
         lanes=LANES,
     )
     def die(self, lane: int, after: int, checkpoint: str, lanes: int) -> None:
-        """Killed in a micro-batch, or after it; the checkpoint survives or not; the next job may have other lanes."""
+        """The job dies in or after a micro-batch; it may lose its checkpoint, and the next job may have other lanes."""
         with suppress(Killed):
             self.job.step((lane, after))
         self.look_for_zombies(lane)
@@ -334,7 +334,7 @@ class Switching(RuleBasedStateMachine):
         self.job.restart(lanes)
 
     def look_for_zombies(self, lane: int) -> None:
-        """An attempt at an earlier micro-batch finds nothing left, or is refused."""
+        """A late attempt at an earlier micro-batch publishes nothing, or is fenced."""
         text, _ = self.job.log[len(self.job.log) // 2]
         batch = StreamOffset.from_json(json.loads(text)).batch
         if batch is None or lane >= batch.layout.lanes:
@@ -348,7 +348,7 @@ class Switching(RuleBasedStateMachine):
 
     @invariant()
     def once_and_in_order(self) -> None:
-        """No row twice, no key out of order."""
+        """No row is published twice, and no key out of order."""
         for key, position in self.job.published[self.checked :]:
             place = (self.world.opened[position], position)
             assert place > self.last.get(key, (-1, position))
@@ -356,7 +356,7 @@ class Switching(RuleBasedStateMachine):
         self.checked = len(self.job.published)
 
     def teardown(self) -> None:
-        """In the end nothing is left out."""
+        """In the end no row is missing."""
         if self.job.start is None:
             return
         for one in self.world.generations:
@@ -372,7 +372,7 @@ class Switching(RuleBasedStateMachine):
         published = {position for _, position in self.job.published}
         begin_us = self.job.begin_us
         assert published <= rows.keys()
-        # Right behind a change the opened streams are read from the change on.
+        # If the start is right behind a change, the opened streams are read from the change on.
         left_out = rows.keys() - published
         assert all(begin_us is not None and rows[position] < begin_us for position in left_out)
 

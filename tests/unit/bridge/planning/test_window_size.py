@@ -1,4 +1,4 @@
-"""How long windows are, by what micro-batches take."""
+"""The length of windows, derived from how long micro-batches take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from bridge.planning.micro_batches import GenerationStart, Limits, plan
-from bridge.planning.window_size import WindowLength, fixed_and_window_that_keeps_up, next_window_us
+from bridge.planning.window_size import WindowSize, fixed_and_window_that_keeps_up, next_window_us
 
 SECOND = 1_000_000
 G1 = UnixMillis(1_000_000)
@@ -44,26 +44,26 @@ def test_windows_stay_longer_than_the_micro_batches_that_read_them() -> None:
         assert window_us == 12.5 * SECOND
 
 
-def test_what_is_looked_at_seldom_reads_more_at_a_time() -> None:
-    """Than passes from one look to the next, within the configured bound; only what was worked counts."""
-    windows = WindowLength(600 * SECOND, 3000)
+def test_a_table_that_is_polled_seldom_has_longer_windows() -> None:
+    """Longer than the interval between polls, within the configured maximum."""
+    windows = WindowSize(600 * SECOND, 3000)
     assert windows.longest_us(0.1) == 60 * SECOND
     assert windows.longest_us(100) == 125 * SECOND
     assert windows.longest_us(3600) == 600 * SECOND
     batch = PlannedBatch(at(G1, 0), at(G1, 60), LAYOUT)
-    windows.planned(10, batch)
-    windows.done(10.5, lambda _: 0.1)
+    windows.batch_begins(10, batch)
+    windows.batch_ends(10.5, lambda _: 0.1)
     assert windows.longest_us(0.1) == 240 * SECOND
-    windows.planned(20, None)
-    windows.done(99, lambda _: 0.1)
+    windows.batch_begins(20, None)
+    windows.batch_ends(99, lambda _: 0.1)
     assert windows.longest_us(0.1) == 240 * SECOND
-    windows.planned(100, batch)
-    windows.done(140, lambda _: 100)  # within half of the time from look to look
+    windows.batch_begins(100, batch)
+    windows.batch_ends(140, lambda _: 100)  # less than half of the interval between micro-batches
     assert windows.longest_us(0.1) == 240 * SECOND
-    windows.planned(200, batch)
-    windows.done(240, lambda _: 0.1)
+    windows.batch_begins(200, batch)
+    windows.batch_ends(240, lambda _: 0.1)
     assert windows.longest_us(0.1) == 60 * SECOND
-    assert WindowLength(SECOND, 3000).longest_us(0) == SECOND
+    assert WindowSize(SECOND, 3000).longest_us(0) == SECOND
 
 
 TARGET_S = 3.0
@@ -71,12 +71,12 @@ HOUR = 3600
 
 
 class Table:
-    """A table that is worked as the planner says, with what a micro-batch takes by its window's length in s.
+    """A table that is read as the planner decides; how long a micro-batch takes depends on its window (both in s).
 
     Attributes:
-        now_s: the clock, since the stream set began.
+        now_s: the time since the generation began, in s.
         at_s: the cursor, likewise.
-        lengths_s: the windows that were read.
+        lengths_s: the lengths of the windows that were read.
         took_s: how long each micro-batch took.
     """
 
@@ -85,30 +85,30 @@ class Table:
         self.now_s, self.at_s = backlog_s, 0.0
         self.lengths_s: list[float] = []
         self.took_s: list[float] = []
-        self._windows = WindowLength(HOUR * SECOND, int(TARGET_S * 1000))
+        self._windows = WindowSize(HOUR * SECOND, int(TARGET_S * 1000))
         self._cursor = at(G1, 0)
 
     @property
     def behind_s(self) -> float:
-        """By how much the cursor is older than the clock."""
+        """How far the cursor is behind the clock, in s."""
         return self.now_s - self.at_s
 
     def work(self, seconds: float) -> None:
-        """Micro-batch after micro-batch, for about so long."""
+        """Run micro-batches for about so long."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.step()
 
     def step(self, *, paused_s: float = 0.0) -> None:
         """One micro-batch, which a server's pause may lengthen."""
-        self._windows.done(self.now_s, lambda _: self.apart_s)
+        self._windows.batch_ends(self.now_s, lambda _: self.apart_s)
         limits = Limits(confidence_us=0, leeway_us=5 * SECOND, window_us=self._windows.longest_us(self.apart_s))
         batch = plan(self._cursor, now(G1, self.now_s), [ONE], limits, LAYOUT)
-        self._windows.planned(self.now_s, batch)
+        self._windows.batch_begins(self.now_s, batch)
         if batch is None:
             self.now_s += 1.0
             return
-        # Of one generation there is one part, from cursor to cursor; a third of a million micro-batches are worked.
+        # There is one part, from cursor to cursor. `PlannedBatch.parts` would be slow for 300,000 micro-batches.
         self.lengths_s.append((batch.next.time_us - self._cursor.time_us) / SECOND)
         self.took_s.append(self.takes_s(self.lengths_s[-1]) + paused_s)
         self.now_s += max(self.took_s[-1], self.apart_s)
@@ -117,7 +117,7 @@ class Table:
 
 
 def costing(fixed_s: float, share: float, chance: float = 0.0) -> Callable[[float], float]:
-    """What a micro-batch takes: something fixed, and a share of each second of its window; off by chance."""
+    """Return how long a micro-batch takes: a fixed part, and a share of each second of its window, varied by chance."""
 
     def draws() -> Iterator[float]:
         state = 1
@@ -131,10 +131,10 @@ def costing(fixed_s: float, share: float, chance: float = 0.0) -> Callable[[floa
 
 @pytest.mark.parametrize(("chance", "times"), [(0.0, 3), (0.3, 10)])
 @pytest.mark.parametrize("share", [0.5, 0.81, 0.9, 0.99])
-def test_micro_batches_that_take_as_their_windows_do_stay_near_the_target(
+def test_micro_batches_in_proportion_to_their_windows_stay_near_the_target(
     share: float, chance: float, times: float
 ) -> None:
-    """However much of its pace the bridge needs: longer windows would bring nothing."""
+    """Longer windows would gain nothing, however much of its capacity the bridge needs."""
     table = Table(costing(0.3, share, chance), 4 * HOUR)
     table.work(600)
     begun = len(table.took_s)
@@ -147,7 +147,7 @@ def test_micro_batches_that_take_as_their_windows_do_stay_near_the_target(
 
 
 def test_backlog_is_read_in_windows_as_long_as_the_target_allows() -> None:
-    """A table that is far behind, with micro-batches that cost little by themselves."""
+    """The table is far behind, and the fixed part is small."""
     table = Table(costing(0.3, 0.5), 4 * HOUR)
     table.work(HOUR)
     assert min(table.took_s[10:]) > TARGET_S
@@ -158,7 +158,7 @@ def test_backlog_is_read_in_windows_as_long_as_the_target_allows() -> None:
 @pytest.mark.parametrize("before", [0, 1, 5, 50])
 @pytest.mark.parametrize("backlog_s", [0, 4 * HOUR])
 def test_pause_makes_no_long_windows(share: float, before: int, backlog_s: float) -> None:
-    """One micro-batch took ten minutes, as Kafka was away: it says nothing of those that follow."""
+    """One micro-batch took ten minutes while Kafka was away, which says nothing about the next ones."""
     table = Table(costing(0.3, share), backlog_s)
     for _ in range(before):
         table.step()
@@ -173,7 +173,7 @@ def test_pause_makes_no_long_windows(share: float, before: int, backlog_s: float
 @pytest.mark.parametrize(("share", "chance"), [(0.01, 0.0), (0.01, 0.3), (0.3, 0.0), (0.3, 0.3), (0.5, 0.3)])
 @pytest.mark.parametrize("backlog_s", [10, 4 * HOUR])
 def test_table_keeps_up_however_much_is_fixed(fixed_s: float, share: float, chance: float, backlog_s: float) -> None:
-    """Windows grow as far as what is fixed forces them to, and not much further; a backlog gets shorter."""
+    """Windows grow as far as the fixed part requires, and not much further; a backlog gets shorter."""
     table = Table(costing(fixed_s, share, chance), backlog_s)
     table.work(600)
     begun = len(table.took_s)
@@ -185,7 +185,7 @@ def test_table_keeps_up_however_much_is_fixed(fixed_s: float, share: float, chan
 
 @pytest.mark.parametrize(("fixed_s", "share"), [(7, 0.81), (10, 0.9), (40, 0.8)])
 def test_table_keeps_up_where_much_is_fixed_and_little_is_spare(fixed_s: float, share: float) -> None:
-    """Its micro-batches are as long as both force them to be."""
+    """Micro-batches are as long as the two require."""
     table = Table(costing(fixed_s, share), 4 * HOUR)
     table.work(HOUR)
     behind_s = table.behind_s
@@ -196,7 +196,7 @@ def test_table_keeps_up_where_much_is_fixed_and_little_is_spare(fixed_s: float, 
 
 @pytest.mark.parametrize(("fixed_s", "apart_s"), [(7, 1), (10, 1), (20, 5), (10, 10), (40, 41)])
 def test_backlog_is_not_read_in_windows_that_are_all_fixed_cost(fixed_s: float, apart_s: float) -> None:
-    """A micro-batch may take twice what is fixed in it: by then half of its time is spent on the log."""
+    """A micro-batch may take twice its fixed part, so that half of its time is spent on the log."""
     table = Table(costing(fixed_s, 0.01), 24 * HOUR, apart_s=apart_s)
     table.work(HOUR)
     assert table.behind_s < 3 * max(fixed_s, apart_s)
@@ -205,7 +205,7 @@ def test_backlog_is_not_read_in_windows_that_are_all_fixed_cost(fixed_s: float, 
 
 @pytest.mark.parametrize(("fixed_s", "every"), [(5, 10), (7, 20), (7, 12), (10, 10)])
 def test_pauses_do_not_add_up(fixed_s: float, every: int) -> None:
-    """Of ever so many micro-batches one is held up for half a minute; what the table must do is little."""
+    """One of several micro-batches is held up for half a minute; the table has little load."""
     table = Table(costing(fixed_s, 0.01), HOUR)
     while table.now_s < 12 * HOUR:
         table.step(paused_s=30.0 if len(table.took_s) % every == every - 1 else 0.0)
@@ -215,7 +215,7 @@ def test_pauses_do_not_add_up(fixed_s: float, every: int) -> None:
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        # What took long by itself becomes proportional, and the other way round; deadband and floor must both let go.
+        # The fixed part becomes proportional or the reverse; both the tolerance and the lower bound must be released.
         ((40, 0.01), (0.3, 0.85)),
         ((40, 0.01), (40, 0.3)),
         ((0.2, 0.9), (4, 0.2)),
@@ -224,11 +224,11 @@ def test_pauses_do_not_add_up(fixed_s: float, every: int) -> None:
     ],
 )
 def test_window_length_follows_a_load_that_changes(first: tuple[float, float], then: tuple[float, float]) -> None:
-    """What was fixed is asked anew as long as micro-batches take longer than is wanted."""
+    """The fixed part is estimated again while micro-batches take longer than the target."""
     table = Table(costing(*first), 1000 * HOUR)
     table.work(2 * HOUR)
     table.takes_s = costing(*then)
-    # What was planned before may be an hour of the log, of which each second takes 0.85 s now.
+    # The window planned before may be an hour long, and each second of it takes 0.85 s now.
     table.work(1.5 * HOUR)
     begun, behind_s = len(table.took_s), table.behind_s
     table.work(4 * HOUR)
@@ -237,8 +237,8 @@ def test_window_length_follows_a_load_that_changes(first: tuple[float, float], t
 
 
 @pytest.mark.parametrize("fixed_s", [8, 40, 100])
-def test_table_that_is_looked_at_seldom_asks_with_longer_windows(fixed_s: float) -> None:
-    """Its load allows no shorter ones, by which to tell what is fixed."""
+def test_a_table_that_is_polled_seldom_tries_longer_windows(fixed_s: float) -> None:
+    """Its request rate allows no shorter windows to estimate the fixed part."""
     table = Table(costing(fixed_s, 0.01), 30, apart_s=30)
     table.work(8 * HOUR)
     behind_s = table.behind_s
@@ -258,7 +258,7 @@ def test_table_that_is_looked_at_seldom_asks_with_longer_windows(fixed_s: float)
     ],
 )
 def test_window_that_keeps_up(short: tuple[int, float], long: tuple[int, float], expected_s: float) -> None:
-    """What is fixed follows from what two windows took (in s), and from that the window."""
+    """The fixed part follows from how long two windows took (s), and the window follows from the fixed part."""
     (short_s, short_took_s), (long_s, long_took_s) = short, long
     _, found_us = fixed_and_window_that_keeps_up(
         (short_s * SECOND, short_took_s * 1000), (long_s * SECOND, long_took_s * 1000)

@@ -1,4 +1,4 @@
-"""What a container starts."""
+"""The entrypoint of the image's containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bridge.errors import StartupError
 from bridge.runtime import log_setup
 from spark.job import application
 from spark.jvm.executor_entrypoint import executor_command, main
-from spark.workers.fork_server import Nursery
+from spark.workers.fork_server import ForkServer
 
 POD = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@shop-0.shop-driver.data.svc:7078",
@@ -33,7 +33,7 @@ POD = {
 
 
 def test_executor_gets_what_its_pod_was_given() -> None:
-    """Options come in the order of their numbers, each as one word; the rest as Spark's backend names it."""
+    """Options come in the order of their numbers, each as one word; arguments have the names of Spark's backend."""
     options = {"SPARK_JAVA_OPT_10": "-Dten=10", "SPARK_JAVA_OPT_2": "-Dtwo=a b"}
     command = executor_command(POD | options, java="/jre/bin/java", jars=Path("/spark/jars"))
     assert command == [
@@ -45,7 +45,7 @@ def test_executor_gets_what_its_pod_was_given() -> None:
 
 
 def test_further_classes_come_first() -> None:
-    """What the pod's environment adds to the class path precedes Spark's own jars."""
+    """Classes that the pod's environment adds to the class path precede Spark's own jars."""
     command = executor_command(
         POD | {"SPARK_CONF_DIR": "/conf", "SPARK_CLASSPATH": "/extra/*"}, java="java", jars=Path("/jars")
     )
@@ -53,21 +53,21 @@ def test_further_classes_come_first() -> None:
 
 
 def test_executor_outside_of_a_pod_is_refused() -> None:
-    """Every variable that is missing is named."""
+    """The error names every missing variable."""
     incomplete = {name: value for name, value in POD.items() if name != "SPARK_DRIVER_URL"}
     with pytest.raises(StartupError, match="SPARK_DRIVER_URL not set"):
         executor_command(incomplete, java="java", jars=Path("/jars"))
 
 
-def test_other_words_are_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever is not `executor` is for `scylla-cdc-bridge`."""
+def test_other_arguments_are_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Arguments that do not begin with `executor` are for `scylla-cdc-bridge`."""
     assert main(["example"]) == 0
     assert capsys.readouterr().out.startswith("# Configuration of one scylla-cdc-bridge job.")
 
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """A configuration file for a job; what the job makes of signals and of the environment is undone."""
+    """A configuration file for a job. The job's signal handlers and variables are undone."""
     monkeypatch.setenv(log_setup.VARIABLE, "")
     path = tmp_path / "bridge.yaml"
     path.write_text(example_yaml(), encoding="utf-8")
@@ -81,31 +81,29 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
 def test_start_that_waits_for_its_servers_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, settings: str, number: signal.Signals
 ) -> None:
-    """Before anything runs either ends the job at once, as asked: a first process has no default action for SIGTERM."""
+    """Either signal ends the job at once. A container's first process ignores signals that it does not handle."""
     ended: list[str] = []
     monkeypatch.setattr(checks, "check_all", lambda *_, **__: signal.raise_signal(number))
     monkeypatch.setattr(
-        application, "Nursery", lambda: SimpleNamespace(python="python", close=lambda: ended.append("nursery"))
+        application, "ForkServer", lambda: SimpleNamespace(python="python", close=lambda: ended.append("fork server"))
     )
     monkeypatch.setattr(
-        application, "ComingSession", lambda *_, **__: SimpleNamespace(give_up=lambda: ended.append("JVM"))
+        application, "StartingSession", lambda *_, **__: SimpleNamespace(give_up=lambda: ended.append("JVM"))
     )
     with pytest.raises(SystemExit) as end:
         application.main(["-c", settings])
     assert end.value.code == 0
-    assert ended == ["JVM", "nursery"]
+    assert ended == ["JVM", "fork server"]
 
 
-def test_job_runs_where_no_warm_process_can_be_had(
-    monkeypatch: pytest.MonkeyPatch, settings: str, tmp_path: Path
-) -> None:
-    """Folders for temporary files may be too far down for a socket, or hold no programs; nothing is left there."""
+def test_job_runs_without_a_fork_server(monkeypatch: pytest.MonkeyPatch, settings: str, tmp_path: Path) -> None:
+    """The folder for temporary files may be too deep for a socket, or mounted without programs. It stays empty."""
 
     def started(*_: object, python: str | None, **__: object) -> NoReturn:
         assert python is None
         raise StartupError("as far as this test goes")
 
-    monkeypatch.setattr(application, "ComingSession", started)
+    monkeypatch.setattr(application, "StartingSession", started)
     far_down = tmp_path / ("far" * 40)
     far_down.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(far_down))
@@ -114,5 +112,5 @@ def test_job_runs_where_no_warm_process_can_be_had(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match="no program can be run there"):
-        Nursery()
+        ForkServer()
     assert list(tmp_path.rglob("scylla-cdc-bridge-*")) == []

@@ -10,8 +10,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from bridge.config.document import SparkSettings
+from bridge.engine.lane_counts import configured_cores
 from bridge.errors import StartupError
-from spark.jvm.session import build_session, cores_of, master_of
+from spark.jvm.session import StartingSession
+from spark.jvm.settings import master_of
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,7 @@ def test_local_masters_retry_tasks(master: str, made: str, cores: int) -> None:
     """`local[N]` alone never retries a task; a cluster's cores come from its properties."""
     settings = SparkSettings(master=master, properties={"spark.executor.instances": 3, "spark.executor.cores": 2})
     assert master_of(settings) == made
-    assert cores_of(settings) == cores
+    assert configured_cores(settings) == cores
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_missing_java_is_told(
     builder: Any = SparkSession.builder
     monkeypatch.setattr(type(builder), "getOrCreate", _no_gateway)
     with pytest.raises(StartupError, match=f"Spark's JVM .*{words}"):
-        build_session("job", SparkSettings())
+        StartingSession("job", SparkSettings()).result()
 
 
 def _no_gateway(_builder: object) -> None:

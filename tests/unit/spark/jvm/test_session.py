@@ -1,58 +1,87 @@
-"""What Spark's JVM is started with."""
+"""The Spark session that starts in the background."""
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from typing import NoReturn
 
 import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from bridge.config.document import SparkSettings
-from bridge.runtime import log_setup
-from spark.jvm import session
+from bridge.errors import StartupError
+from spark.jvm.session import StartingSession
+from spark.jvm.settings import HADOOP_VARIABLES, WITHOUT_FORKS
+
+
+class NoJvm:
+    """A driver's JVM that does not exist."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.properties = properties
+
+    def connect(self) -> NoReturn:
+        raise StartupError("as far as this test goes")
+
+    def wait(self, timeout_s: float) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def python_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session sets them; the test undoes that."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")
+
+
+def test_queries_have_the_properties_of_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session has them and the context does not: other users of local files keep Hadoop's defaults."""
+    for variable in HADOOP_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    given: dict[str, str] = {}
+
+    class Starting(StartingSession):
+        def _make_context(self) -> SparkContext:
+            return None  # type: ignore[return-value]
+
+        def _make_session(self, context: SparkContext, options: dict[str, str]) -> SparkSession:
+            given.update(options)
+            raise StartupError("as far as this test goes")
+
+    with pytest.raises(StartupError, match="as far as"):
+        Starting("job", SparkSettings(checkpoint="checkpoint"), start_jvm=NoJvm).result()
+    assert WITHOUT_FORKS.items() <= given.items()
+    assert given["spark.app.name"] == "job"
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
+def test_ctrl_c_stays_the_jobs(master: str) -> None:
+    """Spark would handle it if its context were made in the main thread, whatever the master."""
+    makers: list[threading.Thread] = []
+
+    class Starting(StartingSession):
+        def _make_context(self) -> NoReturn:
+            makers.append(threading.current_thread())
+            raise StartupError("as far as this test goes")
+
+    with pytest.raises(StartupError, match="as far as"):
+        Starting("job", SparkSettings(master=master), start_jvm=NoJvm).result()
+    assert makers
+    assert threading.main_thread() not in makers
 
 
 @pytest.mark.parametrize(
-    ("environment", "has_traces"),
-    [
-        ({}, False),
-        ({log_setup.VARIABLE: "info json"}, False),
-        ({log_setup.VARIABLE: "debug text"}, True),
-        ({"SPARK_HOME": "/s"}, True),
-    ],
+    ("python", "master", "is_warm"), [("p", "local[2]", True), ("p", "k8s://a", False), (None, "local", False)]
 )
-def test_stack_traces_are_for_level_debug(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], has_traces: bool
-) -> None:
-    """Our own configuration, which is there, stands before what a user gives, so that the user's counts."""
-    for name in (log_setup.VARIABLE, "SPARK_HOME", "SPARK_CONF_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    properties = session._properties("job", SparkSettings())
-    named = [
-        word.partition("=")[2]
-        for word in shlex.split(properties["spark.driver.defaultJavaOptions"])
-        if word.startswith("-Dlog4j2.configurationFile=")
-    ]
-    assert (named == []) is has_traces
-    for path in named:
-        text = Path(path).read_text(encoding="utf-8")
-        assert "%ex{none}" in text
-        assert "rootLogger.level = error" in text
-
-
-@pytest.mark.parametrize(
-    ("master", "lanes", "is_said"),
-    [
-        ("local[2]", 16, False),
-        ("local[2]", 17, True),
-        ("local", 9, True),
-        ("spark://there:7077", 100, False),
-    ],
-)
-def test_far_more_lanes_than_cores_are_said(master: str, lanes: int, is_said: bool) -> None:
-    """Where the settings tell the cores; a few turns are what a larger machine next month is prepared for."""
-    said = list(session.crowded(SparkSettings(master=master), lanes))
-    assert bool(said) == is_said
-    assert all(f"{lanes} lanes" in words for words in said)
+def test_only_local_processes_come_from_the_fork_server(python: str | None, master: str, *, is_warm: bool) -> None:
+    """Executors on other machines do not have its command."""
+    starting = StartingSession("job", SparkSettings(master=master), python=python, start_jvm=NoJvm)
+    assert starting.is_warm is is_warm
+    assert os.environ["PYSPARK_PYTHON"] == (python if is_warm else sys.executable)

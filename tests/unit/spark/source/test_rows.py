@@ -30,7 +30,7 @@ OPTIONS = {"scylla.contact_points": "127.0.0.1:9042", "table": "shop.orders"}
 
 
 def test_arrow_and_spark_schemas_agree() -> None:
-    """Spark takes Arrow batches only when their schema equals the row type's exactly."""
+    """Spark accepts only Arrow batches whose schema equals that of the row type."""
     report = rows.report_batch(LaneReport("ks.t", 0, NEXT, []))
     for ours, theirs in ((rows.ARROW_SCHEMA, rows.ROW_TYPE), (report.schema, rows.REPORT_TYPE)):
         assert [(field.name, field.type, field.nullable) for field in ours] == [
@@ -50,7 +50,7 @@ def test_changes_become_batches_of_bounded_size() -> None:
 
 
 def test_runs_become_pieces_of_bounded_size() -> None:
-    """The record with which a piece is large enough is its last one."""
+    """A piece ends with the record that makes it large enough."""
     run = run_of([b"k"] * 9_500, [b"%d" % n for n in range(9_500)], [b"p" * 36] * 9_500)
     large = run_of([b"k"] * 7, [bytes(3 << 20)] * 7, [b"p" * 36] * 7)
     one = EncodedChange(b"k", None, b"p" * 36, False, '{"a": "b"}', 3)
@@ -62,7 +62,7 @@ def test_runs_become_pieces_of_bounded_size() -> None:
 
 
 def test_options_by_themselves_make_a_source() -> None:
-    """A user gives flat options; what is not given has its default."""
+    """A user gives flat options; other settings have their defaults."""
     options = SourceOptions.parse(OPTIONS | {"reading.confidence_ms": "0", "payload": "json", "lanes": "3"})
     assert (options.config.lanes, options.config.payload, options.config.reading.confidence_ms) == (3, "json", 0)
     assert (options.start, options.publishing, options.activity) == (None, None, None)
@@ -71,7 +71,7 @@ def test_options_by_themselves_make_a_source() -> None:
 
 
 def test_job_says_where_its_table_stands() -> None:
-    """What Kafka says of a table travels to the planner as an option, and to the tasks what they need to publish."""
+    """Options carry the table's start to the planner, and to the tasks what they need to publish."""
     cursor = Cursor(UnixMillis(5), UnixMicros(6_000))
     start = TableStart(Layout(2, cursor), cursor)
     job = config_of("shop.orders")
@@ -82,7 +82,7 @@ def test_job_says_where_its_table_stands() -> None:
 
 
 def test_wrong_options_are_named() -> None:
-    """Every wrong option is named at once."""
+    """One error names every wrong option."""
     with pytest.raises(ConfigError) as caught:
         SourceOptions.parse({"scylla.contact_point": "127.0.0.1:9042", "table": "orders", "lanes": "0"})
     words = str(caught.value)
@@ -90,6 +90,6 @@ def test_wrong_options_are_named() -> None:
 
 
 def test_partition_carries_its_task() -> None:
-    """What a task gets is the plan itself."""
+    """A task gets the plan itself."""
     partition = LanePartition("ks", "t", 1, canonical_json(StreamOffset(NEXT, BATCH).to_json()))
     assert (partition.task.batch, partition.task.lane) == (BATCH, 1)

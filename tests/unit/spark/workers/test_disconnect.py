@@ -1,4 +1,4 @@
-"""What becomes of a worker when Spark no longer wants its answer."""
+"""How a worker ends when Spark closes its connection."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any, BinaryIO
 import pytest
 from pyspark import daemon, worker
 
-from spark.workers.disconnect import ending_with_spark, let_go_quietly
+from spark.workers.disconnect import tolerate_disconnect_here, tolerating_disconnect
 
 HANDLED = (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 
 
 def answers(_infile: BinaryIO, outfile: BinaryIO) -> None:
-    """What a task comes to."""
+    """Answer as the end of a task does."""
     outfile.write(b"the end of a task")
 
 
 @pytest.fixture
-def left_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """PySpark's worker of a connection that the other side has closed, as Spark has it started."""
+def disconnected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Runs a worker loop of PySpark's with a connection that the other side has closed."""
     monkeypatch.setattr(worker, "main", answers)
     monkeypatch.setattr(sys, "argv", ["daemon"])
     monkeypatch.setenv("PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE", "1")
@@ -38,15 +38,15 @@ def left_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         signal.signal(number, handler)
 
 
-def test_a_connection_that_spark_has_closed_is_no_error(left_alone: Any) -> None:
-    """Without us it is one: the process prints a traceback."""
+def test_closed_connection_is_no_error(disconnected: Any) -> None:
+    """PySpark's own loop raises an error, and its process prints a traceback."""
     with pytest.raises(BrokenPipeError):
-        left_alone(daemon.worker)
-    assert left_alone(ending_with_spark(daemon.worker)) != 0
+        disconnected(daemon.worker)
+    assert disconnected(tolerating_disconnect(daemon.worker)) != 0
 
 
-def test_what_else_goes_wrong_is_told(left_alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that can't even begin."""
+def test_other_errors_are_raised(disconnected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one of a worker that can't start."""
 
     def fails(*_: object) -> None:
         raise ImportError("no such module")
@@ -54,25 +54,25 @@ def test_what_else_goes_wrong_is_told(left_alone: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(worker, "main", fails)
     monkeypatch.delenv("PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE")
     with pytest.raises(ImportError, match="no such module"):
-        left_alone(ending_with_spark(daemon.worker))
+        disconnected(tolerating_disconnect(daemon.worker))
 
 
-def test_worker_of_pysparks_own_daemon_is_let_go_quietly(left_alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where ours is loaded in one, and only there; once is enough."""
+def test_worker_of_pysparks_own_daemon_ends_quietly(disconnected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second call changes nothing."""
     monkeypatch.setattr(daemon, "worker", daemon.worker)
     monkeypatch.setitem(sys.modules, "__main__", daemon)
-    let_go_quietly()
+    tolerate_disconnect_here()
     quiet = daemon.worker
-    let_go_quietly()
+    tolerate_disconnect_here()
     assert daemon.worker is quiet
-    assert left_alone(quiet) != 0
+    assert disconnected(quiet) != 0
 
 
-def test_no_other_program_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One whose main module has a function of that name, and one that has no specification, as a script."""
+def test_other_programs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program with a function of that name, and a script, whose main module has no specification."""
     for spec in (ModuleSpec("other", None), None):
         other: Any = ModuleType("__main__")
         other.__spec__, other.worker = spec, answers
         monkeypatch.setitem(sys.modules, "__main__", other)
-        let_go_quietly()
+        tolerate_disconnect_here()
         assert other.worker is answers

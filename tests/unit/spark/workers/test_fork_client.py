@@ -1,8 +1,7 @@
-"""What becomes of the words that Spark means for Python."""
+"""What the fork client makes of Python's arguments."""
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
@@ -11,7 +10,7 @@ from spark.workers import fork_client
 
 
 @pytest.mark.parametrize(
-    ("words", "becomes"),
+    ("words", "expected"),
     [
         (["-m", "pyspark.daemon", "pyspark.worker"], ["-m", "spark.workers.daemon", "pyspark.worker"]),
         (["-m", "spark.workers.daemon", "pyspark.worker"], ["-m", "spark.workers.daemon", "pyspark.worker"]),
@@ -22,12 +21,11 @@ from spark.workers import fork_client
     ],
 )
 def test_our_daemon_takes_the_place_of_pysparks(
-    words: list[str], becomes: list[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PySpark's prints a traceback of each planner's answer that Spark no longer waits for."""
+    """PySpark's own prints a traceback for each planner's answer that Spark drops."""
     started: list[list[str]] = []
     monkeypatch.delenv(fork_client.VARIABLE, raising=False)
-    monkeypatch.setattr(sys, "argv", ["asking", *words])
-    monkeypatch.setattr(os, "execv", lambda _path, command: started.append(command))
-    fork_client.main()
-    assert started == [[sys.executable, *becomes]]
+    monkeypatch.setattr(sys, "argv", ["fork_client", *words])
+    fork_client.main(lambda _path, command: started.append(command))
+    assert started == [[sys.executable, *expected]]

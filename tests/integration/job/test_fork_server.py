@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from spark.workers.fork_client import LENGTH, VARIABLE
-from spark.workers.fork_server import Nursery
+from spark.workers.fork_server import ForkServer
 from tests.integration.support.running import wait_for
 
 pytestmark = pytest.mark.integration
@@ -23,9 +23,9 @@ _MODULE = "pyspark.sql.worker.create_data_source"
 
 
 @pytest.fixture(scope="module")
-def warm() -> Iterator[tuple[Nursery, psutil.Process]]:
-    """A nursery and its process."""
-    made = Nursery()
+def warm() -> Iterator[tuple[ForkServer, psutil.Process]]:
+    """A fork server and its process."""
+    made = ForkServer()
     process = psutil.Process(made.pid)
     yield made, process
     made.close()
@@ -35,7 +35,7 @@ def warm() -> Iterator[tuple[Nursery, psutil.Process]]:
 @pytest.fixture
 def short_path() -> Iterator[Path]:
     """A folder for Unix sockets, whose paths may have 107 bytes at most."""
-    with tempfile.TemporaryDirectory(prefix="nursery-") as folder:
+    with tempfile.TemporaryDirectory(prefix="fork-") as folder:
         yield Path(folder)
 
 
@@ -66,7 +66,7 @@ class Daemon:
             self.process.kill()
 
 
-def test_other_words_are_pythons(warm: tuple[Nursery, psutil.Process]) -> None:
+def test_other_words_are_pythons(warm: tuple[ForkServer, psutil.Process]) -> None:
     """Spark asks for the interpreter's version this way."""
     words = [warm[0].python, "-c", "import sys; print(sys.version_info[0], sys.executable)"]
     said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30).stdout
@@ -77,7 +77,7 @@ def _forks(process: psutil.Process) -> list[psutil.Process]:
     return process.children()
 
 
-def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[Nursery, psutil.Process], short_path: Path) -> None:
+def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[ForkServer, psutil.Process], short_path: Path) -> None:
     """It has the variables and the streams of the process that asked, and ends with the end of its input."""
     with Daemon(warm[0].python, short_path) as daemon:
         assert daemon.socket().parent == short_path
@@ -91,7 +91,7 @@ def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[Nursery, psutil.Proce
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_fork_ends_with_what_spark_started(
-    warm: tuple[Nursery, psutil.Process], short_path: Path, number: signal.Signals
+    warm: tuple[ForkServer, psutil.Process], short_path: Path, number: signal.Signals
 ) -> None:
     """Spark ends its processes by signals; what they stand for must not go on."""
     with Daemon(warm[0].python, short_path) as daemon:
@@ -102,9 +102,9 @@ def test_fork_ends_with_what_spark_started(
         wait_for("the fork's end", lambda: not _forks(warm[1]), 10)
 
 
-def test_who_ends_too_soon_leaves_nothing(warm: tuple[Nursery, psutil.Process], short_path: Path) -> None:
+def test_who_ends_too_soon_leaves_nothing(warm: tuple[ForkServer, psutil.Process], short_path: Path) -> None:
     """Neither before anything was asked for, nor before the fork could learn of its end; others are served on."""
-    address = str(Path(warm[0].python).with_name("nursery"))
+    address = str(Path(warm[0].python).with_name("socket"))
     reading, writing = os.pipe()
     for request in (b"", _request(short_path)):
         with socket.socket(socket.AF_UNIX) as asking:
@@ -126,7 +126,7 @@ def _request(folder: Path) -> bytes:
 
 
 def test_planner_that_spark_leaves_ends_in_silence(
-    warm: tuple[Nursery, psutil.Process], short_path: Path, capfd: pytest.CaptureFixture[str]
+    warm: tuple[ForkServer, psutil.Process], short_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A query that is stopped in the midst of a question hangs up: no traceback of the answer that nobody waits for."""
     path = str(short_path / "planner")
@@ -146,7 +146,7 @@ def test_planner_that_spark_leaves_ends_in_silence(
 
 
 def test_worker_that_spark_leaves_ends_in_silence(
-    warm: tuple[Nursery, psutil.Process], short_path: Path, capfd: pytest.CaptureFixture[str]
+    warm: tuple[ForkServer, psutil.Process], short_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One of the daemon that plans: a query that starts anew after a failure hangs up while it is asked."""
     # As Spark sets it.
@@ -161,7 +161,7 @@ def test_worker_that_spark_leaves_ends_in_silence(
     assert capfd.readouterr().err == ""
 
 
-def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[Nursery, psutil.Process], short_path: Path) -> None:
+def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[ForkServer, psutil.Process], short_path: Path) -> None:
     """When the warm process has died, or could not come up."""
     with Daemon(warm[0].python, short_path, **{VARIABLE: str(short_path / "nobody")}) as daemon:
         assert daemon.socket().parent == short_path
@@ -173,7 +173,7 @@ def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[Nursery, psutil.P
 
 def test_ends_with_the_job(short_path: Path) -> None:
     """Also when that is killed: its standard input ends then."""
-    script = "from spark.workers.fork_server import Nursery; print(Nursery().pid, flush=True); input()"
+    script = "from spark.workers.fork_server import ForkServer; print(ForkServer().pid, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as job:

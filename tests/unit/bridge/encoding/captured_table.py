@@ -1,4 +1,4 @@
-"""What becomes of CQL statements: from the log that they make to the records in Kafka, without servers."""
+"""A captured table without servers: from CQL statements through its log to the records."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _LOW = bytes.fromhex("8000000000000001")
 
 @cache
 def _codec(schema: TableSchema, columns: tuple[str, ...], output: OutputOptions) -> TableCodec:
-    """Compiled once for the many tests of one table."""
+    """Return a codec; the cache serves the many tests of one table."""
     return TableCodec(schema, columns, output)
 
 
-class Carried(NamedTuple):
-    """A record: its key and value decoded (the value of a tombstone is None), and the rest of it."""
+class DecodedRecord(NamedTuple):
+    """A record with its key and value decoded; the value of a tombstone is None."""
 
     key: dict[str, Any]
     value: dict[str, Any] | None
@@ -44,7 +44,7 @@ class Carried(NamedTuple):
 
 
 class Capture:
-    """One captured table, its server, and how its changes are written; a statement comes a second after the other."""
+    """A captured table and its server; each statement is executed one second after the one before."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Capture:
         output: OutputOptions = OutputOptions(),  # noqa: B008
         form: RecordForm = RecordForm(),  # noqa: B008
     ) -> None:
-        """Carry out the statements of which the last one makes the table."""
+        """Execute statements; the last one creates the table."""
         self._server = StatementServer("shop")
         self._now_us = UnixMicros(START_US - STEP_US)
         for statement in ddl:
@@ -71,29 +71,29 @@ class Capture:
         self._encoder = GroupEncoder(self.codec, self.layout, (self.schema.keyspace, self.schema.name), form)
 
     def rows(self, statement: str) -> list[Cells]:
-        """The log rows that a statement makes."""
+        """Return the log rows of a statement."""
         self._now_us = UnixMicros(self._now_us + STEP_US)
         return self._rows(self._server.execute(statement, Request(self._now_us, self._now_us)))
 
-    def run(self, *statements: str) -> list[Carried]:
-        """The records that the statements make."""
+    def run(self, *statements: str) -> list[DecodedRecord]:
+        """Return the records of statements."""
         return [one for statement in statements for one in self.records(self.rows(statement))]
 
     def values(self, *statements: str) -> list[Any]:
-        """Their values only, without `source`."""
+        """Return the values of the records without `source`."""
         found = [one.value for one in self.run(*statements)]
         return [value and {name: one for name, one in value.items() if name != "source"} for value in found]
 
-    def records(self, rows: Iterable[Cells], *, keep_poison: bool = False) -> list[Carried]:
-        """The records that log rows make."""
+    def records(self, rows: Iterable[Cells], *, keep_poison: bool = False) -> list[DecodedRecord]:
+        """Return the records of log rows."""
         found = groups(rows, self.layout, by_row=self.by_row, keep_poison=keep_poison)
-        return [self._carried(one) for group in found for one in self._encoder.encode(group, GENERATION_MS)]
+        return [self._decode(one) for group in found for one in self._encoder.encode(group, GENERATION_MS)]
 
-    def _carried(self, record: EncodedChange) -> Carried:
+    def _decode(self, record: EncodedChange) -> DecodedRecord:
         if record.is_dead_letter:
-            return Carried({}, None, record)
+            return DecodedRecord({}, None, record)
         value = None if record.value is None else self.codec.decode_value(record.value)
-        return Carried(self.codec.decode_key(record.key), value, record)
+        return DecodedRecord(self.codec.decode_key(record.key), value, record)
 
     def _rows(self, logged: Iterable[Logged]) -> list[Cells]:
         rows: list[Cells] = []
