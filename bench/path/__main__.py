@@ -22,7 +22,7 @@ from bench import command
 from bench.path.lane import CHECKED, STREAMS, TABLES, Lane
 from bench.path.steps import bench_config, fast_path_changes, fast_path_steps, general_path_steps, publish
 from bridge.adapters.kafka.producer import TransactionalProducer
-from bridge.engine.memory_tuning import tune_memory
+from bridge.engine.process.memory_tuning import tune_memory
 
 _PRODUCED: Final = 200_000
 

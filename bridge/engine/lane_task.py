@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.config.document import BridgeConfig
-from bridge.engine.kafka_cache import KafkaCache
+from bridge.engine.process.kafka_cache import KafkaCache
 from bridge.engine.read_lane import LaneChanges
 from bridge.errors import BridgeError, FencedError
 from bridge.monitoring.counters import CounterStore, LaneCounters, process_counters

@@ -15,7 +15,7 @@ from bridge.encoding import grouping
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
 from bridge.encoding.json_values import json_value
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
-from bridge.engine.scylla_cache import ScyllaCache
+from bridge.engine.process.scylla_cache import ScyllaCache
 from bridge.errors import PoisonError, RetriableError
 from bridge.model.log_rows import Cells, Group, LogLayout
 from bridge.model.micro_batch import Part

@@ -17,7 +17,7 @@ from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.planner_signals import LastPoll, ReplacedTopic, SignalFolder
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine.lane_counts import configured_cores, too_many_lanes
-from bridge.engine.process_cache import ProcessCache
+from bridge.engine.process.process_cache import ProcessCache
 from bridge.engine.table.start import Prepared, TableServices, TableStarter
 from bridge.engine.table.topic_watch import ChangeTopic
 from bridge.model.kept_formats import canonical_json

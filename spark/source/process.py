@@ -8,7 +8,7 @@ from typing import Final
 from pyspark import SparkFiles, TaskContext
 
 from bridge.engine.ports import RunningTask
-from bridge.engine.process_cache import ProcessCache
+from bridge.engine.process.process_cache import ProcessCache
 
 
 def running_task() -> RunningTask | None:

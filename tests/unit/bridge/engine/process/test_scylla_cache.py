@@ -9,7 +9,7 @@ import pytest
 
 from bridge.config.document import ScyllaSettings
 from bridge.engine.ports import Clocks
-from bridge.engine.scylla_cache import ScyllaCache
+from bridge.engine.process.scylla_cache import ScyllaCache
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, PlannedBatch, Role, Selection
 from bridge.model.times import UnixMicros, UnixMillis

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from unittest.mock import Mock, call
 
-from bridge.engine.memory_tuning import apply_tuning
+from bridge.engine.process.memory_tuning import apply_tuning
 
 
 def test_freed_small_pieces_go_to_no_lists() -> None:

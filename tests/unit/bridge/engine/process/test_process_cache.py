@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.engine.ports import RunningTask
-from bridge.engine.process_cache import ProcessCache
+from bridge.engine.process.process_cache import ProcessCache
 
 
 @pytest.mark.parametrize(("attempt_number", "is_retry"), [(None, False), (0, False), (1, True), (3, True)])

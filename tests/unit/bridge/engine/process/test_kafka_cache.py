@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bridge.config.document import validate
-from bridge.engine.kafka_cache import MOST_PUBLISHERS, KafkaCache, KafkaConnections
+from bridge.engine.process.kafka_cache import MOST_PUBLISHERS, KafkaCache, KafkaConnections
 from bridge.engine.ports import Clocks, RunningTask
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.engine.kafka_cache import KafkaCache
+from bridge.engine.process.kafka_cache import KafkaCache
 from bridge.engine.ports import RunningTask
-from bridge.engine.scylla_cache import ScyllaCache
+from bridge.engine.process.scylla_cache import ScyllaCache
 
 
 class ProcessCache:
