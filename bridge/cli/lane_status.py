@@ -14,12 +14,12 @@ from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.config.document import BridgeConfig, KafkaSettings, TableSettings
 from bridge.errors import BridgeError
-from bridge.model.cql_names import shown_table
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMicros
 from bridge.publishing.protocol import transactional_id
 from bridge.publishing.start_decision import current_layout
+from schemas.cql.names import shown_table
 
 READ_TIMEOUT_S: Final = 10.0
 _LANES_AT_ONCE: Final = 8

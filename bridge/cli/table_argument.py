@@ -6,7 +6,7 @@ import argparse
 
 from bridge.config.document import BridgeConfig, TableSettings
 from bridge.errors import StartupError
-from bridge.model.cql_names import shown_table
+from schemas.cql.names import shown_table
 
 
 def cql_table_name(table: TableSettings) -> str:

@@ -56,5 +56,5 @@ class FrameHeaders:
         finally:
             if registry.calls > calls:
                 task, took_s = self._task, perf_counter() - asked_s
-                self._counters.count_registry_call(f"{task.keyspace}.{task.table}", task.lane, took_s, failed=failed)
+                self._counters.count_registry_call(task.table_name, task.lane, took_s, failed=failed)
         return framing.header(schema_id)

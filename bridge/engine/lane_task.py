@@ -62,19 +62,16 @@ def publish_lane(
     from bridge.engine.write_lane import LaneOutput
 
     config, task = publishing.config, lane.task
-    table = f"{task.keyspace}.{task.table}"
     key = (config, task.keyspace, task.table, task.lane)
     publisher = cache.publisher(*key, publishing.owner)
     header = frame_header or _registered_header(config, task, cache, counters)
     output = LaneOutput(config, task, publisher, header, lambda topic: cache.partition_counts(config).of(topic))
-    work = (table, task.batch)
+    work = (task.table_name, task.batch)
     counters.begin_task(work, publishing.owner)
     try:
         left = publisher.start(task, fresh=is_retry)
         if is_retry:
-            # The producer would wait half a minute for a topic that was deleted.
-            cache.drop_partition_counts(config)
-            cache.partition_counts(config).of(config.topic_of(config.table(task.keyspace, task.table)))
+            _check_change_topic(config, task, cache)
         if not left.finished:
             _publish_remainder(lane, left, output)
         publisher.finish()
@@ -83,13 +80,19 @@ def publish_lane(
             # Spark retries, for minutes where attempts are slow, and reports the error only when it gives up.
             _log.warning("%s: %s", task, str(error).removeprefix(f"{task}: "))
         if isinstance(error, FencedError):
-            counters.add(table, task.lane, LaneCounters(fencings=1))
+            counters.add(task.table_name, task.lane, LaneCounters(fencings=1))
         # For a killed task as well: only Kafka knows how far the transaction got.
         cache.drop_publisher(*key)
         cache.drop_partition_counts(config)
         raise
     counted = counters.take_for_report(work, publishing.owner)
-    return LaneReport(table, task.lane, task.batch.next, counted, output.dead_letter_reason)
+    return LaneReport(task.table_name, task.lane, task.batch.next, counted, output.dead_letter_reason)
+
+
+def _check_change_topic(config: BridgeConfig, task: LaneTask, cache: KafkaCache) -> None:
+    """Ask Kafka for the change topic: the producer would wait half a minute for a topic that was deleted."""
+    cache.drop_partition_counts(config)
+    cache.partition_counts(config).of(config.topic_of(config.table(task.keyspace, task.table)))
 
 
 def _publish_remainder(lane: LaneChanges, left: Remainder, output: LaneOutput) -> None:

@@ -77,7 +77,7 @@ class LaneChanges:
         self._is_retry = is_retry
         self._sleep = sleep
         self._counters = counters
-        self._name = f"{task.keyspace}.{task.table}"
+        self._name = task.table_name
 
     def runs(self, parts: Sequence[tuple[int, Part]] | None = None) -> Iterator[tuple[int, Schemas, Changes]]:
         """Yield the changes in runs of one part and one schema each; exhaust a run before you ask for the next.

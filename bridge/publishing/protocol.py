@@ -55,8 +55,13 @@ class LaneTask:
     batch: PlannedBatch
     facts: TableFacts | None = None
 
+    @property
+    def table_name(self) -> str:
+        """`keyspace.table`."""
+        return f"{self.keyspace}.{self.table}"
+
     def __str__(self) -> str:
-        return f"{self.keyspace}.{self.table} lane {self.lane} of {self.batch.layout.lanes}, {self.batch}"
+        return f"{self.table_name} lane {self.lane} of {self.batch.layout.lanes}, {self.batch}"
 
 
 @dataclass(frozen=True, slots=True)

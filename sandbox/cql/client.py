@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.errors import BridgeError
-from bridge.model.cql_names import quoted
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, timeuuid_of
 from sandbox.cql import keyspaces
@@ -50,6 +49,7 @@ from sandbox.scylla.placing import Place
 from sandbox.scylla.refusals import base_of
 from sandbox.scylla.schema_changes import log_alters
 from sandbox.scylla.tables import LogStatement, SimulatedTable, mark_log
+from schemas.cql.names import quoted
 from schemas.cql.types import ListType
 from schemas.errors import SchemaError
 

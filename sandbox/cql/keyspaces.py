@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from bridge.model.cql_names import quoted
 from sandbox.cql.parser.cursor import Cursor
 from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.lexer import Kind
@@ -13,6 +12,7 @@ from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.tablets import mark_tablets
 from sandbox.scylla.local_streams import LocalStreams, initial_tablets
 from sandbox.scylla.refusals import base_of
+from schemas.cql.names import quoted
 
 _THERE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"
 _TABLES: Final = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"

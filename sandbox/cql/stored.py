@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bridge.adapters.scylla.change_log import ChangeLog
-from bridge.model.cql_names import quoted
 from bridge.model.times import UnixMicros, timeuuid_of
 from sandbox.cql.catalog import Table
 from sandbox.cql.writing_session import WritingSession
@@ -24,6 +23,7 @@ from sandbox.scylla.values.nested import (
     unpack_pairs,
 )
 from sandbox.scylla.values.ordering import Key
+from schemas.cql.names import quoted
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import CqlType, ListType, SetType, UdtType, parse
 

@@ -13,7 +13,6 @@ import yaml
 
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.config.document import ScyllaSettings
-from bridge.model.cql_names import quoted
 from bridge.model.times import UnixMillis, micros_of
 from sandbox.cql.writing_session import WritingSession
 from sandbox.demo import plan
@@ -26,6 +25,7 @@ from sandbox.scylla.oracle import ExpectedChange
 from sandbox.scylla.pacing import paced
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
+from schemas.cql.names import quoted
 from schemas.cql.table import TableSchema
 
 Say = Callable[[str], None]

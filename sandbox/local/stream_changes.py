@@ -8,7 +8,6 @@ from typing import Final, Literal, NamedTuple
 
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.errors import StartupError
-from bridge.model.cql_names import shown_table
 from bridge.model.times import UnixMicros, UnixMillis, iso_of_millis
 from sandbox.cql.catalog import TableName
 from sandbox.cql.parser.cursor import Cursor
@@ -22,6 +21,7 @@ from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, TabletSet, merge, split
 from sandbox.scylla.local_streams import initial_tablets
 from sandbox.scylla.refusals import base_of
+from schemas.cql.names import shown_table
 
 LEAST_LEAD_S: Final = 2.0
 """The nodes must know a change before it begins."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bridge.model.cql_names import shown_table
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, iso_of_millis
 from sandbox.cql.catalog import TableName
@@ -13,6 +12,7 @@ from sandbox.cql.writing_session import WritingSession
 from sandbox.local.stream_changes import cluster_of, tablets_of
 from sandbox.scylla.cluster.older_versions import is_old
 from sandbox.scylla.local_streams import initial_tablets
+from schemas.cql.names import shown_table
 
 _TABLES: Final = "SELECT DISTINCT keyspace_name, table_name FROM system.cdc_timestamps"
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bridge.model.cql_names import quoted
 from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.log.log_table import CdcOptions, log_columns, log_ddl
 from sandbox.scylla.tables import SimulatedTable, mark_log
 from sandbox.scylla.values.nested import UserType
+from schemas.cql.names import quoted
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import CqlType
 

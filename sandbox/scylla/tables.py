@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Final
 
-from bridge.model.cql_names import quoted
 from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.base_statements import BaseStatements, WriteCells
 from sandbox.scylla.base.state import BaseState
@@ -16,6 +15,7 @@ from sandbox.scylla.log.log_table import CDC_PARTITIONER, CdcOptions, base_ddl, 
 from sandbox.scylla.placing import Place
 from sandbox.scylla.refusals import check_capture
 from sandbox.scylla.values.nested import UserTypes
+from schemas.cql.names import quoted
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import resolve, user_types
 from schemas.log.columns import END_OF_BATCH, OPERATION, TTL

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from bridge.config.document import SourceConfig
 from bridge.engine.lane_task import Publishing, publish_lane
-from bridge.engine.process.memory_tuning import tune_memory
 from bridge.engine.planner import Planner
+from bridge.engine.process.memory_tuning import tune_memory
 from bridge.engine.process.process_cache import ProcessCache
 from bridge.engine.read_lane import LaneChanges
 from bridge.model.kept_formats import StreamOffset, canonical_json

@@ -13,10 +13,10 @@ from bridge.adapters.scylla.log_reader import LogReader
 from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import StreamMetadata, stream_metadata
 from bridge.errors import BridgeError, RetriableError, StartupError
-from bridge.model.cql_names import quoted, shown_table
 from bridge.model.streams import MAX_TOKEN, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from bridge.planning.table_watch import CdcOptions, TableState
+from schemas.cql.names import quoted, shown_table
 from schemas.cql.table import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
 from schemas.cql.types import CqlType, parse, resolve, user_types
 from schemas.errors import SchemaError

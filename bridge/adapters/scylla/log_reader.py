@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from bridge.adapters.scylla.session import CqlSession, Prepared, timeuuid_parameter
-from bridge.model.cql_names import quoted
 from bridge.model.log_rows import Page
 from bridge.model.micro_batch import Window
 from bridge.model.murmur3 import key_with_token
 from bridge.model.streams import StreamId
+from schemas.cql.names import quoted
 from schemas.cql.table import LOG_TABLE_SUFFIX
 from schemas.cql.types import CqlType
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.engine.process.kafka_cache import KafkaCache
 from bridge.engine.ports import RunningTask
+from bridge.engine.process.kafka_cache import KafkaCache
 from bridge.engine.process.scylla_cache import ScyllaCache
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bridge.model.cql_names import quoted
 from sandbox.scylla.log.images import ImageOptions
 from sandbox.scylla.values.multi_cell import log_types
 from sandbox.scylla.values.nested import UserType
+from schemas.cql.names import quoted
 from schemas.cql.table import LOG_TABLE_SUFFIX, Column, TableSchema
 from schemas.log.columns import END_OF_BATCH, OPERATION, TTL, deleted_elements, deleted_flag
 

@@ -13,8 +13,8 @@ import pytest
 from bridge.config.document import ScyllaSettings, SourceConfig
 from bridge.encoding.group_encoder import EncodedChange, EncodedRun
 from bridge.encoding.key_check import SAMPLE_EVERY
-from bridge.engine.read_lane import LaneChanges, as_json
 from bridge.engine.process.scylla_cache import ScyllaCache
+from bridge.engine.read_lane import LaneChanges, as_json
 from bridge.errors import PoisonError, RetriableError
 from bridge.model.cursor import Cursor
 from bridge.model.key_ranges import KeyRange

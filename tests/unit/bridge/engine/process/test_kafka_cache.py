@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from bridge.config.document import validate
-from bridge.engine.process.kafka_cache import MOST_PUBLISHERS, KafkaCache, KafkaConnections
 from bridge.engine.ports import Clocks, RunningTask
+from bridge.engine.process.kafka_cache import MOST_PUBLISHERS, KafkaCache, KafkaConnections
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
