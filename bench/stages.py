@@ -41,10 +41,10 @@ from bridge.config.document import KafkaSettings
 from bridge.encoding import grouping
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange, GroupEncoder
 from bridge.model.micro_batch import Window
-from bridge.model.record_form import RecordForm
 from bridge.model.streams import StreamId, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
 from bridge.reading.table_capture import CapturedTable, capture
+from schemas.options import RecordForm
 from schemas.table_codec import TableCodec
 from schemas.wire.framing import header
 

@@ -18,7 +18,6 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.log_rows import Cells
 from bridge.model.micro_batch import Layout, PlannedBatch
-from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMicros
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
@@ -26,6 +25,7 @@ from bridge.reading.fast_path import encode_chunks
 from bridge.reading.lane_merge import keep_rows
 from bridge.reading.schema_change import runs_by_schema
 from bridge.reading.table_capture import Schemas
+from schemas.options import RecordForm
 
 _FRAME: Final = bytes(5)
 _PLAIN_FORM: Final = RecordForm()

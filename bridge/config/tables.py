@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator
 
 from bridge.config.base import DAY_MS, HOUR_MS, ExpectedText, Model, Start
-from bridge.model.record_form import RecordForm
-from schemas.options import OutputOptions, ShapeName
+from schemas.options import OutputOptions, RecordForm, ShapeName
 from schemas.shapes import SHAPES, Shape, shape_of
 
 _TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)

@@ -13,11 +13,11 @@ from bridge.encoding.partitioner import placement
 from bridge.errors import PoisonError
 from bridge.model.log_rows import Cells, Change, Group, LogLayout
 from bridge.model.position import Position, timeuuid_in
-from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMillis, micros_of
 from schemas.compiled.page_loop import PlainChange
 from schemas.errors import SchemaError
 from schemas.log.operations import OPERATION_SYMBOLS, Operation
+from schemas.options import RecordForm
 from schemas.table_codec import TableCodec
 
 POSITION_HEADER: Final = "cdc.position"

@@ -10,7 +10,8 @@ from bridge.config.document import BridgeConfig
 from bridge.engine.process.kafka_cache import KafkaCache
 from bridge.engine.read_lane import LaneChanges
 from bridge.errors import BridgeError, FencedError
-from bridge.monitoring.counters import CounterStore, LaneCounters, process_counters
+from bridge.model.counters import LaneCounters
+from bridge.monitoring.counters import CounterStore, process_counters
 from bridge.monitoring.reports import LaneReport
 from bridge.publishing.protocol import LaneTask, Remainder
 
@@ -77,16 +78,20 @@ def publish_lane(
         publisher.finish()
     except BaseException as error:
         if isinstance(error, BridgeError):
-            # Spark retries, for minutes where attempts are slow, and reports the error only when it gives up.
-            _log.warning("%s: %s", task, str(error).removeprefix(f"{task}: "))
-        if isinstance(error, FencedError):
-            counters.add(task.table_name, task.lane, LaneCounters(fencings=1))
+            _report_failure(task, error, counters)
         # For a killed task as well: only Kafka knows how far the transaction got.
         cache.drop_publisher(*key)
         cache.drop_partition_counts(config)
         raise
     counted = counters.take_for_report(work, publishing.owner)
     return LaneReport(task.table_name, task.lane, task.batch.next, counted, output.dead_letter_reason)
+
+
+def _report_failure(task: LaneTask, error: BridgeError, counters: CounterStore) -> None:
+    """Log and count a failed attempt: Spark retries, perhaps for minutes, and reports only the last error."""
+    _log.warning("%s: %s", task, str(error).removeprefix(f"{task}: "))
+    if isinstance(error, FencedError):
+        counters.add(task.table_name, task.lane, LaneCounters(fencings=1))
 
 
 def _check_change_topic(config: BridgeConfig, task: LaneTask, cache: KafkaCache) -> None:

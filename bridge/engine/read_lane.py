@@ -17,10 +17,11 @@ from bridge.encoding.json_values import json_value
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
 from bridge.engine.process.scylla_cache import ScyllaCache
 from bridge.errors import PoisonError, RetriableError
+from bridge.model.counters import LaneCounters
 from bridge.model.log_rows import Cells, Group, LogLayout
 from bridge.model.micro_batch import Part
 from bridge.model.position import Position
-from bridge.monitoring.counters import CounterStore, LaneCounters, process_counters
+from bridge.monitoring.counters import CounterStore, process_counters
 from bridge.monitoring.measured_log import MeasuredLog
 from bridge.planning.poll_rate import LONGEST_RETRY_PAUSE_S, load_interval_s
 from bridge.publishing.protocol import LaneTask

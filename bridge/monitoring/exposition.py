@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from bridge.monitoring.counters import Histogram
+from bridge.model.counters import Histogram
 from bridge.monitoring.metrics import METRICS, Metric
 from bridge.monitoring.snapshot import JobSnapshot
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from bridge.model.counters import Histogram
 from bridge.monitoring import health
-from bridge.monitoring.counters import Histogram
 from bridge.monitoring.snapshot import STATES, JobSnapshot, LaneSnapshot, TableSnapshot, TableStreams
 
 PREFIX: Final = "scylla_cdc_bridge_"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from bridge.errors import BridgeError
+from bridge.model import counters
+from bridge.model.counters import CountersByLane
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import canonical_json
-from bridge.monitoring import counters
-from bridge.monitoring.counters import CountersByLane
 
 
 @dataclass(frozen=True, slots=True)

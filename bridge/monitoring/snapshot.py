@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bridge.model.counters import DURATION_BOUNDS_S, Histogram, LaneCounters
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, Window
 from bridge.model.streams import Token
 from bridge.model.times import UnixMillis
-from bridge.monitoring.counters import DURATION_BOUNDS_S, Histogram, LaneCounters
 from bridge.planning.poll_rate import load_interval_s
 
 TableState = Literal["starting", "waiting", "running", "retrying", "stopped", "finished"]

@@ -13,10 +13,10 @@ from threading import Lock
 from typing import Final
 
 from bridge.config.document import BridgeConfig
+from bridge.model.counters import CountersByLane, LaneCounters
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout
-from bridge.monitoring.counters import CountersByLane, LaneCounters
 from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.snapshot import (
     BatchStatistics,

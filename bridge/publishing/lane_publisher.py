@@ -12,9 +12,9 @@ from typing import Final
 
 from bridge.encoding.group_encoder import EncodedRun
 from bridge.errors import BridgeError, FencedError, RetriableError, TooLargeError
+from bridge.model.counters import LaneCounters
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.position import GROUP_BYTES, LanePosition, group_of
-from bridge.monitoring.counters import LaneCounters
 from bridge.publishing.ports import Transactions
 from bridge.publishing.protocol import LaneTask, Remainder, remainder
 from schemas.compiled.page_loop import PlainChange

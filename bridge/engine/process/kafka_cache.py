@@ -14,7 +14,8 @@ from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.adapters.registry.id_cache import SchemaIdCache
 from bridge.config.document import BridgeConfig, KafkaSettings, RegistrySettings
 from bridge.engine.ports import Clocks, RunningTask
-from bridge.monitoring.counters import CounterStore, LaneCounters, process_counters
+from bridge.model.counters import LaneCounters
+from bridge.monitoring.counters import CounterStore, process_counters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.partition_counts import PartitionCounts
 from bridge.publishing.protocol import transactional_id

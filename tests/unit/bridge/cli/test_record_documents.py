@@ -12,10 +12,9 @@ import pytest
 from bridge.adapters.kafka.records import Record
 from bridge.cli.output import json_text
 from bridge.cli.record_documents import RecordDocuments
-from bridge.model.record_form import RecordForm
 from schemas.cql.table import TableSchema
 from schemas.errors import RegistryError
-from schemas.options import DEFAULT_OUTPUT, OutputOptions, ShapeName
+from schemas.options import DEFAULT_OUTPUT, OutputOptions, RecordForm, ShapeName
 from schemas.table_codec import TableCodec
 from schemas.wire.framing import frame
 from tests.unit.bridge.encoding.captured_table import Capture

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
 from bridge.encoding.grouping import groups
 from bridge.model.log_rows import Cells, LogLayout
-from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from sandbox.cql.interpret import Request
 from sandbox.cql.server import Logged, StatementServer
 from schemas.cql.table import TableSchema
 from schemas.cql.types import resolve
-from schemas.options import OutputOptions
+from schemas.options import OutputOptions, RecordForm
 from schemas.shapes import shape_of
 from schemas.table_codec import TableCodec
 from tests.unit.sandbox.scylla.log_records import records_of

@@ -12,8 +12,7 @@ import pytest
 
 from bridge.encoding.dead_letter import FORMAT_VERSION
 from bridge.encoding.json_values import json_value
-from bridge.model.record_form import RecordForm
-from schemas.options import OutputOptions, ShapeName
+from schemas.options import OutputOptions, RecordForm, ShapeName
 from tests.unit.bridge.encoding.captured_table import Capture, DecodedRecord
 
 README = Path(__file__).parents[4] / "README.md"

@@ -18,7 +18,6 @@ from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
 from bridge.encoding.grouping import groups
 from bridge.errors import PoisonError
 from bridge.model.log_rows import Cells, Change, Group, LogLayout
-from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
 from sandbox.scylla.base.state import BaseState
 from sandbox.scylla.log.images import ImageOptions
@@ -35,7 +34,7 @@ from schemas.cql.types import is_multi_cell
 from schemas.errors import SchemaError
 from schemas.log.columns import log_positions
 from schemas.log.log_change import LogChange
-from schemas.options import OutputOptions
+from schemas.options import OutputOptions, RecordForm
 from schemas.shapes import shape_of
 from schemas.table_codec import TableCodec
 from tests.replica import frozen

@@ -8,9 +8,9 @@ from bridge.encoding.error_hints import likely_cause
 from bridge.encoding.group_encoder import GroupEncoder
 from bridge.errors import PoisonError
 from bridge.model.log_rows import Change, Group, LogLayout
-from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMillis
 from schemas.errors import CellError, OperationError, SchemaError
+from schemas.options import RecordForm
 from schemas.table_codec import TableCodec
 from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, row, table
 

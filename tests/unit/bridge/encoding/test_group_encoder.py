@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from bridge.encoding.partitioner import placement
 from bridge.errors import PoisonError
 from bridge.model.log_rows import Cells
-from bridge.model.record_form import RecordForm
-from schemas.options import OutputOptions
+from schemas.options import OutputOptions, RecordForm
 from tests.unit.bridge.encoding.captured_table import START_US, STREAM, Capture, DecodedRecord
 from tests.unit.schemas.example_tables import row
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from bridge.encoding.group_encoder import GroupEncoder
 from bridge.encoding.grouping import groups
 from bridge.model.log_rows import Cells, LogLayout
-from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from sandbox.scylla.base.state import BaseState
 from sandbox.scylla.log.images import ImageOptions
@@ -30,7 +29,7 @@ from sandbox.verify.expectations import ExpectedRecords
 from schemas.avro.names import avro_name
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import MapType, SetType, UdtType
-from schemas.options import OutputOptions
+from schemas.options import OutputOptions, RecordForm
 from schemas.table_codec import TableCodec
 from tests.copied import assert_same, sorts
 from tests.replica import Replica, frozen

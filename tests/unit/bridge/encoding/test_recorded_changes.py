@@ -11,14 +11,13 @@ import pytest
 from bridge.encoding.group_encoder import GroupEncoder
 from bridge.encoding.grouping import groups
 from bridge.model.log_rows import LogLayout
-from bridge.model.record_form import RecordForm
 from sandbox.recordings.expected import expected_changes, knows_its_row
 from sandbox.recordings.loader import lasting_rows
 from sandbox.recordings.recording import Recording, scenarios
 from sandbox.recordings.replay import Replay
 from sandbox.verify.expectations import ExpectedRecords
 from schemas.avro.codec import compile_reader
-from schemas.options import OutputOptions
+from schemas.options import OutputOptions, RecordForm
 from schemas.table_codec import TableCodec
 from tests.replica import frozen
 

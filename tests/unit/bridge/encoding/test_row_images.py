@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMicros, timeuuid_of
-from schemas.options import OutputOptions
+from schemas.options import OutputOptions, RecordForm
 from tests.unit.bridge.encoding.captured_table import START_US, STREAM, Capture
 from tests.unit.bridge.encoding.orders_table import (
     DEBEZIUM,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from bridge.model.counters import LaneCounters
 
 from bridge.encoding.group_encoder import EncodedChange
 from bridge.engine.lane_task import Publishing, publish_lane
@@ -16,7 +17,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
 from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from bridge.monitoring.counters import CounterStore, LaneCounters
+from bridge.monitoring.counters import CounterStore
 from bridge.monitoring.reports import LaneReport
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.partition_counts import PartitionCounts

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from bridge.model.counters import DURATION_BOUNDS_S, Histogram, LaneCounters
+
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, Window
 from bridge.model.streams import MIN_TOKEN, Token
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.counters import DURATION_BOUNDS_S, Histogram, LaneCounters
 from bridge.monitoring.snapshot import (
     BatchStatistics,
     JobSnapshot,

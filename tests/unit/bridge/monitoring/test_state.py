@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from bridge.model.counters import LaneCounters
 
 from bridge.adapters.scylla.stream_metadata import Streams
 from bridge.config.document import BridgeConfig, validate
@@ -19,7 +20,7 @@ from bridge.model.log_rows import Page
 from bridge.model.micro_batch import Layout, Window
 from bridge.model.streams import StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.counters import CounterStore, LaneCounters
+from bridge.monitoring.counters import CounterStore
 from bridge.monitoring.measured_log import MeasuredLog
 from bridge.monitoring.monitor import MessageHandler
 from bridge.monitoring.reports import LaneReport

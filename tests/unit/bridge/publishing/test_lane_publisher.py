@@ -6,13 +6,13 @@ import random
 from dataclasses import replace
 
 import pytest
+from bridge.model.counters import LaneCounters
 
 from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros
-from bridge.monitoring.counters import LaneCounters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
 from bridge.publishing.start_decision import decide_start

@@ -8,12 +8,12 @@ from itertools import cycle
 from typing import Any
 
 import pytest
+from bridge.model.counters import LaneCounters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import TooLargeError
 from bridge.model.kept_formats import LaneProgress
-from bridge.monitoring.counters import LaneCounters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
 from tests.chaos.fault_points import IN_PRODUCER, FaultError, Point

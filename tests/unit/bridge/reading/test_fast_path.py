@@ -17,7 +17,6 @@ from bridge.model.key_ranges import KeyRange
 from bridge.model.log_rows import Cells, LogLayout
 from bridge.model.micro_batch import Window
 from bridge.model.murmur3 import murmur3_token
-from bridge.model.record_form import RecordForm
 from bridge.model.streams import StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
 from bridge.reading.fast_path import FastPath, encode_chunks
@@ -29,7 +28,7 @@ from sandbox.scylla.placing import Place
 from sandbox.scylla.workload import EVERYTHING, Workload
 from schemas.compiled import page_encoder
 from schemas.cql.table import TableSchema
-from schemas.options import OutputOptions
+from schemas.options import OutputOptions, RecordForm
 from schemas.table_codec import TableCodec
 from tests.unit.any_tables import examples, raw_rows, tables
 from tests.unit.bridge.log_pages import RawLog

@@ -13,7 +13,6 @@ from bridge.encoding.group_encoder import EncodedChange, EncodedRun, GroupEncode
 from bridge.errors import RefusedError, TableMissingError
 from bridge.model.log_rows import Cells, Page
 from bridge.model.micro_batch import Window
-from bridge.model.record_form import RecordForm
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
 from bridge.reading.lane_merge import ColumnsChangedError, read_lane
@@ -22,6 +21,7 @@ from bridge.reading.table_capture import CapturedTable, UnsettledSchemaError, ca
 from schemas.cql.table import TableSchema
 from schemas.cql.table_changes import log_type
 from schemas.cql.types import CqlType, NativeType, parse
+from schemas.options import RecordForm
 from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.schemas.example_tables import log_columns, table
 

@@ -11,7 +11,6 @@ import pytest
 from bridge.encoding.group_encoder import GroupEncoder
 from bridge.encoding.grouping import groups
 from bridge.model.log_rows import LogLayout
-from bridge.model.record_form import RecordForm
 from bridge.model.times import UnixMillis, timeuuid_of
 from sandbox.scylla.placing import CapturedTable, Place, expected_changes
 from sandbox.scylla.refusals import SchemaRefusal
@@ -19,7 +18,7 @@ from sandbox.scylla.tables import resolved
 from sandbox.verify.expectations import ExpectedRecords
 from schemas.avro.codec import compile_reader
 from schemas.cql.table import TableSchema
-from schemas.options import OutputOptions, ShapeName
+from schemas.options import OutputOptions, RecordForm, ShapeName
 from schemas.table_codec import TableCodec
 from tests.replica import frozen
 from tests.unit.sandbox.scylla.log_records import records_of

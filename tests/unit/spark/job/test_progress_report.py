@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bridge.model.counters import LaneCounters
 
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import StreamOffset
 from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.monitoring.counters import LaneCounters
 from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.snapshot import BatchStatistics, TableSnapshot
 from bridge.monitoring.state import JobState
