@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Final
 
-from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.base_statements import BaseStatements, WriteCells
 from sandbox.scylla.base.state import BaseState
 from sandbox.scylla.log.log_groups import LogRules
@@ -15,6 +14,7 @@ from sandbox.scylla.log.log_table import CDC_PARTITIONER, CdcOptions, base_ddl, 
 from sandbox.scylla.placing import Place
 from sandbox.scylla.refusals import check_capture
 from sandbox.scylla.values.nested import UserTypes
+from sandbox.writing_session import UNSET, WritingSession
 from schemas.cql.names import quoted
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import resolve, user_types

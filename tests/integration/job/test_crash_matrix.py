@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from tests.chaos import fault_points
 from tests.chaos.fault_points import POINTS, Point
 from tests.integration.support.histories import history, table

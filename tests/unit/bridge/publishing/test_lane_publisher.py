@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from bridge.model.counters import LaneCounters
 
 from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError
+from bridge.model.counters import LaneCounters
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bridge.model.counters import LaneCounters
 
+from bridge.model.counters import LaneCounters
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import StreamOffset
 from bridge.model.micro_batch import Layout, PlannedBatch, Window
