@@ -1,6 +1,6 @@
 """The publishing protocol with one mistake each: what the harness must find.
 
-Each is a change to a class or a function of the product, so that everything else stays the real code. tests/unit/chaos
+Each is a change to a class or a function of the product, so that everything else stays the real code. tests/tools/chaos
 finds all of them over a broker in memory. On real servers (each run ends with status 1 and says what is wrong):
 
     python -m tests.chaos --minutes 0.5 --seed 3 --kinds "die at a point" --variant "marker outside"

@@ -1,4 +1,4 @@
-"""Publishing a lane: each record exactly once. tests/unit/chaos lets a process die at each step."""
+"""Publishing a lane: each record exactly once. tests/tools/chaos lets a process die at each step."""
 
 from __future__ import annotations
 
