@@ -76,8 +76,9 @@ class StreamOffset:
 class LaneProgress:
     """The committed progress of a lane, as the lane's partition of the progress topic holds it.
 
-    Everything before `cursor` is published, and of the micro-batch that begins there every group up to and including `done`. A
-    job that has lost Spark's checkpoint takes `batch` from here and finishes exactly this micro-batch on all lanes.
+    Everything before `cursor` is published. Of the micro-batch that begins there, every group up to and including
+    `done` is published. A job that has lost Spark's checkpoint takes `batch` from here and finishes exactly this
+    micro-batch on all lanes.
 
     As JSON: `{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"from":
     1699990000000,"lane":0,"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"owner":"bridge-0/17/5f0c",
