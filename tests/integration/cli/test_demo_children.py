@@ -113,11 +113,11 @@ def test_the_meter_counts_processes_that_have_ended(tmp_path: Path, monkeypatch:
         meter = ProcessMeter(child, every_s=0.0)
 
         def once_more() -> bool:
-            meter.look()
+            meter.sample()
             return meter.cpu_s > 0.3
 
         assert wait_until(once_more, 30)
         assert wait_until(lambda: len(child.members()) == 1, 30)
-        meter.look()
+        meter.sample()
         assert meter.cpu_s > 0.3
         assert meter.peak_memory_bytes > 5 << 20

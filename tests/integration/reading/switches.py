@@ -302,7 +302,7 @@ class Scenario:
         assert self.job.stop() == 1
         self.job.settings["reading"]["accept_data_loss"] = True
         self.job.run_once()
-        assert self._says(name, "created again", "going on, as reading.accept_data_loss says")
+        assert self._says(name, "created again", "going on, as reading.accept_data_loss")
 
     def _says(self, *words: str) -> bool:
         lines = self.job.log.read_text(encoding="utf-8", errors="replace").splitlines()

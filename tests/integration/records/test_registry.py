@@ -162,7 +162,7 @@ def test_outage(session: WritingSession, local_stack: LocalStack, tmp_path: Path
         config = str(tmp_path / f"{keyspace}.yaml")
         assert job.start().wait(60) == 2, job.log_tail()
         topic = job.config.topic_of(job.config.table(keyspace, "fresh"))
-        assert f"subject {topic}-{keyspace}.fresh.Key does not hold the schema" in job.log_tail()
+        assert f"subject {topic}-{keyspace}.fresh.Key does not hold the needed schema" in job.log_tail()
         assert main.main(["schemas", "-c", config, "--register"]) == 0
 
         def all_arrived(schema: TableSchema) -> bool:
