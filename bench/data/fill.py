@@ -12,7 +12,7 @@ from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import ExpectedChange, Oracle
-from sandbox.scylla.pacing import spread, system_clock_us
+from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 
 _GENERATIONS_S_AGO: Final = (600, 300)

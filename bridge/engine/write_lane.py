@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bridge.config.document import BridgeConfig
 from bridge.encoding.dead_letter import rejected_record_letter, shorter_letters
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange, EncodedRun
-from bridge.errors import PoisonError, StartupError, TooLargeError
+from bridge.errors import StartupError, TooLargeError, UnpublishableError
 from bridge.model.position import Position
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
@@ -72,7 +72,7 @@ class LaneOutput:
         """Publish changes, tombstones and dead letters.
 
         Raises:
-            PoisonError: a record is over Kafka's limit, and there is no dead-letter topic.
+            UnpublishableError: a record is over Kafka's limit, and there is no dead-letter topic.
             StartupError: the registry refuses a schema, and there is no dead-letter topic.
             BridgeError: the registry or Kafka fails.
         """
@@ -124,7 +124,7 @@ class LaneOutput:
         """Publish a dead letter in place of a change whose record is over Kafka's limit."""
         reason = f"{self._task.keyspace}.{self._task.table}: {Position.from_bytes(position).describe()}: {error}"
         if self._dead_letter_topic is None:
-            raise PoisonError(f"{reason}, or set publishing.dead_letter_topic") from error
+            raise UnpublishableError(f"{reason}, or set publishing.dead_letter_topic") from error
         self._publish_dead_letter(self._dead_letter_of(key, value, position, reason), position)
 
     def _dead_letter_of(self, key: bytes, value: bytes | None, position: bytes, reason: str) -> bytes:

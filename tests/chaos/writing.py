@@ -17,9 +17,9 @@ from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
-from sandbox.scylla.pacing import system_clock_us
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Mix, Workload
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.scylla.writer import Simulator, TimedMutation
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse

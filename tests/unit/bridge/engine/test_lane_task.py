@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from bridge.model.counters import LaneCounters
 
 from bridge.encoding.group_encoder import EncodedChange
 from bridge.engine.lane_task import Publishing, publish_lane
 from bridge.errors import BridgeError, FencedError, RetriableError
+from bridge.model.counters import LaneCounters
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window

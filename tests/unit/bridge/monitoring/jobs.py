@@ -8,7 +8,6 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from bridge.model.counters import DURATION_BOUNDS_S, Histogram, LaneCounters
-
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, Window
 from bridge.model.streams import MIN_TOKEN, Token

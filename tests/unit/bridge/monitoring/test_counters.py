@@ -6,9 +6,9 @@ import json
 from dataclasses import fields
 
 import pytest
-from bridge.model.counters import Histogram, LaneCounters
 
 from bridge.errors import BridgeError
+from bridge.model.counters import Histogram, LaneCounters
 from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.counters import CounterStore

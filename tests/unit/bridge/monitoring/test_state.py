@@ -9,11 +9,11 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from bridge.model.counters import LaneCounters
 
 from bridge.adapters.scylla.stream_metadata import Streams
 from bridge.config.document import BridgeConfig, validate
 from bridge.errors import RetriableError
+from bridge.model.counters import LaneCounters
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.log_rows import Page

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridge.model.counters import LaneCounters
-
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch

@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from bridge.model.counters import LaneCounters
 
 from bridge.errors import BridgeError, DataLossError, FencedError, LayoutError, RetriableError
+from bridge.model.counters import LaneCounters
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
@@ -176,7 +176,7 @@ def test_lost_progress_stops_before_anything_is_written() -> None:
 
 
 def test_replaced_layout_stops_the_old_job() -> None:
-    """A job is fenced at its next window when another one has assigned the lanes anew."""
+    """A job is fenced at its next window when another one has written a newer lane layout."""
     broker = Broker()
     first_start(broker)
     old = make(broker)

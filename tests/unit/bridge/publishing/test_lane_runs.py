@@ -8,11 +8,11 @@ from itertools import cycle
 from typing import Any
 
 import pytest
-from bridge.model.counters import LaneCounters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import TooLargeError
+from bridge.model.counters import LaneCounters
 from bridge.model.kept_formats import LaneProgress
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.protocol import LaneTask
