@@ -9,11 +9,11 @@ from typing import Final
 from bench.data import tables
 from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import ExpectedChange, Oracle
 from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
+from sandbox.writing_session import WritingSession
 
 _GENERATIONS_S_AGO: Final = (600, 300)
 _FROM_S_AGO: Final = 590

@@ -20,7 +20,7 @@ from bridge.model.log_rows import Cells
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.reading.fast_path import encode_chunks
 from bridge.reading.lane_merge import keep_rows
 from bridge.reading.schema_change import runs_by_schema

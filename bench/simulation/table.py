@@ -33,8 +33,8 @@ from bridge.planning.micro_batches import Limits, first_cursor, plan
 from bridge.planning.poll_rate import PollLimits, PollRate
 from bridge.planning.server_clock import ASK_EVERY_S, ServerTimeEstimate
 from bridge.planning.window_size import WindowSize
+from bridge.publishing.lane_recovery import LaneTask, remainder
 from bridge.publishing.offset_reconciler import OffsetReconciler
-from bridge.publishing.protocol import LaneTask, remainder
 from bridge.publishing.start_decision import decide_start
 
 Row = tuple[int, int, int, int]

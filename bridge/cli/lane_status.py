@@ -17,7 +17,7 @@ from bridge.errors import BridgeError
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMicros
-from bridge.publishing.protocol import transactional_id
+from bridge.publishing.lane_recovery import transactional_id
 from bridge.publishing.start_decision import current_layout
 from schemas.cql.names import shown_table
 

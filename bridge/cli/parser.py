@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module, metadata, resources
 from typing import TYPE_CHECKING, Final
 
@@ -96,7 +97,7 @@ def _add_example(commands: Subparsers) -> None:
 
 def _add_other_distributions(commands: Subparsers, words: Sequence[str]) -> None:
     named = next((word for word in words if not word.startswith("-")), None)
-    for entry_point in sorted(metadata.entry_points(group=COMMANDS_GROUP)):
+    for entry_point in _find_entry_points():
         if entry_point.name == named:
             module = entry_point.load()
             module.add_parser(commands)
@@ -106,6 +107,12 @@ def _add_other_distributions(commands: Subparsers, words: Sequence[str]) -> None
             commands.add_parser(entry_point.name, help=f"added by {distribution}")
     if named in _SANDBOX_COMMANDS and named not in commands.choices:
         raise StartupError(f"`{named}` is part of another distribution. Install it: pip install {_SANDBOX}")
+
+
+@cache
+def _find_entry_points() -> Sequence[metadata.EntryPoint]:
+    # The search reads the metadata of every installed distribution.
+    return sorted(metadata.entry_points(group=COMMANDS_GROUP))
 
 
 def _add_command(

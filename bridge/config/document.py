@@ -143,7 +143,7 @@ class BridgeConfig(Model):
         return _with_shape(self.output, table)
 
     def dead_letter_topic_of(self, table: TableSettings) -> str | None:
-        """Return the topic for a table's changes that cannot be published; None if such a change stops the table."""
+        """Return the topic for a table's changes that cannot be encoded, registered or sent; None to stop the table."""
         template = self.publishing.dead_letter_topic
         return None if template is None else self._fill(template, table)
 

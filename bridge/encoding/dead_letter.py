@@ -9,9 +9,9 @@ A dead letter is a JSON document::
 Cells are CQL's serialized values in hex, as in the log; null cells are left out. `batch_seq_no` is null if the whole
 group is at fault.
 
-If the registry rejects a change's schema, or Kafka rejects its record as too large, the document has `key`, `value`
-(null in a tombstone), `key_schema` and `value_schema` in place of `generation_ms` and `rows`. They are the Avro
-bodies in hex and their schemas.
+If the registry refuses a change's schema, or the record is over Kafka's limit before it is sent, the document has
+`key`, `value` (null in a tombstone), `key_schema` and `value_schema` in place of `generation_ms` and `rows`. They are
+the Avro bodies in hex and their schemas.
 
 A document that is itself too large has `omitted_bytes` (its full size) in place of the cells, or of the value and its
 schema. If it is still too large, the key and its schema are left out as well. The null of a tombstone stays.

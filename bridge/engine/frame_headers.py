@@ -10,7 +10,7 @@ from bridge.adapters.registry import registration
 from bridge.adapters.registry.client import Registry
 from bridge.config.document import BridgeConfig
 from bridge.monitoring.counters import CounterStore
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from schemas.wire import framing
 from schemas.wire.subjects import Part
 

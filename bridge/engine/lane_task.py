@@ -13,7 +13,7 @@ from bridge.errors import BridgeError, FencedError
 from bridge.model.counters import LaneCounters
 from bridge.monitoring.counters import CounterStore, process_counters
 from bridge.monitoring.reports import LaneReport
-from bridge.publishing.protocol import LaneTask, Remainder
+from bridge.publishing.lane_recovery import LaneTask, Remainder
 
 if TYPE_CHECKING:
     from bridge.engine.write_lane import FrameHeader, LaneOutput

@@ -24,7 +24,7 @@ from bridge.model.position import Position
 from bridge.monitoring.counters import CounterStore, process_counters
 from bridge.monitoring.measured_log import MeasuredLog
 from bridge.planning.poll_rate import LONGEST_RETRY_PAUSE_S, load_interval_s
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.reading import schema_change
 from bridge.reading.fast_path import FastPath, encode_chunks
 from bridge.reading.lane_merge import keep_rows, read_lane

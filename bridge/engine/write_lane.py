@@ -1,4 +1,4 @@
-"""Turns a lane's encoded changes into Kafka records: frames, headers, partitions, and dead letters."""
+"""Turns a lane's encoded changes into Kafka records: frames, headers and partitions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable
 
 from bridge.config.document import BridgeConfig
-from bridge.encoding.dead_letter import rejected_record_letter, shorter_letters
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange, EncodedRun
-from bridge.errors import StartupError, TooLargeError, UnpublishableError
-from bridge.model.position import Position
+from bridge.engine.refused_records import RefusedRecords
+from bridge.errors import StartupError, TooLargeError
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.reading.schema_change import Changes
 from bridge.reading.table_capture import Schemas
 from schemas.errors import IncompatibleSchemaError
@@ -22,11 +21,7 @@ FrameHeader = Callable[[str, Part, str], bytes]
 
 
 class LaneOutput:
-    """Frames the changes of one lane's part of a micro-batch, and passes them to the lane's publisher.
-
-    Attributes:
-        dead_letter_reason: the error in the first dead letter; None while there is none.
-    """
+    """Frames the changes of one lane's part of a micro-batch, and passes them to the lane's publisher."""
 
     def __init__(
         self,
@@ -51,14 +46,18 @@ class LaneOutput:
         self._partition_count = partition_count
         table = config.table(task.keyspace, task.table)
         self._topic = config.topic_of(table)
-        self._dead_letter_topic = config.dead_letter_topic_of(table)
+        self._refused = RefusedRecords(task, publisher, config.dead_letter_topic_of(table))
         self._has_position = "position" in config.output_of(table).headers
         self._schemas: Schemas | None = None
         self._frames: tuple[bytes, bytes] | None = None
         self._refusal: str | None = None
         self._partitions = 0
         self._part = 0
-        self.dead_letter_reason: str | None = None
+
+    @property
+    def dead_letter_reason(self) -> str | None:
+        """The error in the first dead letter; None while there is none."""
+        return self._refused.first_reason
 
     def switch_to(self, part: int, schemas: Schemas) -> None:
         """Expect changes of the micro-batch's part number `part`, encoded under `schemas`."""
@@ -72,7 +71,7 @@ class LaneOutput:
         """Publish changes, tombstones and dead letters.
 
         Raises:
-            UnpublishableError: a record is over Kafka's limit, and there is no dead-letter topic.
+            UnpublishableError: a broker refuses a record; or one exceeds Kafka's limit, and dead letters are off.
             StartupError: the registry refuses a schema, and there is no dead-letter topic.
             BridgeError: the registry or Kafka fails.
         """
@@ -81,14 +80,14 @@ class LaneOutput:
                 self._publish_run(change)
             elif change.is_dead_letter:
                 assert change.value is not None
-                self._publish_dead_letter(change.value, change.position)
+                self._refused.publish_letter(change.value, change.position)
             else:
                 self._publish_change(change)
 
     def _publish_change(self, change: EncodedChange) -> None:
         frames = self._frames or self._find_frames()
         if frames is None:
-            self._replace_refused(change)
+            self._replace_unregistered(change)
             return
         headers = {POSITION_HEADER: change.position} if self._has_position else {}
         if change.headers is not None:
@@ -104,7 +103,7 @@ class LaneOutput:
         frames = self._frames or self._find_frames()
         if frames is None:
             for change in run.changes():
-                self._replace_refused(change)
+                self._replace_unregistered(change)
             return
         self._publisher.publish_run(
             self._topic,
@@ -114,39 +113,14 @@ class LaneOutput:
             lambda at, error: self._replace_too_large(*run.records[at][1:], error),
         )
 
-    def _replace_refused(self, change: EncodedChange) -> None:
-        """Publish a dead letter in place of a change whose schema the registry refuses."""
+    def _replace_unregistered(self, change: EncodedChange) -> None:
+        assert self._schemas is not None
         assert self._refusal is not None
-        letter = self._dead_letter_of(change.key, change.value, change.position, self._refusal)
-        self._publish_dead_letter(letter, change.position)
+        self._refused.replace_unregistered(change, self._schemas, self._refusal)
 
     def _replace_too_large(self, key: bytes, value: bytes | None, position: bytes, error: TooLargeError) -> None:
-        """Publish a dead letter in place of a change whose record is over Kafka's limit."""
-        reason = f"{self._task.keyspace}.{self._task.table}: {Position.from_bytes(position).describe()}: {error}"
-        if self._dead_letter_topic is None:
-            raise UnpublishableError(f"{reason}, or set publishing.dead_letter_topic") from error
-        self._publish_dead_letter(self._dead_letter_of(key, value, position, reason), position)
-
-    def _dead_letter_of(self, key: bytes, value: bytes | None, position: bytes, reason: str) -> bytes:
         assert self._schemas is not None
-        table, schemas = (self._task.keyspace, self._task.table), (self._schemas.key, self._schemas.value)
-        return rejected_record_letter(table, position, key, value, schemas, reason)
-
-    def _publish_dead_letter(self, letter: bytes, position: bytes) -> None:
-        assert self._dead_letter_topic is not None
-        if self.dead_letter_reason is None:
-            self.dead_letter_reason = json.loads(letter)["error"]
-        headers = {POSITION_HEADER: position}
-        shorter = shorter_letters(letter)
-        while True:
-            try:
-                self._publisher.publish(self._dead_letter_topic, None, letter, position, headers, None)
-            except TooLargeError:
-                if (less := next(shorter, None)) is None:
-                    raise
-                letter = less
-            else:
-                return
+        self._refused.replace_too_large(key, value, position, self._schemas, error)
 
     def _find_frames(self) -> tuple[bytes, bytes] | None:
         """Return the frame headers of keys and values; None when the registry refuses a schema."""
@@ -159,7 +133,7 @@ class LaneOutput:
                     self._frame_header(self._topic, "value", self._schemas.value),
                 )
             except StartupError as error:
-                if self._dead_letter_topic is None or not isinstance(error.__cause__, IncompatibleSchemaError):
+                if self._refused.topic is None or not isinstance(error.__cause__, IncompatibleSchemaError):
                     raise
                 self._refusal = str(error)
         return self._frames

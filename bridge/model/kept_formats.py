@@ -76,8 +76,9 @@ class StreamOffset:
 class LaneProgress:
     """The committed progress of a lane, as the lane's partition of the progress topic holds it.
 
-    Everything before `cursor` is published, and of the micro-batch behind it every group up to and including `done`. A
-    job that has lost Spark's checkpoint takes `batch` from here and finishes exactly this micro-batch on all lanes.
+    Everything before `cursor` is published. Of the micro-batch that begins there, every group up to and including
+    `done` is published. A job that has lost Spark's checkpoint takes `batch` from here and finishes exactly this
+    micro-batch on all lanes.
 
     As JSON: `{"batch":[[1699999000000,1700000000000000],[1699999000000,1700000010000000]],"done":null,"from":
     1699990000000,"lane":0,"layout":{"lanes":2,"since":[1699999000000,1699999000000000]},"owner":"bridge-0/17/5f0c",
@@ -94,7 +95,7 @@ class LaneProgress:
         entered_from_ms: the generation that was read before the cursor's; None if the reading began in the cursor's.
         first: whether nothing of the table was published yet, under this or an earlier layout (`"first":true`).
         edge_us: the retention edge (us) at the table's first start: changes written before it may have expired. Given
-            only if the reading began at the edge or behind it, and `batch` is None or the table's first (`"edge"`).
+            only if the reading began at the edge or earlier, and `batch` is None or the table's first (`"edge"`).
         facts: what is known about the table apart from its cursor; None, and no `"facts"`, when nothing is.
     """
 

@@ -191,6 +191,9 @@ class PlannedBatch:
     @property
     def longest_us(self) -> int:
         """The length of the longest window with an end, in us; 0 if there is none."""
+        start, end = self.start, self.next
+        if start.catch_up is None and start.generation_ms == end.generation_ms:
+            return max(end.time_us - start.time_us, 0)
         windows = [part.window for part in self.parts]
         return max((window.end_us - window.start_us for window in windows if window.end_us is not None), default=0)
 

@@ -111,11 +111,13 @@ class _FixedPart:
 
     Attributes:
         keeps_up_us: the window, in us, that keeps up in spite of the fixed part; 0 while that is not known.
+        median_ms: the median of the last estimates in ms; 0 if there is none.
         similar: number of successive micro-batches whose windows have a similar length.
     """
 
     def __init__(self) -> None:
         self.keeps_up_us = 0
+        self.median_ms = 0.0
         self.similar = 0
         self._last: tuple[int, float] | None = None
         self._estimates_ms: deque[float] = deque(maxlen=_ESTIMATES_KEPT)
@@ -124,11 +126,6 @@ class _FixedPart:
     def is_known(self) -> bool:
         """Whether there is an estimate."""
         return bool(self._estimates_ms)
-
-    @property
-    def median_ms(self) -> float:
-        """The median of the last estimates in ms; 0 if there is none."""
-        return median(self._estimates_ms or (0,))
 
     def add(self, length_us: int, took_ms: float) -> bool:
         """Compare a micro-batch with the one before it.
@@ -150,6 +147,7 @@ class _FixedPart:
             return False
         fixed_ms, self.keeps_up_us = fixed_and_window_that_keeps_up(short, long)
         self._estimates_ms.append(fixed_ms)
+        self.median_ms = median(self._estimates_ms)
         return True
 
 

@@ -1,4 +1,4 @@
-"""Publishes one lane in transactions, by the decisions of `bridge.publishing.protocol`."""
+"""Publishes one lane in transactions, by the decisions of `bridge.publishing.lane_recovery`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bridge.errors import BridgeError, FencedError, RetriableError, TooLargeErro
 from bridge.model.counters import LaneCounters
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.position import GROUP_BYTES, LanePosition, group_of
+from bridge.publishing.lane_recovery import LaneTask, Remainder, remainder
 from bridge.publishing.ports import Transactions
-from bridge.publishing.protocol import LaneTask, Remainder, remainder
 from schemas.compiled.page_loop import PlainChange
 
 _MOST_UNTIMED: Final = 256

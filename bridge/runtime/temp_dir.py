@@ -22,12 +22,15 @@ class TemporaryFolder:
     Attributes:
         path: the folder.
 
+    Args:
+        parent: the folder to make it in; None for the usual one (`TMPDIR`).
+
     Raises:
         OSError: there is no folder for temporary files.
     """
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    def __init__(self, parent: Path | None = None) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         self._locked: int | None = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         # A file system without locks is not an error: nothing may delete its files.
         with suppress(OSError):

@@ -40,7 +40,6 @@ from sandbox.cql.parser.statements import (
 )
 from sandbox.cql.server import Logged, StatementServer
 from sandbox.cql.stored import StoredBase, stored_log_columns, stored_partition, stored_tables, stored_types
-from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.scylla.expected_changes import Place
 from sandbox.scylla.local_streams import LocalStreams
@@ -49,6 +48,7 @@ from sandbox.scylla.refusals import base_of
 from sandbox.scylla.schema_changes import log_alters
 from sandbox.scylla.tables import LogStatement, SimulatedTable, mark_log
 from sandbox.scylla.write_times import system_clock_us
+from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
 from schemas.cql.types import ListType
 from schemas.errors import SchemaError

@@ -8,10 +8,10 @@ from sandbox.cql.parser.cursor import Cursor
 from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.lexer import Kind
 from sandbox.cql.parser.source import SourceStatement
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.tablets import mark_tablets
 from sandbox.scylla.local_streams import LocalStreams, initial_tablets
 from sandbox.scylla.refusals import base_of
+from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
 
 _THERE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?"

@@ -8,7 +8,6 @@ from typing import Final
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.model.times import UnixMicros, timeuuid_of
 from sandbox.cql.catalog import Table
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.merging import Cell, CollectionState, Columns, PartitionState, RowState
 from sandbox.scylla.base.state import BaseRow, BaseState
 from sandbox.scylla.log.log_table import CdcOptions
@@ -23,6 +22,7 @@ from sandbox.scylla.values.nested import (
     unpack_pairs,
 )
 from sandbox.scylla.values.ordering import Key
+from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import CqlType, ListType, SetType, UdtType, parse

@@ -14,7 +14,6 @@ import yaml
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMillis, micros_of
-from sandbox.cql.writing_session import WritingSession
 from sandbox.demo import plan
 from sandbox.errors import LocalStackError
 from sandbox.recordings.expected import expected_changes
@@ -25,6 +24,7 @@ from sandbox.scylla.oracle import ExpectedChange
 from sandbox.scylla.write_times import paced
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
 from schemas.cql.table import TableSchema
 

@@ -23,13 +23,13 @@ from pathlib import Path
 
 from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
-from sandbox.cql.writing_session import WritingSession
 from sandbox.demo.plan import DemoTable, generation_changes, tables
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
 from sandbox.scylla.write_times import paced, system_clock_us
 from sandbox.scylla.writer import Simulator
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import TableSchema
 
 

@@ -13,7 +13,6 @@ from sandbox.cql.catalog import TableName
 from sandbox.cql.parser.cursor import Cursor
 from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.statements import Name
-from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.older_versions import forget_upgrade, is_old, publish_old, show_generation, upgrade
@@ -21,6 +20,7 @@ from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, TabletSet, merge, split
 from sandbox.scylla.local_streams import initial_tablets
 from sandbox.scylla.refusals import base_of
+from sandbox.writing_session import WritingSession
 from schemas.cql.names import shown_table
 
 LEAST_LEAD_S: Final = 2.0

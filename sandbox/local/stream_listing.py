@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, iso_of_millis
 from sandbox.cql.catalog import TableName
-from sandbox.cql.writing_session import WritingSession
 from sandbox.local.stream_changes import cluster_of, tablets_of
 from sandbox.scylla.cluster.older_versions import is_old
 from sandbox.scylla.local_streams import initial_tablets
+from sandbox.writing_session import WritingSession
 from schemas.cql.names import shown_table
 
 _TABLES: Final = "SELECT DISTINCT keyspace_name, table_name FROM system.cdc_timestamps"

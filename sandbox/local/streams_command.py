@@ -8,10 +8,10 @@ import time
 from typing import TYPE_CHECKING
 
 from bridge.model.times import UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.local.stream_changes import LEAST_LEAD_S, Ahead, Say, StreamChanges, captured_table
 from sandbox.local.stream_listing import shown
 from sandbox.scylla.write_times import system_clock_us
+from sandbox.writing_session import WritingSession
 
 if TYPE_CHECKING:
     # The type of what add_subparsers() returns has no public name.

@@ -9,12 +9,12 @@ from struct import Struct
 from typing import Any, Final
 
 from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
-from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.recordings.recording import LogRow, RecordedTable, Recording
 from sandbox.recordings.replay import Replay
 from sandbox.scylla.cluster.simulated_cluster import clear_generations, publish_streams
 from sandbox.scylla.log.log_table import log_columns
 from sandbox.scylla.tables import SimulatedTable
+from sandbox.writing_session import UNSET, WritingSession
 from schemas.cql.names import quoted
 from schemas.log.columns import deleted_elements, deleted_flag
 

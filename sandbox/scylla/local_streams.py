@@ -8,10 +8,10 @@ from typing import Final
 
 from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.older_versions import show_generation
 from sandbox.scylla.cluster.simulated_cluster import Placement, SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets
+from sandbox.writing_session import WritingSession
 
 TABLETS: Final = 4
 """How many tablets a table begins with where its keyspace names no number."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.log.log_table import CdcOptions, log_columns, log_ddl
 from sandbox.scylla.tables import SimulatedTable, mark_log
 from sandbox.scylla.values.nested import UserType
+from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import CqlType

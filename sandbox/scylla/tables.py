@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Final
 
-from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.base_statements import BaseStatements, WriteCells
 from sandbox.scylla.base.state import BaseState
 from sandbox.scylla.expected_changes import Place
@@ -15,6 +14,7 @@ from sandbox.scylla.log.log_rows import CollectionDelta, LogGroup, LogOperation,
 from sandbox.scylla.log.log_table import CDC_PARTITIONER, CdcOptions, base_ddl, columns_of, log_ddl, type_ddl
 from sandbox.scylla.refusals import check_capture
 from sandbox.scylla.values.nested import UserTypes
+from sandbox.writing_session import UNSET, WritingSession
 from schemas.cql.names import quoted
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import resolve, user_types

@@ -16,7 +16,6 @@ from bridge.errors import RetriableError
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, timeuuid_of
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.base_statements import BaseStatements, WriteCells
 from sandbox.scylla.base.mutations import Mutation
 from sandbox.scylla.base.state import BaseState
@@ -27,6 +26,7 @@ from sandbox.scylla.oracle import ExpectedChange, Oracle
 from sandbox.scylla.schema_changes import SchemaChange
 from sandbox.scylla.tables import LogStatement, SimulatedTable
 from sandbox.scylla.values.ordering import Key
+from sandbox.writing_session import WritingSession
 
 _ATTEMPTS: Final = 5
 _IN_FLIGHT: Final = 64

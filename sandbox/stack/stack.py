@@ -20,7 +20,6 @@ from typing import Any, Final, Literal, Self, get_args
 
 from bridge.config.document import ScyllaSettings, Secret
 from bridge.runtime.java import find_java
-from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.stack import processes, server
 from sandbox.stack.cql_server import SUPERUSER, CqlServer
@@ -30,6 +29,7 @@ from sandbox.stack.ports import LOOPBACK, Ports, free_ports, require_free
 from sandbox.stack.processes import ProcessIdentity
 from sandbox.stack.registry_server import RegistryServer
 from sandbox.stack.state import PortPlan, StackState, StateFile
+from sandbox.writing_session import WritingSession
 
 Component = Literal["kafka", "cql", "registry"]
 COMPONENTS: tuple[Component, ...] = get_args(Component)

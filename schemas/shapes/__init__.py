@@ -2,7 +2,8 @@
 
 A shape is one module with one object, a `Shape`. It chooses and arranges the parts that ``schemas.avro.records``
 (schemas) and ``schemas.log.change_records`` (values) provide. To add a shape, write its module, register it in
-`SHAPES`, and add its name to ``schemas.options.ShapeName``.
+`SHAPES`, and add its name to ``schemas.options.ShapeName``. The command `consume` prints a shape with the fields of
+another one as it is; other fields need a renderer in `bridge/encoding/json_changes.py`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ import argparse
 import logging
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
 from typing import Final
@@ -39,8 +40,36 @@ def _end_before_start(signum: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line of `python -m spark.job`; return the exit status."""
+def _check_servers(config: BridgeConfig) -> None:
+    # The JVM starts while Python imports this.
+    from bridge.cli.preflight import checks
+
+    checks.check_all(config, report=_log.info, warn=_log.warning, resuming=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StartSteps:
+    """The steps of a start that reach beyond this process.
+
+    Attributes:
+        start_fork_server: starts the fork server; raises OSError if this machine can't run it.
+        start_session: starts Spark's JVM in the background.
+        check_servers: checks servers and tables; raises BridgeError if the job must not begin.
+    """
+
+    start_fork_server: Callable[[], ForkServer] = ForkServer
+    start_session: Callable[..., StartingSession] = StartingSession
+    check_servers: Callable[[BridgeConfig], None] = _check_servers
+
+
+def main(argv: Sequence[str] | None = None, *, steps: StartSteps | None = None) -> int:
+    """Run the command line of `python -m spark.job`; return the exit status.
+
+    Args:
+        argv: the arguments; None for those of this process.
+        steps: of the start; None for those of a real job.
+    """
+    steps = steps or StartSteps()
     parser = argparse.ArgumentParser(prog="python -m spark.job", description="Publish CDC changes to Kafka.")
     parser.add_argument("-c", "--config", required=True, help="the configuration file")
     parser.add_argument("--once", action="store_true", help="publish what can be read now, then stop")
@@ -55,8 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = loader.load(arguments.config)
         log_setup.setup(arguments.log_level, form=config.logging.format)
         log_setup.export_settings(arguments.log_level, config.logging.format)
-        with _open_fork_server(config.spark) as python:
-            return _start(config, python, once=arguments.once)
+        with _open_fork_server(config.spark, steps) as python:
+            return _start(config, python, steps, once=arguments.once)
     except ConfigError as error:
         for problem in error.problems:
             _log.error("%s", problem)
@@ -70,13 +99,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _open_fork_server(settings: SparkSettings) -> Iterator[str | None]:
+def _open_fork_server(settings: SparkSettings, steps: StartSteps) -> Iterator[str | None]:
     """Yield the command that Spark runs as its Python; None for the interpreter itself."""
     if not settings.fast_start:
         yield None
         return
     try:
-        server = ForkServer()
+        server = steps.start_fork_server()
     except OSError as error:
         # The fork server only saves time.
         _log.info("Spark's Python processes start cold (%s); TMPDIR names another folder", error)
@@ -88,19 +117,18 @@ def _open_fork_server(settings: SparkSettings) -> Iterator[str | None]:
         server.close()
 
 
-def _start(config: BridgeConfig, python: str | None, *, once: bool) -> int:
+def _start(config: BridgeConfig, python: str | None, steps: StartSteps, *, once: bool) -> int:
     """Check the servers while Spark comes up, then run the job; return its exit status.
 
     Raises:
         BridgeError: a check has failed; nothing was begun.
     """
-    session = StartingSession(config.name, config.spark, python=python)
+    session = steps.start_session(config.name, config.spark, python=python)
     try:
-        # The JVM starts while Python imports these.
-        from bridge.cli.preflight import checks
+        # The JVM starts while Python imports this.
         from spark.job import supervisor
 
-        checks.check_all(config, report=_log.info, warn=_log.warning, resuming=True)
+        steps.check_servers(config)
     except BaseException:
         session.give_up()
         raise

@@ -1,8 +1,4 @@
-"""Takes the lanes' reports from what Spark reports about a query's micro-batches, and logs the progress.
-
-A task's report travels as an observed metric of Spark's micro-batch (`observed`). So it arrives with the end of the
-micro-batch, from executors on any machine, and the job needs no server for it.
-"""
+"""Takes the lanes' reports from what Spark reports about a query's micro-batches, and logs the progress."""
 
 from __future__ import annotations
 
@@ -12,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import collect_list
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.errors import BridgeError
@@ -21,20 +15,13 @@ from bridge.model.kept_formats import StreamOffset
 from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.snapshot import BatchStatistics
 from bridge.monitoring.state import JobState
-from spark.source.rows import REPORT
+from spark.source.report_metric import observed_reports
 
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S: Final = 0.4
 _LOG_EVERY_S: Final = 10.0
 _TOTAL: Final = "triggerExecution"
-_METRICS: Final = "lanes"
-_REPORTS: Final = "reports"
-
-
-def observed(lanes: DataFrame) -> DataFrame:
-    """Return the lanes' reports, observed so that Spark adds them to its report about each micro-batch."""
-    return lanes.observe(_METRICS, collect_list(REPORT).alias(_REPORTS))
 
 
 class ProgressReport:
@@ -151,7 +138,7 @@ class ProgressReport:
         self._job_state.update_batches(self._name, note)
 
     def _take_reports(self, progress: Mapping[str, Any]) -> None:
-        texts = progress.get("observedMetrics", {}).get(_METRICS, {}).get(_REPORTS, ())
+        texts = observed_reports(progress)
         try:
             reports = [LaneReport.from_json(text) for text in texts]
         except BridgeError as error:

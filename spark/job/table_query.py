@@ -25,9 +25,10 @@ from bridge.monitoring.state import JobState
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.topic_identity import ChangeTopicMessages
 from spark.job.checkpoint import Checkpoint
-from spark.job.progress_report import ProgressReport, observed
+from spark.job.progress_report import ProgressReport
 from spark.jvm.session import activate
 from spark.source.process import CACHE
+from spark.source.report_metric import observe_reports
 from spark.source.source import CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, SIGNALS_OPTION, START_OPTION
 
 _log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class TableQuery:
             .option(SIGNALS_OPTION, self._signals.path)
         )
         writer = (
-            observed(reader.load())
+            observe_reports(reader.load())
             # The lanes' tasks publish by themselves; the sink only makes Spark run them.
             .writeStream.format("noop")
             .option("checkpointLocation", self._checkpoint.folder)

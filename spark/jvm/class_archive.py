@@ -28,10 +28,10 @@ from bridge.errors import BridgeError, StartupError
 from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMillis
 from bridge.monitoring.reports import LaneReport
-from spark.job.progress_report import observed
 from spark.jvm.launcher import ARCHIVE
 from spark.jvm.session import StartingSession
 from spark.source import rows
+from spark.source.report_metric import observe_reports
 
 _NAME: Final = "rehearsal"
 _LANES: Final = 2
@@ -95,7 +95,7 @@ def make(archive: Path) -> None:
         starting = StartingSession(_NAME, settings)
         session = starting.result()
         session.dataSource.register(Rehearsal)
-        lanes = observed(session.readStream.format(_NAME).load())
+        lanes = observe_reports(session.readStream.format(_NAME).load())
         writer = lanes.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
         query = writer.outputMode("append").trigger(processingTime="0 seconds").start()
         deadline = time.monotonic() + _WITHIN_S

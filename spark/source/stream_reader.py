@@ -19,7 +19,7 @@ from bridge.engine.process.process_cache import ProcessCache
 from bridge.engine.read_lane import LaneChanges
 from bridge.model.kept_formats import StreamOffset, canonical_json
 from bridge.model.table_facts import TableFacts
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.runtime import log_setup
 from spark.source import rows
 from spark.source.process import CACHE
@@ -91,7 +91,7 @@ class ScyllaCdcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LanePartition]:
         """Return one partition for each lane of the micro-batch that ends at `end`.
 
-        None when the micro-batch is a checkpoint's and does not agree with Kafka's progress records.
+        The list is empty when the micro-batch is a checkpoint's and does not agree with Kafka's progress records.
         """
         offset = StreamOffset.from_json(end)
         batch = None if start == end else self._planner.begin(offset)

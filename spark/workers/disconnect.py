@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 Worker: TypeAlias = Callable[..., int]
@@ -30,12 +31,15 @@ def tolerating_disconnect(worker: Worker) -> Worker:
     return run
 
 
-def tolerate_disconnect_here() -> None:
+def tolerate_disconnect_here(main_module: ModuleType | None = None) -> None:
     """Do that in this process, if it is a worker of PySpark's own daemon; call it as early as possible.
 
     When the executors are on other machines, Spark starts planners on the driver's machine by PySpark's daemon. The
     process is a worker already when it imports the bridge.
+
+    Args:
+        main_module: the module that the process runs; None for `__main__`.
     """
-    daemon: Any = sys.modules["__main__"]
+    daemon: Any = sys.modules["__main__"] if main_module is None else main_module
     if getattr(daemon.__spec__, "name", None) == PYSPARK_DAEMON and daemon.worker.__module__ == daemon.__name__:
         daemon.worker = tolerating_disconnect(daemon.worker)

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 VARIABLE: Final = "SCYLLA_CDC_BRIDGE_FORK_SERVER"
 """Names the fork server's socket to the job's processes."""
@@ -25,10 +25,15 @@ _OUR_MODULES: Final = {"pyspark.daemon": "spark.workers.daemon"}
 traceback when Spark drops a planner's answer."""
 
 
-def main(execute: Callable[[str, list[str]], object] = os.execv) -> None:
-    """Do what `python ARGUMENTS...` does, with our daemon in place of PySpark's; ends when that process ends."""
+def main(execute: Callable[[str, list[str]], object] = os.execv, arguments: Sequence[str] | None = None) -> None:
+    """Do what `python ARGUMENTS...` does, with our daemon in place of PySpark's; ends when that process ends.
+
+    Args:
+        execute: replaces this process by a program, given its path and its command line.
+        arguments: of Python; None for those of this process.
+    """
     address = os.environ.get(VARIABLE)
-    words = sys.argv[1:]
+    words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == [_MODULE]:
         words[1:2] = [_OUR_MODULES.get(name, name) for name in words[1:2]]
     if address is not None and words[:1] == [_MODULE]:

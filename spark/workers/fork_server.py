@@ -26,6 +26,7 @@ import socket
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -63,29 +64,33 @@ class ForkServer:
         python: path of the command that Spark uses as its Python.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, parent: Path | None = None, *, can_access: Callable[[Path, int], bool] = os.access) -> None:
         """Start the server process. Clients wait until it is ready.
+
+        Args:
+            parent: the folder for temporary files; None for the usual one.
+            can_access: whether this process may use a file in a mode such as `os.X_OK`.
 
         Raises:
             OSError: there is no folder for temporary files that may hold sockets and programs, or no process can be
                 started.
         """
-        self._folder = TemporaryFolder()
+        self._folder = TemporaryFolder(parent)
         try:
-            self.python = self._write_command(self._folder.path)
+            self.python = self._write_command(self._folder.path, can_access)
             self._process = self._start(str(self._folder.path / "socket"))
         except OSError:
             self._folder.close()
             raise
 
     @staticmethod
-    def _write_command(folder: Path) -> str:
+    def _write_command(folder: Path, can_access: Callable[[Path, int], bool]) -> str:
         path = folder / "python"
         command = shlex.join([sys.executable, "-IS", str(fork_client.__file__)])
         path.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
         path.chmod(0o700)
         # Folders for temporary files are sometimes mounted with `noexec`.
-        if not os.access(path, os.X_OK):
+        if not can_access(path, os.X_OK):
             raise PermissionError(errno.EACCES, "no program can be run there", str(folder))
         return str(path)
 

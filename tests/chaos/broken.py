@@ -1,6 +1,6 @@
 """The publishing protocol with one mistake each: what the harness must find.
 
-Each is a change to a class or a function of the product, so that everything else stays the real code. tests/unit/chaos
+Each is a change to a class or a function of the product, so that everything else stays the real code. tests/tools/chaos
 finds all of them over a broker in memory. On real servers (each run ends with status 1 and says what is wrong):
 
     python -m tests.chaos --minutes 0.5 --seed 3 --kinds "die at a point" --variant "marker outside"
@@ -179,7 +179,7 @@ IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     "laid at once": ("bridge.publishing.ownership", _in_class(laid_at_once, "LaneOwnership")),
     "too few lanes": ("bridge.publishing.ownership", _in_class(too_few_lanes, "LaneOwnership")),
     "unseen loss": ("bridge.publishing.ownership", _in_class(unseen_loss, "LaneOwnership")),
-    "random id": ("bridge.publishing.protocol", _in_function("transactional_id", random_id)),
+    "random id": ("bridge.publishing.lane_recovery", _in_function("transactional_id", random_id)),
     "own clock": ("bridge.planning.server_clock", _in_class(own_clock, "ServerTime")),
     "crossing": ("bridge.planning.micro_batches", _in_function("plan", crossing)),
 }

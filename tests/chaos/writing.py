@@ -13,7 +13,6 @@ from typing import Any, Final
 from bridge.config.document import ScyllaSettings
 from bridge.errors import BridgeError
 from bridge.model.times import UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
@@ -21,6 +20,7 @@ from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Mix, Workload
 from sandbox.scylla.write_times import system_clock_us
 from sandbox.scylla.writer import Simulator, TimedMutation
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.chaos.witness import Columns, Place

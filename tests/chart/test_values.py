@@ -146,7 +146,7 @@ def test_what_is_refused_by_name_says_what_to_do_instead(chart: Chart) -> None:
         ("/config/spark/properties/spark.a.password", "`driver.extraEnv` and `executors.extraEnv`, with `valueFrom`"),
         ("/config/spark/properties/spark.driver.memory", "left out: the chart sets it, by `driver.memory`"),
         ("/config/spark/properties/spark.app.name", "left out: set `config.name` instead"),
-        ("/config/spark/properties/driver.memory", "properties of Spark begin with `spark.`"),
+        ("/config/spark/properties/driver.memory", "Spark ignores properties that do not begin with `spark.`"),
         ("/config/monitoring/listen", "left out: set `monitoring.port` instead"),
     }
     assert {one for one in expected if not any(one[0] == place and one[1] in text for place, text in told)} == set()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.jars import JARS_VARIABLE
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 

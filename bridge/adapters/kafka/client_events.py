@@ -107,7 +107,7 @@ class DeliveryErrors:
     It must not refer to the client: a reference cycle would keep the client alive.
 
     Attributes:
-        refusal: the message for the first batch that a broker refused for its size; None if there was none.
+        refusal: the message for the first batch whose records a broker refused; None if there was none.
         lost: why the first undelivered record was not delivered; None if there was none. The transaction's own error
             only contains the number of undelivered records.
     """

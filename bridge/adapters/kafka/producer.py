@@ -23,7 +23,9 @@ _BY_KEY: Final = -1
 
 
 class TransactionalProducer(KafkaClient):
-    """The producer of one transactional id. For one thread. After an error only `close` may be called.
+    """The producer of one transactional id. For one thread.
+
+    After `TooLargeError` the transaction can go on. After every other error only `close` may be called.
 
     Args:
         settings: how to reach Kafka.

@@ -17,8 +17,8 @@ from bridge.engine.ports import Clocks, RunningTask
 from bridge.model.counters import LaneCounters
 from bridge.monitoring.counters import CounterStore, process_counters
 from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.lane_recovery import transactional_id
 from bridge.publishing.partition_counts import PartitionCounts
-from bridge.publishing.protocol import transactional_id
 
 if TYPE_CHECKING:
     from bridge.adapters.registry.client import Registry

@@ -17,7 +17,7 @@ from bridge.model.streams import StreamId, TokenRange
 from bridge.model.times import UnixMillis
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import CdcOptions, TableState
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.reading.table_capture import CapturedTable, capture
 from schemas.options import OutputOptions
 

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from bridge.adapters.scylla.session import Prepared
 from bridge.model.times import UnixMicros
-from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.mutations import (
     Bound,
     CollectionWrite,
@@ -32,6 +31,7 @@ from sandbox.scylla.base.ranges import RangeState, normalized
 from sandbox.scylla.values.multi_cell import MultiCell, field_key
 from sandbox.scylla.values.nested import UserTypes, fields_of, is_multi_cell, pack_elements, pack_pairs
 from sandbox.scylla.values.ordering import ClusteringOrder, Key
+from sandbox.writing_session import UNSET, WritingSession
 from schemas.cql.names import quoted
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import UdtType

@@ -13,7 +13,7 @@ from typing import Final
 
 from bridge.model.streams import StreamId, Token
 from bridge.model.times import UnixMillis
-from sandbox.cql.writing_session import WritingSession
+from sandbox.writing_session import WritingSession
 
 VNODES: Final = "vnodes"
 """The owner of the cluster's generations. The owner of a table's stream sets is its full name."""

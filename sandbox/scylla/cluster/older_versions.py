@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster, publish_streams
+from sandbox.writing_session import WritingSession
 
 _LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")

@@ -11,11 +11,11 @@ from bridge.adapters.scylla.stream_metadata import VnodeStreams
 from bridge.model.log_rows import Cells
 from bridge.model.streams import StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.acceptance import LEEWAY_US, accepting_generation
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.known_streams import VNODES, Known, KnownStreams
 from sandbox.scylla.cluster.topology import Ring, StreamMap
+from sandbox.writing_session import WritingSession
 
 _LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")

@@ -17,10 +17,10 @@ from bridge.adapters.scylla.stream_metadata import TabletStreams
 from bridge.model.log_rows import Cells
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.acceptance import LEEWAY_US, SimulatorRefusal
 from sandbox.scylla.cluster.known_streams import KnownStreams
 from sandbox.scylla.cluster.simulated_cluster import Placement
+from sandbox.writing_session import WritingSession
 
 _LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")

@@ -27,8 +27,8 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout
 from bridge.model.times import UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from schemas.table_codec import TableCodec
 from schemas.wire.framing import frame
 from tests.unit.schemas.example_tables import STREAM, TIME, log_columns, row, table

@@ -17,11 +17,11 @@ from bridge.model.times import UnixMicros
 from sandbox.cql.catalog import TableName
 from sandbox.cql.client import LocalCql
 from sandbox.cql.parser.source import statements_of
-from sandbox.cql.writing_session import WritingSession
 from sandbox.local.stream_changes import Ahead, StreamChanges
 from sandbox.scylla.cluster.simulated_cluster import clear_generations
 from sandbox.scylla.write_times import system_clock_us
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from tests.integration.support.running import BridgeJob, wait_for
 
 pytestmark = pytest.mark.integration

@@ -10,8 +10,8 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.integration.support.histories import LAST_MINUTE, history

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from tests.chaos.outcome import Leg
 from tests.chaos.run import Run
 from tests.integration.support.histories import history, table

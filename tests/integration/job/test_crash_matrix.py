@@ -2,7 +2,7 @@
 
 SIGKILL takes a job start for each point, which is minutes: `make chaos-matrix` (SCYLLA_CDC_BRIDGE_CHAOS=matrix) goes
 through all of them; without it, every exception comes in one run, and SIGKILL at the point where Kafka and Spark
-disagree on what is done. `tests/unit/chaos` goes through the whole matrix, and zombies too, over a broker in memory.
+disagree on what is done. `tests/tools/chaos` goes through the whole matrix, and zombies too, over a broker in memory.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from tests.chaos import fault_points
 from tests.chaos.fault_points import POINTS, Point
 from tests.integration.support.histories import history, table

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from bridge.model.times import timeuuid_of
-from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from tests.integration.support.histories import history, table
 from tests.integration.support.running import BridgeJob, job_reached, wait_for
 from tests.integration.support.unpublishable import contradiction

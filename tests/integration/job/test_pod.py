@@ -21,8 +21,8 @@ import pytest
 
 from bridge.config.document import ScyllaSettings
 from deploy.chart.dashboard import dashboard_text
-from sandbox.cql.writing_session import WritingSession
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.chart.rendering import Chart, Rendered

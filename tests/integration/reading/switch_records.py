@@ -10,13 +10,13 @@ from typing import Final, Literal, Protocol
 
 from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, iso_of_micros
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import Placement
 from sandbox.scylla.oracle import ExpectedChange
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Workload
 from sandbox.scylla.write_times import paced, spread
 from sandbox.scylla.writer import Simulator
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 

@@ -35,7 +35,6 @@ from bridge.adapters.kafka.records import Record
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.times import UnixMicros, UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.demo.topic_readers import TopicReaders
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
@@ -45,6 +44,7 @@ from sandbox.scylla.oracle import ExpectedChange
 from sandbox.scylla.write_times import system_clock_us
 from sandbox.stack.stack import LocalStack
 from sandbox.verify.checker import Verdict
+from sandbox.writing_session import WritingSession
 from tests.integration.reading.switch_records import (
     BOUND_S,
     CONFIDENCE_S,

@@ -16,8 +16,8 @@ from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
 from bridge.monitoring.counters import process_counters
 from bridge.reading.stream_probe import STREAMS_PER_PROBE
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.write_times import system_clock_us
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from spark.source.source import SourceOptions, open_reader

@@ -22,12 +22,12 @@ from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token
 from bridge.model.times import UnixMicros
 from bridge.reading.stream_probe import STREAMS_PER_PROBE
 from bridge.runtime.java import find_java
-from sandbox.cql.writing_session import WritingSession
 from sandbox.stack import processes, server
 from sandbox.stack.cql_server import CqlServer
 from sandbox.stack.cql_wire import CqlConnection
 from sandbox.stack.jars import Jars
 from sandbox.stack.ports import free_ports
+from sandbox.writing_session import WritingSession
 from tests.integration.support.running import wait_for
 
 WANTED = "SCYLLA_CDC_BRIDGE_CLUSTER"

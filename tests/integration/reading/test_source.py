@@ -12,13 +12,13 @@ import pytest
 
 from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Workload
 from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 

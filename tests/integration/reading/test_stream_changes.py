@@ -11,11 +11,11 @@ from bridge.adapters.scylla.stream_metadata import TabletStreams, VnodeStreams, 
 from bridge.model.streams import lane_range
 from bridge.model.times import UnixMillis
 from bridge.planning.micro_batches import GenerationStart
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, upgrade
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, mark_tablets, merge, split
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from tests.integration.reading.switch_records import describe_stalls
 from tests.integration.reading.switches import Scenario
 

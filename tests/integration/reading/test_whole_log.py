@@ -16,7 +16,6 @@ import pytest
 from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
 from bridge.model.times import UnixMicros, UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
 from sandbox.scylla.tables import SimulatedTable
@@ -25,6 +24,7 @@ from sandbox.scylla.workload import EVERYTHING, Workload, with_own_timestamps
 from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from schemas.wire.framing import unframe

@@ -9,8 +9,8 @@ from bridge.model.times import UnixMicros, timeuuid_of
 from sandbox.cql.interpret import Request
 from sandbox.cql.parser.grammar import statement_of
 from sandbox.cql.server import StatementServer
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Mutation
+from sandbox.writing_session import WritingSession
 from tests.integration.support.reading import raw_rows
 from tests.integration.support.unpublishable import contradiction, log_row
 

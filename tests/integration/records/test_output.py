@@ -19,12 +19,12 @@ from bridge.encoding.partitioner import placement
 from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
 from sandbox.cql.interpret import Request
 from sandbox.cql.server import StatementServer
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.write_times import system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from schemas.wire.framing import unframe
 from tests.integration.records.output_table import (
     COLUMNS,

@@ -18,7 +18,6 @@ import yaml
 from bridge.adapters.registry.client import Registry
 from bridge.cli import main
 from bridge.model.times import UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.tables import SimulatedTable
@@ -26,6 +25,7 @@ from sandbox.scylla.workload import Workload
 from sandbox.scylla.write_times import paced, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from schemas.errors import IncompatibleSchemaError

@@ -18,7 +18,6 @@ from bridge.adapters.kafka.records import Record
 from bridge.adapters.registry.client import Registry
 from bridge.encoding.group_encoder import POSITION_HEADER
 from bridge.model.times import UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Insert, Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
@@ -28,6 +27,7 @@ from sandbox.scylla.write_times import system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
 from sandbox.verify.checker import Checker
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import CqlType, parse, resolve
 from schemas.record_schemas import schema_text, value_schema

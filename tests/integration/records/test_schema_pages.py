@@ -10,9 +10,9 @@ from bridge.model.micro_batch import Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros
 from bridge.reading.table_capture import CapturedTable, UnsettledSchemaError, capture
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
 from sandbox.scylla.tables import SimulatedTable, create_keyspace
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import LOG_TABLE_SUFFIX
 from schemas.cql.table_changes import changes_between
 from tests.integration.records.test_schema_changes import KEYSPACE, table

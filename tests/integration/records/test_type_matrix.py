@@ -17,12 +17,12 @@ import pytest
 from bridge.config.document import ScyllaSettings
 from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
 from sandbox.scylla.tables import create_keyspace, mark_log
 from sandbox.scylla.write_times import system_clock_us
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
 from tests.integration.records.type_matrix import (
     KEYSPACE,

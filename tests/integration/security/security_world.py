@@ -32,7 +32,6 @@ from bridge.cli import main
 from bridge.config.document import KafkaSettings, ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.runtime.java import find_java
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, mark_tablets
 from sandbox.scylla.oracle import ExpectedChange
@@ -45,6 +44,7 @@ from sandbox.stack.cql_server import SUPERUSER
 from sandbox.stack.jars import Jars
 from sandbox.stack.ports import LOOPBACK, free_ports
 from sandbox.stack.registry_server import RegistryServer
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.integration.support.running import wait_for

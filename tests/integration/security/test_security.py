@@ -23,10 +23,10 @@ from bridge.adapters.registry.client import Registry
 from bridge.cli import main
 from bridge.config.document import KafkaSettings, ScyllaSettings
 from bridge.errors import AccessError, BridgeError, StartupError
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.oracle import ExpectedChange
 from sandbox.stack.ports import LOOPBACK, free_ports
 from sandbox.verify.checker import Checker
+from sandbox.writing_session import WritingSession
 from tests.integration.security.security_refusals import REFUSED
 from tests.integration.security.security_world import (
     ACLS,

@@ -14,7 +14,6 @@ from uuid import UUID
 import pytest
 
 from bridge.model.times import UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.recordings.expected import expected_changes, knows_its_row
 from sandbox.recordings.loader import lasting_rows, load, shifted
 from sandbox.recordings.recording import Recording, scenarios
@@ -24,6 +23,7 @@ from sandbox.scylla.oracle import ExpectedChange, TableKey
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.write_times import system_clock_us
 from sandbox.stack.stack import LocalStack
+from sandbox.writing_session import WritingSession
 from tests.integration.support.reading import raw_rows
 from tests.integration.support.running import BridgeJob
 

@@ -8,7 +8,6 @@ import pytest
 
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import Insert, Mutation, PartitionDelete, RowDelete, Update
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
@@ -17,6 +16,7 @@ from sandbox.scylla.values.native import EXTREMES
 from sandbox.scylla.workload import Mix, Workload
 from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.integration.support.reading import changes_of, in_log_terms, raw_rows

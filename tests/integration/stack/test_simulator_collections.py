@@ -9,7 +9,6 @@ from itertools import count, groupby, islice
 import pytest
 
 from bridge.model.times import UnixMicros, UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.base.mutations import CollectionWrite, Insert, Mutation, Update
 from sandbox.scylla.base.state import BaseRow
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
@@ -31,6 +30,7 @@ from sandbox.scylla.values.nested import UserType, is_multi_cell
 from sandbox.scylla.workload import EVERYTHING, Workload
 from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.integration.support.reading import Row, raw_rows

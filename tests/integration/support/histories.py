@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridge.model.times import UnixMicros, UnixMillis
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import ExpectedChange
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Workload
 from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.oracle import ExpectedChange
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import TableSchema
 
 Row = dict[str, bytes | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sandbox.cql.writing_session import WritingSession
+from sandbox.writing_session import WritingSession
 
 
 def contradiction(

@@ -20,8 +20,8 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.monitoring.counters import CounterStore
 from bridge.monitoring.reports import LaneReport
 from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.partition_counts import PartitionCounts
-from bridge.publishing.protocol import LaneTask
 from bridge.reading.schema_change import Changes
 from bridge.reading.table_capture import Schemas
 from tests.unit.bridge.encoded_runs import run_of

@@ -16,7 +16,7 @@ from bridge.model.kept_formats import LaneProgress, StreamOffset, canonical_json
 from bridge.model.micro_batch import PlannedBatch
 from bridge.model.table_facts import TableFacts
 from bridge.model.times import timeuuid_of
-from bridge.publishing.protocol import LaneTask, remainder
+from bridge.publishing.lane_recovery import LaneTask, remainder
 from bridge.publishing.start_decision import decide_start
 from bridge.publishing.table_start import TableStart
 from tests.unit.bridge.engine.planner_fakes import (

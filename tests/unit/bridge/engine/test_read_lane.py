@@ -23,7 +23,7 @@ from bridge.model.micro_batch import Part, PlannedBatch, Role
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId
 from bridge.model.times import UnixMicros, timeuuid_of
 from bridge.monitoring.counters import CounterStore
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.reading.lane_merge import ColumnsChangedError
 from bridge.reading.table_capture import CapturedTable, Schemas
 from schemas.options import OutputOptions, ShapeName

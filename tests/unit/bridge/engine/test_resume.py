@@ -21,8 +21,8 @@ from bridge.model.micro_batch import Layout, PlannedBatch, Window
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, sort_key
 from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.partition_counts import PartitionCounts
-from bridge.publishing.protocol import LaneTask
 from bridge.reading.table_capture import CapturedTable
 from sandbox.scylla.log.images import ImageOptions
 from schemas.compiled.page_encoder import ROWS_BEFORE_COMPILING

@@ -19,7 +19,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.reading.table_capture import Schemas
 from schemas.errors import IncompatibleSchemaError
 from tests.unit.bridge.encoded_runs import run_of

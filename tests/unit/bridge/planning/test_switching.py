@@ -20,8 +20,8 @@ from bridge.model.position import GroupPosition, LanePosition
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros, timeuuid_of
 from bridge.planning.micro_batches import GenerationStart, Limits, first_cursor, plan
+from bridge.publishing.lane_recovery import LaneTask, remainder
 from bridge.publishing.offset_reconciler import OffsetReconciler
-from bridge.publishing.protocol import LaneTask, remainder
 from bridge.publishing.start_decision import decide_start
 from bridge.publishing.table_start import TableStart
 from tests.unit.any_tables import examples

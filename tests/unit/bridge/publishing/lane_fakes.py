@@ -10,7 +10,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from tests.chaos.fault_points import Watched
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 

@@ -1,4 +1,4 @@
-"""Publishing a lane: each record exactly once. tests/unit/chaos lets a process die at each step."""
+"""Publishing a lane: each record exactly once. tests/tools/chaos lets a process die at each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.start_decision import decide_start
 from tests.chaos.fault_points import IN_PRODUCER, FaultError, Point
 from tests.unit.bridge.fake_kafka import Broker

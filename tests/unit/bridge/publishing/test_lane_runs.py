@@ -15,7 +15,7 @@ from bridge.errors import TooLargeError
 from bridge.model.counters import LaneCounters
 from bridge.model.kept_formats import LaneProgress
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from tests.chaos.fault_points import IN_PRODUCER, FaultError, Point
 from tests.unit.bridge.encoded_runs import run_of
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client

@@ -1,4 +1,4 @@
-"""Jobs that start at the same time, step by step; tests/unit/chaos lets them start at random."""
+"""Jobs that start at the same time, step by step; tests/tools/chaos lets them start at random."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.position import LanePosition
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.publishing.protocol import LaneTask, remainder
+from bridge.publishing.lane_recovery import LaneTask, remainder
 from bridge.publishing.start_decision import decide_start
 from bridge.publishing.table_start import TableStart
 from tests.unit.bridge.publishing.progress_fakes import (

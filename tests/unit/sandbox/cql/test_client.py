@@ -14,11 +14,11 @@ from bridge.model.times import UnixMicros
 from sandbox.cql.client import LocalCql
 from sandbox.cql.parser.source import statements_of
 from sandbox.cql.stored import StoredBase, stored_partition
-from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.scylla.log.log_groups import LogRules
 from sandbox.scylla.log.log_table import log_columns
 from sandbox.scylla.values.nested import UserType, pack_elements, pack_fields, pack_pairs
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 

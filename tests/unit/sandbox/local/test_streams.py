@@ -15,13 +15,13 @@ from bridge.adapters.scylla.stream_metadata import StreamMetadata, stream_metada
 from bridge.model.streams import MAX_TOKEN, Token, TokenRange
 from bridge.model.times import UnixMicros
 from sandbox.cql.catalog import TableName
-from sandbox.cql.writing_session import WritingSession
 from sandbox.errors import LocalStackError
 from sandbox.local import command
 from sandbox.local.stream_changes import Ahead, StreamChanges, captured_table
 from sandbox.local.stream_listing import shown
 from sandbox.scylla.local_streams import LocalStreams
 from sandbox.scylla.values.nested import unpack_elements
+from sandbox.writing_session import WritingSession
 
 NOW_US = UnixMicros(1_800_000_000_000_000)
 WHOLE = TokenRange(None, MAX_TOKEN)

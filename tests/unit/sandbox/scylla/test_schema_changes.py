@@ -7,7 +7,6 @@ from typing import cast
 
 import pytest
 
-from sandbox.cql.writing_session import WritingSession
 from sandbox.scylla.log.log_table import CdcOptions
 from sandbox.scylla.schema_changes import (
     add_column,
@@ -20,6 +19,7 @@ from sandbox.scylla.schema_changes import (
     set_options,
 )
 from sandbox.scylla.tables import SimulatedTable
+from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind
 from schemas.cql.types import UdtType, parse
 from tests.unit.sandbox.scylla.orders import table

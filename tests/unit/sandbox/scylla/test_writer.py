@@ -12,7 +12,6 @@ import pytest
 from bridge.errors import RetriableError
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
-from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.mutations import Mutation, PartitionExpiry, RowExpiry, Unheard
 from sandbox.scylla.cluster.acceptance import SimulatorRefusal
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
@@ -23,6 +22,7 @@ from sandbox.scylla.values.nested import pack_elements
 from sandbox.scylla.workload import Workload
 from sandbox.scylla.write_times import spread
 from sandbox.scylla.writer import Simulator
+from sandbox.writing_session import UNSET, WritingSession
 from schemas.cql.table import Column, ColumnKind
 from schemas.cql.types import parse
 from tests.unit.sandbox.scylla import profiles

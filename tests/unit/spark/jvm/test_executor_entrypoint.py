@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
-from bridge.cli.preflight import checks
 from bridge.config.reference.example import example_yaml
 from bridge.errors import StartupError
 from bridge.runtime import log_setup
@@ -78,39 +76,34 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_start_that_waits_for_its_servers_can_be_stopped(
-    monkeypatch: pytest.MonkeyPatch, settings: str, number: signal.Signals
-) -> None:
+def test_start_that_waits_for_its_servers_can_be_stopped(settings: str, number: signal.Signals) -> None:
     """Either signal ends the job at once. A container's first process ignores signals that it does not handle."""
     ended: list[str] = []
-    monkeypatch.setattr(checks, "check_all", lambda *_, **__: signal.raise_signal(number))
-    monkeypatch.setattr(
-        application, "ForkServer", lambda: SimpleNamespace(python="python", close=lambda: ended.append("fork server"))
-    )
-    monkeypatch.setattr(
-        application, "StartingSession", lambda *_, **__: SimpleNamespace(give_up=lambda: ended.append("JVM"))
+    fork_server: Any = SimpleNamespace(python="python", close=lambda: ended.append("fork server"))
+    session: Any = SimpleNamespace(give_up=lambda: ended.append("JVM"))
+    steps = application.StartSteps(
+        start_fork_server=lambda: fork_server,
+        start_session=lambda *_, **__: session,
+        check_servers=lambda _config: signal.raise_signal(number),
     )
     with pytest.raises(SystemExit) as end:
-        application.main(["-c", settings])
+        application.main(["-c", settings], steps=steps)
     assert end.value.code == 0
     assert ended == ["JVM", "fork server"]
 
 
-def test_job_runs_without_a_fork_server(monkeypatch: pytest.MonkeyPatch, settings: str, tmp_path: Path) -> None:
+def test_job_runs_without_a_fork_server(settings: str, tmp_path: Path) -> None:
     """The folder for temporary files may be too deep for a socket, or mounted without programs. It stays empty."""
 
     def started(*_: object, python: str | None, **__: object) -> NoReturn:
         assert python is None
         raise StartupError("as far as this test goes")
 
-    monkeypatch.setattr(application, "StartingSession", started)
     far_down = tmp_path / ("far" * 40)
     far_down.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(far_down))
-    assert application.main(["-c", settings]) == application.EXIT_REFUSED
+    steps = application.StartSteps(start_fork_server=lambda: ForkServer(far_down), start_session=started)
+    assert application.main(["-c", settings], steps=steps) == application.EXIT_REFUSED
     assert os.environ[log_setup.VARIABLE] == "info text"
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match="no program can be run there"):
-        ForkServer()
+        ForkServer(tmp_path, can_access=lambda *_: False)
     assert list(tmp_path.rglob("scylla-cdc-bridge-*")) == []

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import SparkSession
 
 from bridge.config.document import SparkSettings
 from bridge.engine.lane_counts import configured_cores
@@ -49,12 +46,5 @@ def test_missing_java_is_told(
     java.write_text(f"#!/bin/sh\necho '{says}' >&2\n", encoding="utf-8")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere" if home is None else tmp_path / "jdk"))
-    # Spark's own way there: its JVM ends before it has told a port.
-    builder: Any = SparkSession.builder
-    monkeypatch.setattr(type(builder), "getOrCreate", _no_gateway)
     with pytest.raises(StartupError, match=f"Spark's JVM .*{words}"):
         StartingSession("job", SparkSettings()).result()
-
-
-def _no_gateway(_builder: object) -> None:
-    raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})

@@ -14,7 +14,7 @@ from bridge.engine.lane_task import Publishing
 from bridge.model.kept_formats import LaneProgress, StreamOffset, canonical_json
 from bridge.model.log_rows import LogLayout
 from bridge.model.micro_batch import PlannedBatch
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.table_start import TableStart
 from bridge.reading.table_capture import CapturedTable
 from schemas.table_codec import TableCodec

@@ -26,6 +26,5 @@ def test_our_daemon_takes_the_place_of_pysparks(
     """PySpark's own prints a traceback for each planner's answer that Spark drops."""
     started: list[list[str]] = []
     monkeypatch.delenv(fork_client.VARIABLE, raising=False)
-    monkeypatch.setattr(sys, "argv", ["fork_client", *words])
-    fork_client.main(lambda _path, command: started.append(command))
+    fork_client.main(lambda _path, command: started.append(command), words)
     assert started == [[sys.executable, *expected]]

@@ -13,7 +13,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from tests.unit.bridge.engine.planner_fakes import Clock
 
 CONFIG = validate(

@@ -13,7 +13,7 @@ from bridge.engine.process.scylla_cache import ScyllaCache
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, PlannedBatch, Role, Selection
 from bridge.model.times import UnixMicros, UnixMillis
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from schemas.options import DEFAULT_OUTPUT
 
 SETTINGS = ScyllaSettings(contact_points=("a:1",))

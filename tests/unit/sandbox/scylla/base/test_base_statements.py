@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from sandbox.cql.writing_session import UNSET, WritingSession
 from sandbox.scylla.base.base_statements import BaseStatements
 from sandbox.scylla.base.mutations import (
     Operation,
@@ -18,6 +17,7 @@ from sandbox.scylla.base.mutations import (
     Unheard,
 )
 from sandbox.scylla.values.nested import pack_elements, pack_pairs
+from sandbox.writing_session import UNSET, WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.unit.sandbox.scylla.orders import T, key

@@ -12,7 +12,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, Part, PlannedBatch, Window
 from bridge.model.times import UnixMicros, UnixMillis, sort_key
-from bridge.publishing.protocol import remainder, transactional_id
+from bridge.publishing.lane_recovery import remainder, transactional_id
 from tests.unit.bridge.publishing.progress_fakes import (
     BATCH,
     EARLIER,

@@ -20,7 +20,7 @@ from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning import micro_batches
 from bridge.planning.server_clock import ServerTime
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.start_decision import decide_start
 from tests.chaos import broken
 from tests.chaos.fault_points import IN_LANE, FaultError, Point, clock_asked, set_clock, shifted, watched

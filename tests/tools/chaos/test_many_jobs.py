@@ -17,8 +17,8 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing import ownership
 from bridge.publishing.lane_publisher import LanePublisher
+from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.ownership import LaneOwnership
-from bridge.publishing.protocol import LaneTask
 from bridge.publishing.start_decision import decide_start
 from tests.chaos import broken
 from tests.chaos.fault_points import FaultError, Point, watched

@@ -13,7 +13,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing.lane_publisher import LanePublisher
-from bridge.publishing.protocol import LaneTask
+from bridge.publishing.lane_recovery import LaneTask
 from tests.chaos.stops import Stops
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 

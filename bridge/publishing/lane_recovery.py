@@ -1,7 +1,7 @@
-"""The exactly-once protocol of one lane, as plain decisions over values. Pure.
+"""What an attempt at a lane does first, after a crash as after success: it finds what is left to publish. Pure.
 
 A lane's records and its progress are written in one Kafka transaction, so the committed progress always matches what
-was published. An attempt at a lane takes three steps:
+was published. That makes each change exactly-once. Every attempt at a lane takes three steps:
 
 1. It opens the lane's transactional id. That fences older attempts and ends their transaction.
 2. It reads the committed progress.
@@ -11,7 +11,7 @@ This module decides what remains of one planned micro-batch; `bridge.publishing.
 
 A micro-batch is planned only when the one before is committed on every lane. So a table's lanes stand at most one
 micro-batch apart, and the progress of the furthest lane names that micro-batch. A starting job finishes it first, then
-plans again.
+plans the next one.
 """
 
 from __future__ import annotations
