@@ -24,7 +24,7 @@ from bench.processes.cpu_time import ThreadTimes, descendants, everyone
 from bridge.adapters.scylla.session import CqlSession
 from bridge.model.times import UnixMillis
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
-from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.stack.stack import LocalStack
 
 _TABLE: Final = "narrow"

@@ -10,7 +10,7 @@ BridgeError
 |   +-- NoGenerationError   a captured table has no streams yet: wait
 +-- RefusedError        a server rejects a statement as invalid, for example because the table does not exist
 +-- FencedError         another process owns this transactional id: stop at once
-+-- PoisonError         one change can't be published as configured
++-- UnpublishableError  one change can't be published as configured
 |   +-- TooLargeError       its record is too large for Kafka
 +-- LayoutError         another job has written a new lane layout: stop one of the two jobs
 +-- DataLossError       changes are lost or may be lost: the table stops until a person decides
@@ -71,11 +71,11 @@ class LayoutError(BridgeError):
     """A plan belongs to a lane layout that the table does not have."""
 
 
-class PoisonError(BridgeError):
+class UnpublishableError(BridgeError):
     """A change can't be encoded, or Kafka rejects its record."""
 
 
-class TooLargeError(PoisonError):
+class TooLargeError(UnpublishableError):
     """A record exceeds Kafka's size limit. It is not part of the transaction, which continues without it."""
 
 

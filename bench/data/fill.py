@@ -11,7 +11,7 @@ from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import ExpectedChange, Oracle
-from sandbox.scylla.pacing import spread, system_clock_us
+from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.writing_session import WritingSession
 

@@ -19,7 +19,7 @@ from bench.data import fill, tables
 from bench.data.fill import Cluster, Positions
 from bridge.model.times import UnixMillis
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
-from sandbox.scylla.pacing import paced, system_clock_us
+from sandbox.scylla.write_times import paced, system_clock_us
 from sandbox.scylla.writer import Simulator
 
 _GENERATION_S_AGO: Final = 30

@@ -108,7 +108,7 @@ def explain_tls_error(reason: str, files: TlsFiles, section: str) -> str | None:
 
     Returns:
         A sentence about the server that names the setting at fault and ends with the library's message; None if the
-        message tells no cause: a connection may break off for any reason.
+        message names no cause: a connection may break off for any reason.
     """
     shown = f"the certificate in {section}.client_certificate_file"
     if files.client_certificate_file is None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from bridge.encoding.dead_letter import dead_letter
 from bridge.encoding.error_hints import likely_cause
 from bridge.encoding.partitioner import placement
-from bridge.errors import PoisonError
+from bridge.errors import UnpublishableError
 from bridge.model.log_rows import Cells, Change, Group, LogLayout
 from bridge.model.position import Position, timeuuid_in
 from bridge.model.times import UnixMillis, micros_of
@@ -119,12 +119,14 @@ class GroupEncoder:
             generation_ms: the generation of its stream (start in ms).
 
         Raises:
-            PoisonError: a cell does not fit its type, or a row contradicts itself, and there are no dead letters.
+            UnpublishableError: a cell does not fit its type, or a row contradicts itself, and dead letters are off.
         """
         group_bytes = group.stream_id + group.timeuuid
-        if group.poison is not None:
+        if group.failure is not None:
             position = group_bytes + (group.rows[0][self._layout.batch_seq_no] or b"")
-            yield self._make_dead_letter(group.rows, generation_ms, group.poison, position, last=True, whole_group=True)
+            yield self._make_dead_letter(
+                group.rows, generation_ms, group.failure, position, last=True, whole_group=True
+            )
             return
         for change in group.changes:
             row, operation = change.row, change.operation
@@ -148,11 +150,13 @@ class GroupEncoder:
                 formed = list(self._add_form(change, key, value, position))
             except SchemaError as error:
                 place = Position.from_bytes(position).describe()
-                poison = PoisonError(f"{'.'.join(self._table)}: {place}: {error}{likely_cause(error)}")
+                failure = UnpublishableError(f"{'.'.join(self._table)}: {place}: {error}{likely_cause(error)}")
                 if not self._form.dead_letters:
-                    raise poison from error
+                    raise failure from error
                 formed = [
-                    self._make_dead_letter(_rows_of(change), generation_ms, poison, position, last=change.last_in_group)
+                    self._make_dead_letter(
+                        _rows_of(change), generation_ms, failure, position, last=change.last_in_group
+                    )
                 ]
             yield from formed
 
@@ -183,13 +187,13 @@ class GroupEncoder:
         self,
         rows: Sequence[Cells],
         generation_ms: UnixMillis,
-        poison: PoisonError,
+        failure: UnpublishableError,
         position: bytes,
         *,
         last: bool,
         whole_group: bool = False,
     ) -> EncodedChange:
-        letter = dead_letter(self._table, self._layout, rows, generation_ms, str(poison), whole_group=whole_group)
+        letter = dead_letter(self._table, self._layout, rows, generation_ms, str(failure), whole_group=whole_group)
         return EncodedChange(b"", letter, position, last, is_dead_letter=True)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
-from bridge.errors import PoisonError
+from bridge.errors import UnpublishableError
 from bridge.model.log_rows import Cells, Change, Group, LogLayout
 from bridge.model.position import Position
 from bridge.model.times import micros_of
@@ -36,7 +36,7 @@ _Delta = tuple[int, Cells, tuple[Cells, ...]]
 """Operation, row, and the rows that belong to it: the end of a range delete, or further deltas of the same row."""
 
 
-class IncompleteGroupError(PoisonError):
+class IncompleteGroupError(UnpublishableError):
     """The rows that were read lack the last row of a group. A retry of the task reads the group again."""
 
 
@@ -46,7 +46,7 @@ def groups(
     *,
     incomplete: str = "stop",
     by_row: bool = False,
-    keep_poison: bool = False,
+    keep_failures: bool = False,
     is_retry: bool = True,
 ) -> Iterator[Group]:
     """Gather the rows of each stream and `cdc$time` into one group of changes.
@@ -58,20 +58,20 @@ def groups(
             that is delivered incomplete, images may lack their deltas.
         by_row: join all inserts and updates of one row in a group into one change (`Change.more`); otherwise each delta
             is a change of its own.
-        keep_poison: yield a group that can't be published, with the reason in `Group.poison`; otherwise raise.
+        keep_failures: yield a group that can't be published, with the reason in `Group.failure`; otherwise raise.
         is_retry: whether this task is a retry. In the first attempt, an incomplete group is raised even with
-            `keep_poison`, because it may be complete when it is read again.
+            `keep_failures`, because it may be complete when it is read again.
 
     Raises:
         IncompleteGroupError: a group is incomplete; the message names table, stream and time.
-        PoisonError: a group can't be published: a damaged operation cell, half of a range delete, an image of a row
-            that the group does not change, or a second image of the same row.
+        UnpublishableError: a group can't be published: a damaged operation cell, half of a range delete, an image of a
+            row that the group does not change, or a second image of the same row.
     """
     for held in _split_by_group(rows, layout):
         try:
             yield _build_group(held, layout, incomplete, by_row=by_row)
-        except PoisonError as error:
-            if not keep_poison or (isinstance(error, IncompleteGroupError) and not is_retry):
+        except UnpublishableError as error:
+            if not keep_failures or (isinstance(error, IncompleteGroupError) and not is_retry):
                 raise
             stream_id, timeuuid = _identity(held[0], layout)
             yield Group(stream_id, timeuuid, (), held, error)
@@ -133,11 +133,11 @@ def without_repeats(
 
 
 def _digest_of(group: Group, layout: LogLayout) -> bytes:
-    """Return a digest of the stream and of all rows except images; a group with poison has the digest of all rows."""
+    """Return a digest of a group's stream and rows. Images count only in a group that can't be published."""
     digest = blake2b(group.stream_id, digest_size=_DIGEST_BYTES)
     places = {layout.time, layout.batch_seq_no, layout.end_of_batch}
     for row in group.rows:
-        if group.poison is None and row[layout.operation] in _IMAGE_CELLS:
+        if group.failure is None and row[layout.operation] in _IMAGE_CELLS:
             continue
         for at, cell in enumerate(row):
             if at in places:
@@ -209,7 +209,7 @@ class _GroupBuilder:
         for operation, images in self._images.items():
             for key, row in images.items():
                 if key not in changed:
-                    raise PoisonError(
+                    raise UnpublishableError(
                         f"{_locate(row, self._layout)}: a {_IMAGES[Operation(operation)]} of a row that its "
                         f"group does not change (cdc$operation {operation})"
                     )
@@ -218,7 +218,7 @@ class _GroupBuilder:
         images, key = self._images[operation], self._key_of(row)
         if key in images:
             first = _batch_seq_no(images[key], self._layout)
-            raise PoisonError(
+            raise UnpublishableError(
                 f"{_locate(row, self._layout)}: a second {_IMAGES[Operation(operation)]} of a row, after batch_seq_no "
                 f"{first} (cdc$operation {operation}){_MAY_BE_RENAMED if None in key else ''}"
             )
@@ -232,7 +232,7 @@ class _GroupBuilder:
             if (start is not None) != (operation in _ENDS):
                 at = _locate(row if start is None else start[1], self._layout)
                 half = "an end without its start" if start is None else "a start without its end"
-                raise PoisonError(f"{at}: half of a range delete, {half} (cdc$operation {operation})")
+                raise UnpublishableError(f"{at}: half of a range delete, {half} (cdc$operation {operation})")
             if start is not None:
                 deltas.append((*start, (row,)))
                 start = None
@@ -243,7 +243,9 @@ class _GroupBuilder:
             else:
                 deltas.append((operation, row, ()))
         if start is not None:
-            raise PoisonError(f"{_locate(start[1], self._layout)}: half of a range delete, a start without its end")
+            raise UnpublishableError(
+                f"{_locate(start[1], self._layout)}: half of a range delete, a start without its end"
+            )
         return deltas
 
     def _join_by_row(self, deltas: list[_Delta]) -> list[_Delta]:
@@ -268,7 +270,7 @@ class _GroupBuilder:
 def _parse_operation(row: Cells, layout: LogLayout) -> int:
     cell = row[layout.operation]
     if cell is None or len(cell) != 1:
-        raise PoisonError(f"{_locate(row, layout)}: cdc$operation is {cell!r}, not one byte")
+        raise UnpublishableError(f"{_locate(row, layout)}: cdc$operation is {cell!r}, not one byte")
     return cell[0] - 256 if cell[0] > 127 else cell[0]
 
 

@@ -46,7 +46,7 @@ def publish_lane(
 ) -> LaneReport:
     """Publish a lane's part of a micro-batch in Kafka transactions of its own; on return, all of it is committed.
 
-    Spark has nothing to commit: the lane's cursor in Kafka tells what was published, not Spark's state of the task.
+    Spark has nothing to commit: the lane's cursor in Kafka records what was published, not Spark's state of the task.
 
     Args:
         publishing: how to publish.

@@ -108,8 +108,10 @@ class LossWatch:
             raise gap.error(name)
         if gap.go_on_at != cursor:
             # Only a table's start may move its lanes, because it writes their progress records.
-            raise RetriableError(f"{name}: {gap}. The table starts anew and goes on, as reading.accept_data_loss says")
-        self._warn(f"{gap}; going on, as reading.accept_data_loss says")
+            raise RetriableError(
+                f"{name}: {gap}. The table starts again and goes on, because reading.accept_data_loss is set"
+            )
+        self._warn(f"{gap}; going on, because reading.accept_data_loss is set")
         self._expired.accept_gap(gap)
 
     def _find_gap(self, cursor: Cursor, generations: Sequence[GenerationStart]) -> Gap | None:
@@ -132,14 +134,14 @@ class LossWatch:
         self._seen = {one.start_ms for one in generations}
         if passed is None:
             return
-        words = (
+        message = (
             f"{self._config.table.name}: generation {passed} was published after the reading had entered "
             f"generation {cursor.generation_ms}; its changes can't be published any more without coming out of order"
         )
         if not self._config.reading.accept_data_loss:
-            raise DataLossError(f"{words}. To go on without them, set reading.accept_data_loss")
+            raise DataLossError(f"{message}. To go on without them, set reading.accept_data_loss")
         if not self._overtaken_logged:
-            _log.warning("%s; going on without them, as reading.accept_data_loss says", words)
+            _log.warning("%s; going on without them, because reading.accept_data_loss is set", message)
         self._overtaken_logged = True
 
     def _check_ahead(self, cursor: Cursor) -> None:
@@ -154,6 +156,6 @@ class LossWatch:
             )
         self._ahead_logged = is_ahead
 
-    def _warn(self, words: str) -> None:
-        if words:
-            _log.warning("%s: %s", self._config.table.name, words)
+    def _warn(self, message: str) -> None:
+        if message:
+            _log.warning("%s: %s", self._config.table.name, message)

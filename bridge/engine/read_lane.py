@@ -16,7 +16,7 @@ from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
 from bridge.encoding.json_values import json_value
 from bridge.encoding.key_check import SAMPLE_EVERY, KeyCheck, MisplacedKey
 from bridge.engine.process.scylla_cache import ScyllaCache
-from bridge.errors import PoisonError, RetriableError
+from bridge.errors import RetriableError, UnpublishableError
 from bridge.model.counters import LaneCounters
 from bridge.model.log_rows import Cells, Group, LogLayout
 from bridge.model.micro_batch import Part
@@ -190,7 +190,7 @@ class LaneChanges:
             layout,
             incomplete=self._config.reading.on_incomplete_group,
             by_row=shape_of(self._config.table_output.shape).by_row,
-            keep_poison=self._config.dead_letters,
+            keep_failures=self._config.dead_letters,
             is_retry=self._is_retry,
         )
         if self._config.reading.deduplicate:
@@ -205,7 +205,7 @@ def as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator[
     """Yield changes with their keys and values as JSON in place of Avro.
 
     Raises:
-        PoisonError: a value cannot be JSON; names the table and the change.
+        UnpublishableError: a value cannot be JSON; names the table and the change.
     """
     codec = table.codec
     for change in changes:
@@ -217,7 +217,7 @@ def as_json(changes: Iterator[EncodedChange], table: CapturedTable) -> Iterator[
             key = _json_of(codec.decode_key(change.key))
         except DecodeError as error:
             # Avro carries instants that Python's calendar does not have.
-            raise PoisonError(
+            raise UnpublishableError(
                 f"table {table.schema.full_name}: change {Position.from_bytes(change.position)}: {error}; as JSON "
                 "there are no timestamps beyond the year 9999, unless `output.timestamps` is millis"
             ) from error

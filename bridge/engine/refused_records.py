@@ -4,7 +4,7 @@
 |---|---|---|
 | the Kafka client | the record is over the limit of its topic | a dead letter takes its place in the same transaction |
 | the schema registry | a schema is not compatible with its subject | a dead letter takes the place of each change |
-| a broker | the batch is already sent | the transaction is aborted and the table stops, with `PoisonError` |
+| a broker | the batch is already sent | the transaction is aborted and the table stops, with `UnpublishableError` |
 
 Without a dead-letter topic, the first two stop the table as well. A broker's refusal always does: it names no record,
 and the transaction that would hold a dead letter is lost (`bridge.adapters.kafka.client_events.DeliveryErrors`).
@@ -16,7 +16,7 @@ import json
 
 from bridge.encoding.dead_letter import rejected_record_letter, shorter_letters
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange
-from bridge.errors import PoisonError, TooLargeError
+from bridge.errors import TooLargeError, UnpublishableError
 from bridge.model.position import Position
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
@@ -54,11 +54,11 @@ class RefusedRecords:
         """Publish a dead letter in place of a change whose record is over Kafka's limit.
 
         Raises:
-            PoisonError: there is no dead-letter topic.
+            UnpublishableError: there is no dead-letter topic.
         """
         reason = f"{self._task.table_name}: {Position.from_bytes(position).describe()}: {error}"
         if self.topic is None:
-            raise PoisonError(f"{reason}, or set publishing.dead_letter_topic") from error
+            raise UnpublishableError(f"{reason}, or set publishing.dead_letter_topic") from error
         self.publish_letter(self._letter(key, value, position, schemas, reason), position)
 
     def publish_letter(self, letter: bytes, position: bytes) -> None:

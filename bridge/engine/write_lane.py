@@ -71,7 +71,7 @@ class LaneOutput:
         """Publish changes, tombstones and dead letters.
 
         Raises:
-            PoisonError: a broker refuses a record; or one is over Kafka's limit, and there is no dead-letter topic.
+            UnpublishableError: a broker refuses a record; or one exceeds Kafka's limit, and dead letters are off.
             StartupError: the registry refuses a schema, and there is no dead-letter topic.
             BridgeError: the registry or Kafka fails.
         """

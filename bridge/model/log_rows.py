@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from bridge.errors import BridgeError, PoisonError
+from bridge.errors import BridgeError, UnpublishableError
 from schemas.cql.types import CqlType
 from schemas.log.columns import BATCH_SEQ_NO, END_OF_BATCH, OPERATION, STREAM_ID, TIME
 
@@ -123,13 +123,13 @@ class Group:
     Attributes:
         stream_id: 16 bytes.
         timeuuid: `cdc$time`, 16 bytes.
-        changes: the changes; none if `poison` is given.
+        changes: the changes; none if `failure` is given.
         rows: the log rows of the group.
-        poison: why the group can't be published.
+        failure: why the group can't be published.
     """
 
     stream_id: bytes
     timeuuid: bytes
     changes: tuple[Change, ...]
     rows: Sequence[Cells]
-    poison: PoisonError | None = None
+    failure: UnpublishableError | None = None

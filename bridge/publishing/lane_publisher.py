@@ -88,13 +88,13 @@ class LanePublisher:
 
         Args:
             task: the lane's part of the micro-batch.
-            fresh: whether to open the transactional id anew even though this process holds it. An earlier attempt at
+            fresh: whether to open the transactional id again although this process holds it. An earlier attempt at
                 the same task may have committed more than this process knows.
 
         Raises:
             FencedError: another job has acquired the table since. It may have planned other micro-batches from the same
                 cursor, and lanes inside different micro-batches have no common cursor.
-            LayoutError: another job has assigned the table's lanes anew.
+            LayoutError: another job has written a newer lane layout.
             DataLossError: the lane's progress is missing, or lies before the micro-batch.
             RetriableError: the lane is inside another micro-batch, or Kafka fails.
         """

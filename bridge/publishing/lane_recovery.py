@@ -130,7 +130,7 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
         progress_topic: name of the progress topic, for error messages.
 
     Raises:
-        LayoutError: another job has assigned the table's lanes anew since this task was planned.
+        LayoutError: another job has written a newer lane layout since this task was planned.
         DataLossError: the progress is missing or lies before the micro-batch; publishing would leave changes out.
         RetriableError: the lane is inside another micro-batch; the table's next start finishes that one first.
     """
@@ -140,7 +140,7 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
             f"{task}: partition {task.lane} of the progress topic {progress_topic} holds no cursor, but the plan "
             f"requires that everything before {batch.start} is published. Was the topic deleted? If so, "
             "stop the job and delete the checkpoint, too, and the change topic unless duplicates of what it holds are "
-            "acceptable: the table then begins anew at reading.start"
+            "acceptable: the table then starts again at reading.start"
         )
     if progress.cursor >= batch.next:
         return Remainder(task, None, finished=True)

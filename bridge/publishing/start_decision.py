@@ -96,14 +96,14 @@ def _check_nothing_done_under(
         raise DataLossError(
             f"lanes {', '.join(map(str, missing))} of {layout.lanes} have no progress although others have gone on "
             f"to {furthest.batch.next}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
-            "begin anew"
+            "start again"
         )
     for lane, at in sorted(found.items()):
         if at.cursor > layout.since or (at.done is not None and at.cursor == layout.since):
             raise DataLossError(
                 f"lane {lane} has gone on to {at.cursor} although {layout.lanes} lanes were assigned at "
                 f"{layout.since}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
-                "begin anew"
+                "start again"
             )
 
 
@@ -117,5 +117,5 @@ def _check_one_batch_apart(own: Mapping[int, LaneProgress], batch: PlannedBatch)
         if at.batch != batch and (at.cursor != batch.start or at.done is not None):
             raise DataLossError(
                 f"lane {lane} stands at {at.cursor} although another has gone on from {batch.start}: the progress "
-                "topic is damaged. Restore it, or delete it with the checkpoint to begin anew"
+                "topic is damaged. Restore it, or delete it with the checkpoint to start again"
             )

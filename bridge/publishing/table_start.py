@@ -26,7 +26,7 @@ class TableStart:
         interrupted: the micro-batch that some lanes have committed, wholly or in part, and others have not.
         assign: whether every lane's progress record must get the layout before work begins.
         recover: whether `layout` is not the configured one and is kept only to finish `interrupted` under it. The job
-            then decides anew.
+            then decides again.
         entered_from_ms: the generation that was read before that of `goes_on_in_ms`; None when that is unknown.
         first: whether nothing of the table was published yet.
         at_edge: whether the cursor may lie where changes are just expiring. What expires before the reading has left

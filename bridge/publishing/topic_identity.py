@@ -57,7 +57,7 @@ class ChangeTopicMessages:
         )
 
     def replaced(self, before: KnownTopic, now: CurrentTopic) -> str:
-        """Return the warning for a topic that somebody else, or a broker by itself, has created anew.
+        """Return the warning for a topic that somebody else, or a broker by itself, has created again.
 
         Args:
             before: the topic that the table published to.
@@ -66,16 +66,16 @@ class ChangeTopicMessages:
         return (
             f"{self.table}: the change topic {self.topic} is not the one of {iso_of_micros(before.seen_us)} (its id "
             f"was {before.id}, and is {now.id}). Unless this is another Kafka cluster, the topic was deleted and "
-            f"created anew{self._describe_fewer(now)}. The table goes on publishing to it: what the deleted topic held "
-            f"is not published again. {self._how_to_publish_all()}"
+            f"created again{self._describe_fewer(now)}. The table goes on publishing to it: what the deleted topic "
+            f"held is not published again. {self._how_to_publish_all()}"
         )
 
     def missing(self) -> str:
         """Return the warning for a topic that is gone while its table runs."""
         return (
             f"{self.table}: the change topic {self.topic} is missing: it was deleted, or the job has lost the right "
-            "Describe on it. The table's next change, or its next start, creates a deleted topic anew; what it held is "
-            f"not published again. {self._how_to_publish_all()}"
+            "Describe on it. The table's next change, or its next start, creates a deleted topic again; what it held "
+            f"is not published again. {self._how_to_publish_all()}"
         )
 
     def _describe_fewer(self, now: CurrentTopic | None) -> str:

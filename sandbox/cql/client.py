@@ -41,13 +41,13 @@ from sandbox.cql.parser.statements import (
 from sandbox.cql.server import Logged, StatementServer
 from sandbox.cql.stored import StoredBase, stored_log_columns, stored_partition, stored_tables, stored_types
 from sandbox.errors import LocalStackError
+from sandbox.scylla.expected_changes import Place
 from sandbox.scylla.local_streams import LocalStreams
 from sandbox.scylla.log.log_table import log_ddl
-from sandbox.scylla.pacing import system_clock_us
-from sandbox.scylla.placing import Place
 from sandbox.scylla.refusals import base_of
 from sandbox.scylla.schema_changes import log_alters
 from sandbox.scylla.tables import LogStatement, SimulatedTable, mark_log
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
 from schemas.cql.types import ListType

@@ -21,7 +21,7 @@ from sandbox.recordings.loader import load
 from sandbox.recordings.recording import Recording
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.pacing import paced
+from sandbox.scylla.write_times import paced
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession

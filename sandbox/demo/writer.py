@@ -27,7 +27,7 @@ from sandbox.demo.plan import DemoTable, generation_changes, tables
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
-from sandbox.scylla.pacing import paced, system_clock_us
+from sandbox.scylla.write_times import paced, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.writing_session import WritingSession
 from schemas.cql.table import TableSchema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bridge.model.times import UnixMillis
 from sandbox.local.stream_changes import LEAST_LEAD_S, Ahead, Say, StreamChanges, captured_table
 from sandbox.local.stream_listing import shown
-from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.writing_session import WritingSession
 
 if TYPE_CHECKING:

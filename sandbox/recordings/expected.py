@@ -16,10 +16,10 @@ from sandbox.recordings.loader import shifted
 from sandbox.recordings.recording import LogRow, RecordedGeneration, RecordedTable, Recording
 from sandbox.recordings.replay import Replay
 from sandbox.scylla.cluster.topology import StreamMap
+from sandbox.scylla.expected_changes import CapturedTable, Place
+from sandbox.scylla.expected_changes import expected_changes as placed_changes
 from sandbox.scylla.log.log_rows import LogGroup
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.placing import CapturedTable, Place
-from sandbox.scylla.placing import expected_changes as placed_changes
 from sandbox.scylla.values.ordering import Key
 from schemas.cql.table import TableSchema
 

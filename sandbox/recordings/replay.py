@@ -1,6 +1,6 @@
-"""Carries out a recording's statements on the simulator's rules: what they leave in logs, and what tables become. Pure.
+"""Applies a recording's statements with the simulator's rules, and returns the resulting logs and tables. Pure.
 
-The rules are told to behave as the recorded server, ScyllaDB 5.2, where releases differ.
+Where ScyllaDB releases differ, the rules follow the recorded server, ScyllaDB 5.2.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from typing import Final
 
 from sandbox.scylla.base.base_statements import BaseStatements, WriteCells
 from sandbox.scylla.base.state import BaseState
+from sandbox.scylla.expected_changes import Place
 from sandbox.scylla.log.log_groups import LogRules
 from sandbox.scylla.log.log_rows import CollectionDelta, LogGroup, LogOperation, LogRow
 from sandbox.scylla.log.log_table import CDC_PARTITIONER, CdcOptions, base_ddl, columns_of, log_ddl, type_ddl
-from sandbox.scylla.placing import Place
 from sandbox.scylla.refusals import check_capture
 from sandbox.scylla.values.nested import UserTypes
 from sandbox.writing_session import UNSET, WritingSession

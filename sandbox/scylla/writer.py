@@ -20,9 +20,9 @@ from sandbox.scylla.base.base_statements import BaseStatements, WriteCells
 from sandbox.scylla.base.mutations import Mutation
 from sandbox.scylla.base.state import BaseState
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.expected_changes import CapturedTable, Place, expected_changes
 from sandbox.scylla.log.log_groups import LogRules, log_groups
 from sandbox.scylla.oracle import ExpectedChange, Oracle
-from sandbox.scylla.placing import CapturedTable, Place, expected_changes
 from sandbox.scylla.schema_changes import SchemaChange
 from sandbox.scylla.tables import LogStatement, SimulatedTable
 from sandbox.scylla.values.ordering import Key

@@ -116,8 +116,8 @@ class PageEncoder:
     def encode_row(self, row: LogRow, generation_ms: int) -> tuple[bytes, bytes, bytes] | None:
         """Return key body, value body and position of one row without a loop.
 
-        This is for forms that are too rare for a loop. In a table of which each update sets any of 30 columns, most
-        rows have such a form.
+        This is for forms that are too rare for a loop. If each update of a table sets any of 30 columns, most rows
+        have such a form.
 
         Args:
             row: the row as raw cells.

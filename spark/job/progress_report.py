@@ -145,9 +145,9 @@ class ProgressReport:
             # Counts are no reason to stop. Executors may run another release for a while.
             _log.warning("%s: a micro-batch's counts can't be read: %s", self._name, error)
             return
-        own = [figures for one in reports for table, _, figures in one.counted if table == self._name]
-        self._published += sum(figures.changes for figures in own)
-        if any(figures.log_rows or figures.changes for figures in own):
+        own = [counters for one in reports for table, _, counters in one.counted if table == self._name]
+        self._published += sum(counters.changes for counters in own)
+        if any(counters.log_rows or counters.changes for counters in own):
             self._has_changes = True
             self._changes_came()
         for one in reports:

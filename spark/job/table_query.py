@@ -29,7 +29,7 @@ from spark.job.progress_report import ProgressReport
 from spark.jvm.session import activate
 from spark.source.process import CACHE
 from spark.source.report_metric import observe_reports
-from spark.source.source import ACTIVITY_OPTION, CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, START_OPTION
+from spark.source.source import CONFIG_OPTION, JOB_OPTION, OWNER_OPTION, SIGNALS_OPTION, START_OPTION
 
 _log = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class TableQuery:
             .option(START_OPTION, canonical_json(start.to_json()))
             .option(JOB_OPTION, self._config.model_dump_json())
             .option(OWNER_OPTION, prepared.owner)
-            .option(ACTIVITY_OPTION, self._signals.path)
+            .option(SIGNALS_OPTION, self._signals.path)
         )
         writer = (
             observe_reports(reader.load())

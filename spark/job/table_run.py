@@ -109,7 +109,7 @@ class TableRun:
         query: its query; None while there is none.
         attempt: the start that is under way; None when none is.
         attempt_s: when that start began.
-        given_up: why the table has stopped for good; None while it goes on.
+        given_up: why the job has given the table up; None while it goes on.
     """
 
     def __init__(self, table: Table, job_state: JobState, intervals: Intervals, *, once: bool) -> None:

@@ -27,7 +27,7 @@ from spark.workers.disconnect import tolerate_disconnect_here
 
 CONFIG_OPTION = "config"
 START_OPTION = "table_start"
-ACTIVITY_OPTION = "activity"
+SIGNALS_OPTION = "signals"
 JOB_OPTION = "job"
 OWNER_OPTION = "owner"
 
@@ -44,14 +44,14 @@ class SourceOptions:
         start: where Kafka's progress records place the table; None for a query that is not the job's, which begins at
             `reading.start` and goes on from its checkpoint.
         publishing: what the tasks need to publish; None when they are to yield the changes.
-        activity: path of the file for the signals between job and planner (`bridge.adapters.planner_signals`); None
+        signals: path of the file for the signals between job and planner (`bridge.adapters.planner_signals`); None
             when there is no job.
     """
 
     config: SourceConfig
     start: TableStart | None
     publishing: Publishing | None = None
-    activity: str | None = None
+    signals: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -62,7 +62,7 @@ class SourceOptions:
         """
         plain = {name: value for name, value in options.items() if name.lower() != "path"}
         start = plain.pop(START_OPTION, None)
-        activity = plain.pop(ACTIVITY_OPTION, None)
+        signals = plain.pop(SIGNALS_OPTION, None)
         job, owner = plain.pop(JOB_OPTION, None), plain.pop(OWNER_OPTION, "")
         text = plain.pop(CONFIG_OPTION, None)
         config = SourceConfig.model_validate_json(text) if text else from_options(plain, SourceConfig)
@@ -70,7 +70,7 @@ class SourceOptions:
             config,
             None if start is None else TableStart.from_json(json.loads(start)),
             None if job is None else Publishing(BridgeConfig.model_validate_json(job), owner),
-            activity,
+            signals,
         )
 
 
@@ -99,5 +99,5 @@ def open_reader(options: SourceOptions) -> ScyllaCdcStreamReader:
     """Return the stream reader of a query, with a planner over this process's connections."""
     config = options.config
     table = CACHE.scylla.table(config.scylla, config.table.keyspace, config.table.table)
-    planner = Planner(config, options.start, table, signals=options.activity)
+    planner = Planner(config, options.start, table, signals=options.signals)
     return ScyllaCdcStreamReader(config, planner, options.publishing)

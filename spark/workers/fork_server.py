@@ -126,7 +126,7 @@ class ForkServer:
 def main() -> None:
     """Run the server: import the modules, then fork for each request, until standard input closes."""
     listening = socket.socket(fileno=int(sys.argv[1]))
-    # Whoever signals all processes of the job means the job, which ends this server.
+    # A signal to all processes of the job is meant for the job, which ends this server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if not preload():
@@ -191,7 +191,7 @@ def _run_module(request: list[str], streams: list[int], connection: socket.socke
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
-        # SIGTERM stays ignored, as in processes that Spark's JVM starts: whoever sends it to all means the job.
+        # SIGTERM stays ignored, as in processes that Spark's JVM starts: a SIGTERM to all is meant for the job.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _end_with_client(connection)
         folder, count, *rest = request

@@ -49,7 +49,7 @@ POINTS: Final[tuple[Point, ...]] = get_args(Point)
 IN_LANE: Final = POINTS[:-1]
 """Those of the lane protocol itself; it knows nothing of Spark."""
 OPENING: Final[tuple[Point, ...]] = ("before init", "after init", "cursor read")
-"""Those that a lane comes by only when it opens its id anew: a worker that is in step keeps it."""
+"""Those that a lane comes by only when it opens its id again: a worker that is in step keeps it."""
 IN_PRODUCER: Final = tuple(point for point in IN_LANE if point != "cursor read")
 """Those that a `Watched` producer comes by."""
 

@@ -16,9 +16,9 @@ from bridge.model.times import UnixMillis
 from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import Oracle
-from sandbox.scylla.pacing import system_clock_us
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Mix, Workload
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.scylla.writer import Simulator, TimedMutation
 from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from hypothesis import strategies as st
 
 from bridge.model.log_rows import Cells
+from sandbox.scylla.expected_changes import Place
 from sandbox.scylla.log.log_rows import CollectionDelta, LogGroup, LogOperation
-from sandbox.scylla.placing import Place
 from sandbox.scylla.tables import resolved
 from sandbox.scylla.values.native import EXTREMES
 from sandbox.scylla.values.nested import UserType, UserTypes

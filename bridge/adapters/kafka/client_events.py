@@ -11,8 +11,8 @@ from bridge.adapters.kafka.errors import (
     access_error,
     is_access,
     is_no_login_reply,
-    is_poison,
     is_unknown,
+    is_unpublishable,
     repeated_login_message,
 )
 from bridge.adapters.tls_probe import accepts_connections, find_tls_problem, speaks_plaintext_kafka
@@ -121,7 +121,7 @@ class DeliveryErrors:
         if error is not None and self.lost is None:
             question = "; was it deleted?" if is_unknown(error.name()) else ""
             self.lost = f"topic {message.topic()}: {error.name()} ({error.str()}){question}"
-        if error is not None and is_poison(error.name()) and self.refusal is None:
+        if error is not None and is_unpublishable(error.name()) and self.refusal is None:
             size = len(message.key() or b"") + len(message.value() or b"")
             self.refusal = (
                 f"refused a batch of records for topic {message.topic()} ({error.name()}; its first has {size} bytes). "

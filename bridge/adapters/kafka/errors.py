@@ -7,7 +7,7 @@ from typing import Final
 
 from bridge.adapters import tls
 from bridge.config.document import KafkaSettings
-from bridge.errors import AccessError, BridgeError, FencedError, PoisonError, RetriableError, StartupError
+from bridge.errors import AccessError, BridgeError, FencedError, RetriableError, StartupError, UnpublishableError
 
 _REFUSED: Final = frozenset(
     {
@@ -28,7 +28,7 @@ _ACCESS: Final = frozenset(
     {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 )
 _FENCED: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
-_POISON: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG"})
+_UNPUBLISHABLE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG"})
 _UNKNOWN: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
 # A request for offsets fails with the last one if no leader is known.
 _MOVING: Final = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "_NOENT"})
@@ -46,9 +46,9 @@ def is_moving(name: str) -> bool:
     return name in _MOVING
 
 
-def is_poison(name: str) -> bool:
+def is_unpublishable(name: str) -> bool:
     """Whether Kafka or its client can't store a record: it is too large or malformed."""
-    return name in _POISON
+    return name in _UNPUBLISHABLE
 
 
 def is_unknown(name: str) -> bool:
@@ -129,8 +129,8 @@ def to_bridge_error(name: str, message: str, needs: str | None = None) -> Bridge
             "longer than kafka.transaction_timeout_ms. The id's next owner publishes what was not committed. If this "
             "happens again and again, a second job with the same `name` is running: stop one of the two"
         )
-    if name in _POISON:
-        return PoisonError(message)
+    if name in _UNPUBLISHABLE:
+        return UnpublishableError(message)
     if name in _REFUSED:
         return StartupError(message)
     return RetriableError(message)

@@ -14,7 +14,7 @@ from bridge.adapters.kafka.client import MIN_TIMEOUT_S, KafkaClient, error_text,
 from bridge.adapters.kafka.client_events import DeliveryErrors, ThrottleListener
 from bridge.adapters.kafka.properties import producer_properties
 from bridge.config.document import KafkaSettings
-from bridge.errors import BridgeError, PoisonError, RetriableError, TooLargeError
+from bridge.errors import BridgeError, RetriableError, TooLargeError, UnpublishableError
 from schemas.compiled.page_loop import PlainChange
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class TransactionalProducer(KafkaClient):
 
         Raises:
             TooLargeError: the record is larger than the settings or the topics allow; the transaction can go on.
-            PoisonError: a broker has refused an earlier record.
+            UnpublishableError: a broker has refused an earlier record.
             FencedError: a newer owner of the id exists.
             RetriableError: the queue did not drain within the transaction's timeout.
         """
@@ -148,7 +148,7 @@ class TransactionalProducer(KafkaClient):
 
         Raises:
             TooLargeError: a record is larger than the settings or the topics allow; the transaction can go on.
-            PoisonError: a broker has refused an earlier record.
+            UnpublishableError: a broker has refused an earlier record.
             FencedError: a newer owner of the id exists.
             RetriableError: the queue did not drain within the transaction's timeout.
         """
@@ -190,7 +190,7 @@ class TransactionalProducer(KafkaClient):
     def _translate_produce_error(
         self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None
     ) -> BridgeError:
-        if not errors.is_poison(error.args[0].name()):
+        if not errors.is_unpublishable(error.args[0].name()):
             return self._translate(error, f"producing to {topic}", f"Write on topic {topic}")
         size = len(key or b"") + len(value or b"")
         return TooLargeError(
@@ -200,12 +200,12 @@ class TransactionalProducer(KafkaClient):
 
     def _translate(self, error: KafkaException, action: str, needs: str | None = None) -> BridgeError:
         translated = super()._translate(error, action, needs)
-        if isinstance(translated, PoisonError):
-            # The delivery report tells which record was refused.
+        if isinstance(translated, UnpublishableError):
+            # The delivery report names the refused record.
             self._run_callbacks()
-        if isinstance(translated, RetriableError | PoisonError) and self._delivery_errors.refusal is not None:
+        if isinstance(translated, RetriableError | UnpublishableError) and self._delivery_errors.refusal is not None:
             # The transaction's own error does not contain the refusal.
-            return PoisonError(f"Kafka at {self._address} {self._delivery_errors.refusal}")
+            return UnpublishableError(f"Kafka at {self._address} {self._delivery_errors.refusal}")
         if isinstance(translated, RetriableError) and self._delivery_errors.lost is not None:
             return RetriableError(f"{translated}; {self._delivery_errors.lost}")
         return translated

@@ -4,7 +4,7 @@ The requests are those of Confluent's REST interface, version 1: ``POST /subject
 ``POST /compatibility/subjects/{s}/versions?verbose=true`` checks a new one, ``POST /subjects/{s}/versions`` registers
 it, and ``GET /config`` names the compatibility rule that refused one.
 
-The client's own retries are off: the caller decides how long to try, and ``RegistryError.retriable`` tells whether that
+The client's own retries are off: the caller decides how long to try, and ``RegistryError.retriable`` shows whether that
 makes sense. No message and no ``repr`` contains credentials, wherever they were given.
 """
 
@@ -118,7 +118,7 @@ class Registry:
 
         Raises:
             UnregisteredSchemaError: it is not in the subject.
-            RegistryError: anything else; `retriable` tells whether to try again.
+            RegistryError: anything else; `retriable` shows whether to try again.
         """
         schema_id = self.find(subject, schema_text)
         if schema_id is None:
@@ -131,7 +131,7 @@ class Registry:
 
         Raises:
             IncompatibleSchemaError: the subject's compatibility rule refuses it.
-            RegistryError: anything else; `retriable` tells whether to try again.
+            RegistryError: anything else; `retriable` shows whether to try again.
         """
         known = self._find_known(subject, schema_text)
         if known is not None:

@@ -50,7 +50,7 @@ def translate_error(error: Exception, address: str, purpose: str, hints: Hints) 
         hints: the settings to name in the message.
 
     Returns:
-        An error whose `retriable` tells whether another try may succeed.
+        An error whose `retriable` shows whether another try may succeed.
     """
     at = f"schema registry {address}: {purpose}"
     if isinstance(error, SchemaRegistryError):

@@ -83,7 +83,7 @@ def schema_id(registry: Registry, settings: RegistrySettings, topic: str, part: 
 
     Args:
         registry: the registry.
-        settings: names the subject, and tells whether to register.
+        settings: the subject's name, and whether to register.
         topic: the topic.
         part: keys or values.
         text: canonical text of the Avro schema.

@@ -169,7 +169,7 @@ class ChangeLog:
 
         Raises:
             CdcOffError: CDC is not enabled on the table.
-            StartupError: there is no such table, or its log table is missing; the message tells what to do.
+            StartupError: there is no such table, or its log table is missing; the message names the remedy.
         """
         schema = self.table_schema(keyspace, table)
         options = self.cdc_options(keyspace, table)

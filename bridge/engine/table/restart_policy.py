@@ -91,5 +91,5 @@ class CheckpointTrust:
         self._suspicious = self._suspicious + 1 if by_spark and not has_worked else 0
 
     def renew(self) -> None:
-        """Trust the checkpoint again, because it has been begun anew."""
+        """Trust the checkpoint again, because it has been recreated."""
         self._suspicious = 0

@@ -244,7 +244,7 @@ class TableStarter:
                 f"{self.name}: the progress topic {self._progress_topic} holds no cursor, but the checkpoint "
                 f"{checkpoint.folder} shows that changes were published. Was the topic deleted? If so, stop the "
                 "job and delete the checkpoint, too, and the change topic unless duplicates of what it holds are "
-                "acceptable: the table then begins anew at reading.start"
+                "acceptable: the table then starts again at reading.start"
             )
         self._is_new = True
         cluster = self._services.cluster
@@ -271,14 +271,14 @@ class TableStarter:
         return self._services.cluster.server_time.servers_us()
 
     def _renew_doubted_checkpoint(self) -> None:
-        """Begin the checkpoint anew when Spark cannot use it: Spark refuses one with missing or wrong files."""
+        """Recreate the checkpoint when Spark cannot use it: Spark refuses one with missing or wrong files."""
         if not self._trust.is_lost:
             return
         checkpoint = self._services.checkpoint
         checkpoint.begin_anew()
         self._trust.renew()
         _log.warning(
-            "%s: Spark cannot use the checkpoint %s. The job begins it anew and goes on from the progress topic",
+            "%s: Spark cannot use the checkpoint %s. The job recreates it and goes on from the progress topic",
             *(self.name, checkpoint.folder),
         )
 
@@ -297,19 +297,19 @@ class TableStarter:
         if gap is None:
             return start
         # `earliest` lies where changes expire: a table that has published nothing has only fallen behind that edge.
-        anew = cursor_after_gap(gap, self._source, generations, expired_us) if start.first else None
-        if anew is not None and anew > start.cursor:
+        restart_at = cursor_after_gap(gap, self._source, generations, expired_us) if start.first else None
+        if restart_at is not None and restart_at > start.cursor:
             assert gap.until_us is not None
-            wider = replace(gap, until_us=max(gap.until_us, anew.reached_us))
-            _log.warning("%s: %s; nothing was published yet, so the table begins anew behind them", self.name, wider)
-            edge = edge_us(self._source, anew, expired_us)
-            return replace(start.moved_to(anew, self._source.lanes), first=True, edge_us=edge)
+            wider = replace(gap, until_us=max(gap.until_us, restart_at.reached_us))
+            _log.warning("%s: %s; nothing was published yet, so the table starts again behind them", self.name, wider)
+            edge = edge_us(self._source, restart_at, expired_us)
+            return replace(start.moved_to(restart_at, self._source.lanes), first=True, edge_us=edge)
         if gap.go_on_at == start.cursor and start.excuses(gap.until_us):
             _log.warning("%s: %s; the table has only just begun there, and goes on", self.name, gap)
             return start
         if gap.go_on_at is None or not self._config.reading.accept_data_loss:
             raise gap.error(self.name)
-        _log.warning("%s: %s; going on, as reading.accept_data_loss allows", self.name, gap)
+        _log.warning("%s: %s; going on, because reading.accept_data_loss is set", self.name, gap)
         return start.moved_to(gap.go_on_at, self._source.lanes)
 
     def _assign(

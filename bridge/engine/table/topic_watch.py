@@ -94,7 +94,7 @@ class ChangeTopic:
         if now is None:
             return
         before = self._known
-        # While a topic is created anew, one broker may still describe the former one.
+        # While a topic is created again, one broker may still describe the former one.
         is_new = now.id not in self._seen
         if published and is_new and before is not None and before.name == self.name and before.id != now.id:
             _log.warning("%s", self._messages.replaced(before, now))
@@ -103,7 +103,7 @@ class ChangeTopic:
 
     def _note_missing(self, now: CurrentTopic | None) -> None:
         # A table without changes does not fail when its topic is missing. One look without the topic is no evidence:
-        # whoever creates a topic anew deletes it first.
+        # a topic is deleted before it is created again.
         self._looks_without = self._looks_without + 1 if now is None and self._seen else 0
         if self._looks_without == _MISSING_AFTER_LOOKS:
             _log.warning("%s", self._messages.missing())

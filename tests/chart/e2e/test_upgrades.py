@@ -117,7 +117,7 @@ def test_release_that_never_gets_ready_is_mended_by_the_next(
 
 
 def test_claim_changes_by_way_of_the_readme(release: Release, cluster: Cluster, namespace: str) -> None:
-    """What of a claim can't change is refused, the driver runs on; with the driver suspended, it is made anew."""
+    """What of a claim can't change is refused, the driver runs on; with the driver suspended, it is created again."""
     driver, uids = release.driver()["metadata"]["uid"], release.uids()
     wanted = {"checkpoint": {"persistence": {"accessModes": ["ReadWriteOncePod"]}}}
     with pytest.raises(HelmError, match=rf"(?s){CLAIM}.*immutable after creation"):

@@ -19,7 +19,7 @@ from sandbox.cql.client import LocalCql
 from sandbox.cql.parser.source import statements_of
 from sandbox.local.stream_changes import Ahead, StreamChanges
 from sandbox.scylla.cluster.simulated_cluster import clear_generations
-from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession
 from tests.integration.support.running import BridgeJob, wait_for

@@ -148,7 +148,7 @@ def test_planner_that_spark_leaves_ends_in_silence(
 def test_worker_that_spark_leaves_ends_in_silence(
     warm: tuple[ForkServer, psutil.Process], short_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One of the daemon that plans: a query that starts anew after a failure hangs up while it is asked."""
+    """One of the daemon that plans: a query that starts again after a failure hangs up while it is asked."""
     # As Spark sets it.
     with Daemon(warm[0].python, short_path, PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE="1") as daemon:
         path = str(daemon.socket())

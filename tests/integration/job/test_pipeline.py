@@ -19,8 +19,8 @@ from bridge.model.times import timeuuid_of
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession
 from tests.integration.support.histories import history, table
-from tests.integration.support.poison import contradiction
 from tests.integration.support.running import BridgeJob, job_reached, wait_for
+from tests.integration.support.unpublishable import contradiction
 
 pytestmark = pytest.mark.integration
 
@@ -81,12 +81,12 @@ def test_kills_and_new_lanes_change_nothing(session: WritingSession, bridge: Mak
     assert len({change.key for change in written}) > 9_500
     assert len({change.generation_ms for change in written}) == 3
     # What can't be carried, all over: a dead letter is committed with its neighbours, or not at all.
-    poisoned = []
+    damaged = []
     for change in written[::100]:
         time = timeuuid_of(change.timestamp_us, POISON_LOW)
         key = dict(zip(("pk", "part"), change.partition_key, strict=True)) | {"ck": bytes(8)}
         contradiction(session, "pipe_kill.t", change.stream_id, time, key, "v")
-        poisoned.append((change.stream_id.hex(), str(UUID(bytes=time))))
+        damaged.append((change.stream_id.hex(), str(UUID(bytes=time))))
     # Small windows and transactions, so that there is much to interrupt.
     reading = {"confidence_ms": 500, "max_window_ms": 15_000}
     publishing = {"topic": "kill.{keyspace}.{table}", "dead_letter_topic": "kill.dead", "max_transaction_records": 100}
@@ -107,7 +107,7 @@ def test_kills_and_new_lanes_change_nothing(session: WritingSession, bridge: Mak
     verdict = job.verdict([schema], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}\n{[killer.__name__ for killer in killers]}"
     letters = [json.loads(record.value or b"") for record in job.records_of("kill.dead")]
-    assert sorted((letter["stream_id"], letter["time"]) for letter in letters) == sorted(poisoned)
+    assert sorted((letter["stream_id"], letter["time"]) for letter in letters) == sorted(damaged)
     # The log is younger than what it holds, and yet the same one all along.
     assert "created again" not in job.log.read_text(encoding="utf-8", errors="replace")
 
@@ -140,11 +140,11 @@ def test_damaged_checkpoint_is_no_obstacle(session: WritingSession, bridge: Make
     reached = 0
     for number, damage in enumerate((write_garbage, lose_most)):
         reached = kill_while_it_publishes(job, kill_group, reached + 200)
-        assert job.log.read_text(encoding="utf-8", errors="replace").count("The job begins it anew") == number
+        assert job.log.read_text(encoding="utf-8", errors="replace").count("The job recreates it") == number
         damage(plan)
     assert reached < len(written), "everything was published before the damage"
     del reading["max_window_ms"]
     job.run_once()
     verdict = job.verdict([schema], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
-    assert job.log.read_text(encoding="utf-8", errors="replace").count("The job begins it anew") == 2
+    assert job.log.read_text(encoding="utf-8", errors="replace").count("The job recreates it") == 2

@@ -12,9 +12,9 @@ from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, iso_of_micros
 from sandbox.scylla.cluster.simulated_cluster import Placement
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.pacing import paced, spread
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Workload
+from sandbox.scylla.write_times import paced, spread
 from sandbox.scylla.writer import Simulator
 from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
@@ -202,7 +202,7 @@ class Written:
         self._table.drop(self._session)
 
     def create(self) -> None:
-        """Make it, a first time or anew."""
+        """Create it, a first time or again."""
         self._table.create(self._session)
         # It asks the cluster for streams alone.
         simulator = Simulator(self._session, self._coordinators, [self._table], seed=self._seed)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ Two tables are written in real time, one with vnodes and one with tablets. The c
 one in the tables of old releases, and is upgraded. Its generation changes and the tablets split and merge, published
 ahead, late, or together with the next, and now and then with a generation between that nobody writes to; a tenth of the
 writes goes through coordinators that hear of a change only seconds after it. A plain consumer notes when each record is
-there. In the end the table with tablets is dropped and made anew.
+there. In the end the table with tablets is dropped and created again.
 
 The stall of a change is counted from the instant at which anybody could have published it at the earliest (it is
 written, and its stream's generation is published) to the instant at which a consumer has it. Its bound is confidence +
@@ -41,7 +41,7 @@ from sandbox.scylla.cluster.older_versions import forget_upgrade, publish_old, u
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, TabletSet, mark_tablets, merge, split
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.stack.stack import LocalStack
 from sandbox.verify.checker import Verdict
 from sandbox.writing_session import WritingSession
@@ -285,7 +285,7 @@ class Scenario:
         upgrade(self._session, [self._first])
 
     def _make_anew(self) -> None:
-        """Make the table with tablets anew, whose streams are others: it stops until the loss is accepted."""
+        """Create the table with tablets again, with other streams: it stops until the loss is accepted."""
         dropped = self._tables["tablets"]
         dropped.drop()
         self._tablets.drop()
@@ -302,7 +302,7 @@ class Scenario:
         assert self.job.stop() == 1
         self.job.settings["reading"]["accept_data_loss"] = True
         self.job.run_once()
-        assert self._says(name, "created again", "going on, as reading.accept_data_loss")
+        assert self._says(name, "created again", "going on, because reading.accept_data_loss is set")
 
     def _says(self, *words: str) -> bool:
         lines = self.job.log.read_text(encoding="utf-8", errors="replace").splitlines()

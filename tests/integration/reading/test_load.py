@@ -16,7 +16,7 @@ from bridge.model.streams import MAX_TOKEN, TokenRange
 from bridge.model.times import UnixMicros
 from bridge.monitoring.counters import process_counters
 from bridge.reading.stream_probe import STREAMS_PER_PROBE
-from sandbox.scylla.pacing import system_clock_us
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
@@ -50,14 +50,14 @@ def written(session: WritingSession) -> int:
 
 
 def source(
-    session: WritingSession, integrity: str = "always", *, activity: str | None = None, **scylla: Any
+    session: WritingSession, integrity: str = "always", *, signals: str | None = None, **scylla: Any
 ) -> ScyllaCdcStreamReader:
     settings = {"contact_points": session.address, "consistency": "ONE"} | scylla
     reading = {"confidence_ms": 0, "leeway_ms": 0, "integrity": integrity, "idle_interval_ms": 0}
     config = SourceConfig.model_validate(
         {"scylla": settings, "table": "load.t", "lanes": LANES, "reading": reading, "sharing": 2}
     )
-    return open_reader(SourceOptions(config, None, activity=activity))
+    return open_reader(SourceOptions(config, None, signals=signals))
 
 
 def work(reader: ScyllaCdcStreamReader, start: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -88,7 +88,7 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: WritingSession
     assert sum(one.keys_misplaced for one in counted) == 0
 
     file = SignalFolder()
-    looking: dict[str, Any] = {"activity": file.path, "requests_per_second": REQUESTS_PER_S}
+    looking: dict[str, Any] = {"signals": file.path, "requests_per_second": REQUESTS_PER_S}
     reader = source(session, **looking)
     at, looks = work(reader, at)[0], 0
     before, begun_s = reads_of_the_log(session), time.monotonic()

@@ -19,7 +19,7 @@ from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
-from bridge.errors import PoisonError, RetriableError, TooLargeError
+from bridge.errors import RetriableError, TooLargeError, UnpublishableError
 from sandbox.stack.stack import LocalStack
 from tests.integration.support.running import wait_for
 
@@ -82,11 +82,13 @@ def test_record_over_the_topics_limit_is_refused_and_the_rest_goes_on(settings: 
 def test_limit_that_nobody_told_us_stops_with_what_to_do(
     local_stack: LocalStack, settings: KafkaSettings, topic: str
 ) -> None:
-    """A batch that the broker refuses is poison, not an error to try again for ever; nothing of it can be seen."""
+    """A batch that the broker x, not an error to try again for ever; nothing of it can be seen."""
     with opened(settings, topic, None) as producer:
         for _ in range(500):
             producer.produce(topic, b"k", os.urandom(200))
-        with pytest.raises(PoisonError, match=f"refused a batch of records for topic {topic} .MSG_SIZE_TOO_LARGE"):
+        with pytest.raises(
+            UnpublishableError, match=f"refused a batch of records for topic {topic} .MSG_SIZE_TOO_LARGE"
+        ):
             producer.commit()
     assert values(settings, topic) == []
     raised = ConfigResource(

@@ -13,9 +13,9 @@ import pytest
 from bridge.config.document import ScyllaSettings
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
-from sandbox.scylla.pacing import spread, system_clock_us
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Workload
+from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession

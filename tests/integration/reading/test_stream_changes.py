@@ -95,8 +95,8 @@ def test_switches_under_load_with_kills(
     """Generation changes, splits and merges while the job is killed: all once, in order.
 
     `make switches` holds each stall against its bound. Before, there is no generation yet and the cluster is an old
-    one that is upgraded. Afterwards the table with tablets is made anew: the job says what is lost of the former one,
-    and goes on when told to.
+    one that is upgraded. Afterwards the table with tablets is created again: the job logs what is lost of the former
+    one, and goes on when `reading.accept_data_loss` is set.
     """
     scenario = Scenario(session, local_stack, tmp_path, switches=SWITCHES, seed=SEED)
     try:

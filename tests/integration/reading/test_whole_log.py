@@ -18,10 +18,10 @@ from bridge.adapters.registry.client import Registry
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
-from sandbox.scylla.pacing import spread, system_clock_us
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.values.nested import UserType
 from sandbox.scylla.workload import EVERYTHING, Workload, with_own_timestamps
+from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession

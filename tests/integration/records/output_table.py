@@ -11,8 +11,8 @@ from sandbox.cql.parser.grammar import statement_of
 from sandbox.cql.server import StatementServer
 from sandbox.scylla.base.mutations import Mutation
 from sandbox.writing_session import WritingSession
-from tests.integration.support.poison import contradiction, log_row
 from tests.integration.support.reading import raw_rows
+from tests.integration.support.unpublishable import contradiction, log_row
 
 JOB = "output"
 KEYSPACE = "output_run"

@@ -20,8 +20,8 @@ from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
 from sandbox.cql.interpret import Request
 from sandbox.cql.server import StatementServer
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
-from sandbox.scylla.pacing import system_clock_us
 from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession
@@ -58,7 +58,8 @@ pytestmark = pytest.mark.integration
 def written(session: WritingSession) -> dict[str, list[int]]:
     """The tables with what happened to them, and the write timestamps in us.
 
-    Every statement of `delta` comes twice, with poison in between; two others end with an operation that nobody knows.
+    Every statement of `delta` comes twice, with an unpublishable group in between. Two others end with an unknown
+    operation.
     """
     cluster = SimulatedCluster(session, seed=17)
     cluster.reset()

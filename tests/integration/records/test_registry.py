@@ -20,9 +20,9 @@ from bridge.cli import main
 from bridge.model.times import UnixMillis
 from sandbox.scylla.base.mutations import Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
-from sandbox.scylla.pacing import paced, system_clock_us
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Workload
+from sandbox.scylla.write_times import paced, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession

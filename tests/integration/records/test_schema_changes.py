@@ -22,8 +22,8 @@ from sandbox.scylla.base.mutations import Insert, Mutation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.pacing import system_clock_us
 from sandbox.scylla.tables import SimulatedTable, create_keyspace
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack.stack import LocalStack
 from sandbox.verify.checker import Checker
@@ -309,7 +309,7 @@ def _recreate(session: WritingSession, job: BridgeJob, written: Written) -> None
     written.write(note=b"anew")
     wait("what was written to the new table", lambda: arrived(job, written))
     # Said at the planner's next look at the table, which the new table's first changes may be ahead of.
-    wait("the warning that the table was made anew", lambda: says(job, f"{KEYSPACE}.t", "created again"))
+    wait("the warning that the table was created again", lambda: says(job, f"{KEYSPACE}.t", "created again"))
 
 
 def _recreate_between_two_runs(session: WritingSession, job: BridgeJob, written: Written) -> None:

@@ -19,8 +19,8 @@ from bridge.model.murmur3 import murmur3_token, partition_key_bytes
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions, log_ddl_of
-from sandbox.scylla.pacing import system_clock_us
 from sandbox.scylla.tables import create_keyspace, mark_log
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted

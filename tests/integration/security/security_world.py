@@ -35,9 +35,9 @@ from bridge.runtime.java import find_java
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.cluster.tablets import SimulatedTablets, mark_tablets
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.pacing import spread, system_clock_us
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Workload
+from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.stack import processes, server
 from sandbox.stack.cql_server import SUPERUSER

@@ -20,8 +20,8 @@ from sandbox.recordings.recording import Recording, scenarios
 from sandbox.recordings.replay import Replay
 from sandbox.scylla.cluster.simulated_cluster import clear_generations, publish_streams
 from sandbox.scylla.oracle import ExpectedChange, TableKey
-from sandbox.scylla.pacing import system_clock_us
 from sandbox.scylla.tables import SimulatedTable
+from sandbox.scylla.write_times import system_clock_us
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession
 from tests.integration.support.reading import raw_rows

@@ -11,10 +11,10 @@ from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.scylla.base.mutations import Insert, Mutation, PartitionDelete, RowDelete, Update
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
-from sandbox.scylla.pacing import spread, system_clock_us
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.values.native import EXTREMES
 from sandbox.scylla.workload import Mix, Workload
+from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema

@@ -15,7 +15,6 @@ from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_rows import CollectionDelta
 from sandbox.scylla.log.log_table import CdcOptions
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.pacing import spread, system_clock_us
 from sandbox.scylla.schema_changes import (
     SchemaChange,
     add_column,
@@ -29,6 +28,7 @@ from sandbox.scylla.schema_changes import (
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.values.nested import UserType, is_multi_cell
 from sandbox.scylla.workload import EVERYTHING, Workload
+from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema

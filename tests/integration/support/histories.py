@@ -8,9 +8,9 @@ from typing import Final
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.pacing import spread, system_clock_us
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Workload
+from sandbox.scylla.write_times import spread, system_clock_us
 from sandbox.scylla.writer import Simulator
 from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
@@ -45,7 +45,7 @@ def history(
     vnodes: int = 16,
     shards: int = 2,
 ) -> list[ExpectedChange]:
-    """A table made anew, and its log since just after the first generation; gives what it holds.
+    """A table created again, and its log since just after the first generation; gives what it holds.
 
     Args:
         session: where the table is.

@@ -211,7 +211,7 @@ class BridgeJob:
         return checker.close()
 
     def _kafka(self) -> tuple[KafkaAdmin, CommittedReader]:
-        # Kept: a wait asks many times, and each client made anew costs more than its question.
+        # Kept: a wait asks many times, and each client created again costs more than its question.
         if self._looking is None:
             kafka = self.config.kafka
             self._looking = KafkaAdmin(kafka), self._clients.enter_context(CommittedReader(kafka))

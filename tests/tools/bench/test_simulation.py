@@ -22,7 +22,7 @@ def test_invariants_hold(size: Size, seed: int) -> None:
     assert figures["deaths"] > 5
     # Published up to 40 s late, then confidence, leeway, clocks that are behind, and a micro-batch or two.
     assert figures["longest_stall_s"] < 60
-    assert (figures["requests_per_s"] < 1.2 * 16) == (size is BOUNDED)  # a job that starts again begins to count anew
+    assert (figures["requests_per_s"] < 1.2 * 16) == (size is BOUNDED)  # a job that starts again begins to count again
 
 
 def test_violations_are_noticed() -> None:

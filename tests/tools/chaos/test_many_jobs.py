@@ -56,7 +56,7 @@ HARM = [
     ("ownerless", "doubled", 155),
     ("random id", "doubled", 2),
 ]
-"""What each mistake brings about, and the first seed that shows it; sought anew when the protocol has other steps."""
+"""What each mistake brings about, and the first seed that shows it; sought again when the protocol has other steps."""
 
 
 class InTurn:

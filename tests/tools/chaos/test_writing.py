@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
+from sandbox.scylla.expected_changes import CapturedTable, Place, expected_changes
 from sandbox.scylla.log.log_groups import log_groups
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.placing import CapturedTable, Place, expected_changes
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Workload
 from sandbox.verify.expectations import ExpectedRecords

@@ -24,7 +24,7 @@ def test_signal_of_changes_is_seen_once(caplog: pytest.LogCaptureFixture) -> Non
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
-def test_pacing_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
+def test_request_rate_outlives_the_planner(caplog: pytest.LogCaptureFixture) -> None:
     """The next planner waits for the rest of the time; without the file there is a warning and no wait."""
     folder = SignalFolder()
     last_poll = LastPoll(folder.path)

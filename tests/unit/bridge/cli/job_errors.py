@@ -72,7 +72,7 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
         entry(
             "the change topic is deleted and created again by another user or a broker",
             "shop.orders: the change topic shop.orders is not the one of 2026-01-01T12:00:00.000000Z (its id was ..., "
-            "and is ...). Unless this is another Kafka cluster, the topic was deleted and created anew with 1 of 12 "
+            "and is ...). Unless this is another Kafka cluster, the topic was deleted and created again with 1 of 12 "
             "partitions (kafka.partitions). The table goes on publishing to it: what the deleted topic held is not "
             "published again. To publish all ...",
             "goes on",
@@ -81,8 +81,8 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
         entry(
             "the change topic of a table without writes is deleted, and not created again",
             "shop.orders: the change topic shop.orders is missing: it was deleted, or the job has lost the right "
-            "Describe on it. The table's next change, or its next start, creates a deleted topic anew; what it held is "
-            "not published again. To publish all ...",
+            "Describe on it. The table's next change, or its next start, creates a deleted topic again; what it held "
+            "is not published again. To publish all ...",
             "goes on",
             "test_topic_that_is_missing_is_logged_once",
         ),
@@ -201,7 +201,7 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
         ),
         entry(
             "a checkpoint with missing, torn or foreign files, after two failures",
-            "shop.orders: Spark cannot use the checkpoint .... The job begins it anew and goes on from the progress "
+            "shop.orders: Spark cannot use the checkpoint .... The job recreates it and goes on from the progress "
             "topic",
             "goes on",
             "test_damaged_checkpoint_is_no_obstacle",

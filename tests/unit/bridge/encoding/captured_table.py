@@ -83,9 +83,9 @@ class Capture:
         found = [one.value for one in self.run(*statements)]
         return [value and {name: one for name, one in value.items() if name != "source"} for value in found]
 
-    def records(self, rows: Iterable[Cells], *, keep_poison: bool = False) -> list[DecodedRecord]:
+    def records(self, rows: Iterable[Cells], *, keep_failures: bool = False) -> list[DecodedRecord]:
         """Return the records of log rows."""
-        found = groups(rows, self.layout, by_row=self.by_row, keep_poison=keep_poison)
+        found = groups(rows, self.layout, by_row=self.by_row, keep_failures=keep_failures)
         return [self._decode(one) for group in found for one in self._encoder.encode(group, GENERATION_MS)]
 
     def _decode(self, record: EncodedChange) -> DecodedRecord:

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from bridge.encoding.group_encoder import EncodedChange, GroupEncoder
 from bridge.encoding.grouping import groups
-from bridge.errors import PoisonError
+from bridge.errors import UnpublishableError
 from bridge.model.log_rows import Cells, Change, Group, LogLayout
 from bridge.model.times import UnixMicros, UnixMillis, micros_of, timeuuid_of
 from sandbox.scylla.base.state import BaseState
+from sandbox.scylla.expected_changes import Place
 from sandbox.scylla.log.images import ImageOptions
 from sandbox.scylla.log.log_groups import LogRules, log_groups
 from sandbox.scylla.log.log_rows import CollectionDelta, LogCell
 from sandbox.scylla.oracle import ExpectedChange, RangeEnd
-from sandbox.scylla.placing import Place
 from sandbox.scylla.workload import EVERYTHING, Workload
 from sandbox.verify.expectations import ExpectedRecords
 from schemas.avro.codec import compile_reader
@@ -267,7 +267,7 @@ def test_damaged_groups(seed: int, number: int, data: st.DataObject) -> None:
     encoder = GroupEncoder(codec, log.layout, (log.table.keyspace, log.table.name), form)
     incomplete = random.choice(("stop", "deliver"))
     found = list(
-        groups(written[0], log.layout, incomplete=incomplete, by_row=shape_of(output.shape).by_row, keep_poison=True)
+        groups(written[0], log.layout, incomplete=incomplete, by_row=shape_of(output.shape).by_row, keep_failures=True)
     )
     assert [row for group in found for row in group.rows] == written[0]
     for group in found:
@@ -283,7 +283,7 @@ def check_group(
     read: Any,
     output: OutputOptions,
 ) -> None:
-    if group.poison is not None:
+    if group.failure is not None:
         (letter,) = encoded
         assert letter.is_dead_letter
         assert letter_of(log, letter) == shown(log, list(group.rows))
@@ -325,5 +325,7 @@ def test_without_dead_letters_the_error_names_the_place() -> None:
     broken = (*broken[: log.layout.partition_key[0]], None, *broken[log.layout.partition_key[0] + 1 :])
     encoder = GroupEncoder(codecs(2, OUTPUTS[0])[0], log.layout, ("ks", "lone"), RecordForm())
     (group,) = groups([broken], log.layout)
-    with pytest.raises(PoisonError, match=rf"ks\.lone: stream 0x{STREAM.hex()}, \d+ us, batch_seq_no 0: column 'pk'"):
+    with pytest.raises(
+        UnpublishableError, match=rf"ks\.lone: stream 0x{STREAM.hex()}, \d+ us, batch_seq_no 0: column 'pk'"
+    ):
         list(encoder.encode(group, GENERATION_MS))

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.encoding.error_hints import likely_cause
 from bridge.encoding.group_encoder import GroupEncoder
-from bridge.errors import PoisonError
+from bridge.errors import UnpublishableError
 from bridge.model.log_rows import Change, Group, LogLayout
 from bridge.model.times import UnixMillis
 from schemas.errors import CellError, OperationError, SchemaError
@@ -21,7 +21,7 @@ def test_lost_partition_key_names_the_rename() -> None:
     codec = TableCodec(of, log_columns(of))
     cells = row(of, {"v": bytes(4)})
     encoder = GroupEncoder(codec, LogLayout.of(log_columns(of), ["id"]), (of.keyspace, of.name), RecordForm())
-    with pytest.raises(PoisonError) as caught:
+    with pytest.raises(UnpublishableError) as caught:
         list(encoder.encode(Group(STREAM, TIME, (Change(1, cells, last_in_group=True),), [cells]), UnixMillis(0)))
     text = str(caught.value)
     assert f"stream 0x{STREAM.hex()}, 1584969040910883 us, batch_seq_no 0: column 'id' of type int: is null" in text
@@ -53,7 +53,7 @@ def test_lost_clustering_key_names_the_rename(
     change = Change(operations[0], rows[0], last_in_group=True, range_end=rows[1] if len(rows) > 1 else None)
     layout = LogLayout.of(log_columns(of), ["id"], ["a", "b"])
     encoder = GroupEncoder(TableCodec(of, log_columns(of)), layout, (of.keyspace, of.name), RecordForm())
-    with pytest.raises(PoisonError, match=r"batch_seq_no 0: .*ALTER TABLE \.\.\. RENAME"):
+    with pytest.raises(UnpublishableError, match=r"batch_seq_no 0: .*ALTER TABLE \.\.\. RENAME"):
         list(encoder.encode(Group(STREAM, TIME, (change,), rows), UnixMillis(0)))
 
 

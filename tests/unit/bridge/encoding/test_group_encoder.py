@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.encoding.partitioner import placement
-from bridge.errors import PoisonError
+from bridge.errors import UnpublishableError
 from bridge.model.log_rows import Cells
 from schemas.options import OutputOptions, RecordForm
 from tests.unit.bridge.encoding.captured_table import START_US, STREAM, Capture, DecodedRecord
@@ -151,7 +151,7 @@ def test_position() -> None:
     assert {len(position) for position in positions} == {36}
 
 
-def poisoned(of: Capture, *columns: str) -> list[Cells]:
+def damaged(of: Capture, *columns: str) -> list[Cells]:
     """Return a group of three inserts; some cells of the second one do not fit their type."""
     statements = [f"INSERT INTO shop.t (pk, ck, v) VALUES (1, {ck}, {ck})" for ck in (1, 2, 3)]
     first, second, third = of.rows(f"BEGIN BATCH {'; '.join(statements)}; APPLY BATCH")
@@ -170,7 +170,7 @@ def letter_of(found: DecodedRecord) -> Any:
 def test_dead_letter_of_a_change(output: OutputOptions) -> None:
     """A change that can't be encoded becomes a dead letter in its place, with reason and cells."""
     of = capture(output, RecordForm(dead_letters=True, operation=True))
-    before, buried, behind = of.records(poisoned(of, "v"))
+    before, buried, behind = of.records(damaged(of, "v"))
     assert before.value is not None
     assert behind.value is not None
     letter = letter_of(buried)
@@ -202,15 +202,15 @@ def test_dead_letter_of_a_change(output: OutputOptions) -> None:
 def test_dead_letter_of_a_key() -> None:
     """This includes a change whose record key can't be encoded."""
     of = capture(BY_ROW, RecordForm(dead_letters=True))
-    letter = letter_of(of.records(poisoned(of, "ck"))[1])
+    letter = letter_of(of.records(damaged(of, "ck"))[1])
     assert "batch_seq_no 1: column 'ck' of type int" in letter["error"]
 
 
 def test_dead_letter_of_a_group() -> None:
     """An invalid group becomes one dead letter with all its rows."""
     of = capture(BY_PARTITION, RecordForm(dead_letters=True))
-    rows = of.rows(STATEMENTS["range_delete"])[:1] + poisoned(of)
-    (found,) = of.records([rows[0]], keep_poison=True)
+    rows = of.rows(STATEMENTS["range_delete"])[:1] + damaged(of)
+    (found,) = of.records([rows[0]], keep_failures=True)
     letter = letter_of(found)
     assert (letter["batch_seq_no"], len(letter["rows"]), found.record.last_in_group) == (None, 1, True)
     assert "half of a range delete" in letter["error"] or "cdc$end_of_batch" in letter["error"]
@@ -219,5 +219,5 @@ def test_dead_letter_of_a_group() -> None:
 def test_without_dead_letters_the_reason_is_raised() -> None:
     """The error names table, stream, time, number, column and what is wrong."""
     of = capture()
-    with pytest.raises(PoisonError, match=f"^{PLACE}, batch_seq_no 1: column 'v' of type int"):
-        of.records(poisoned(of, "v"))
+    with pytest.raises(UnpublishableError, match=f"^{PLACE}, batch_seq_no 1: column 'v' of type int"):
+        of.records(damaged(of, "v"))

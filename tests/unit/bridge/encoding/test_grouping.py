@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.encoding.grouping import IncompleteGroupError, groups, without_repeats
-from bridge.errors import BridgeError, PoisonError
+from bridge.errors import BridgeError, UnpublishableError
 from bridge.model.log_rows import Cells, Change, LogLayout
 from bridge.model.times import UnixMicros, timeuuid_of
 
@@ -124,11 +124,11 @@ def test_image_of_a_row_that_is_not_changed_is_rejected(
     """Its change is lost or of an unknown kind; dropping the image would hide that."""
     rows = [row(3, 0, 0, ck=b"a"), *(row(3, 1 + at, operation, ck=ck) for at, (operation, ck) in enumerate(others))]
     rows[-1] = (*rows[-1][:3], b"\x01", *rows[-1][4:])
-    with pytest.raises(PoisonError, match=rf"0x{STREAM.hex()}, 3 us, batch_seq_no {seq}: {what}"):
+    with pytest.raises(UnpublishableError, match=rf"0x{STREAM.hex()}, 3 us, batch_seq_no {seq}: {what}"):
         list(groups(rows, LAYOUT))
-    (kept,) = groups(rows, LAYOUT, keep_poison=True)
+    (kept,) = groups(rows, LAYOUT, keep_failures=True)
     assert (kept.changes, kept.rows) == ((), rows)
-    assert what in str(kept.poison)
+    assert what in str(kept.failure)
 
 
 def test_image_may_lack_its_change_in_an_incomplete_group() -> None:
@@ -146,7 +146,7 @@ def test_second_image_of_a_row_is_rejected(operation: int, name: str, clustering
     """Nothing tells which one is right. If the key has a null, the message names a renamed column as a cause."""
     rows = [row(3, 0, operation, ck=clustering), row(3, 1, operation, ck=clustering), row(3, 2, 1, last=True)]
     what = rf"batch_seq_no 1: a second {name} of a row, after batch_seq_no 0 \(cdc\$operation {operation}\)"
-    with pytest.raises(PoisonError, match=what) as caught:
+    with pytest.raises(UnpublishableError, match=what) as caught:
         list(groups(rows, LAYOUT))
     assert ("RENAME" in str(caught.value)) == renamed
 
@@ -214,10 +214,10 @@ def test_incomplete_group_is_read_again_before_it_is_a_dead_letter() -> None:
     """It may be complete then; other faults of a group do not go away."""
     short, torn = [row(5, 0, 1)], [row(6, 0, 5, last=True)]
     with pytest.raises(IncompleteGroupError):
-        list(groups(short, LAYOUT, keep_poison=True, is_retry=False))
+        list(groups(short, LAYOUT, keep_failures=True, is_retry=False))
     for is_retry, rows in ((True, short), (True, torn), (False, torn)):
-        (kept,) = groups(rows, LAYOUT, keep_poison=True, is_retry=is_retry)
-        assert kept.poison is not None
+        (kept,) = groups(rows, LAYOUT, keep_failures=True, is_retry=is_retry)
+        assert kept.failure is not None
 
 
 def test_incomplete_group_is_delivered_on_request() -> None:
@@ -256,17 +256,19 @@ def test_range_delete_is_one_change_with_both_ends() -> None:
 def test_half_a_range_delete_is_rejected_with_its_position(operations: list[int], what: str) -> None:
     """Without one of its ends it would delete too much or too little."""
     rows = [row(3, seq, operation) for seq, operation in enumerate(operations)]
-    with pytest.raises(PoisonError, match=rf"0x{STREAM.hex()}, 3 us, batch_seq_no \d: half of a range delete, {what}"):
+    with pytest.raises(
+        UnpublishableError, match=rf"0x{STREAM.hex()}, 3 us, batch_seq_no \d: half of a range delete, {what}"
+    ):
         list(groups(rows, LAYOUT, incomplete="deliver"))
 
 
-def test_poison_is_kept_on_request_and_the_rest_goes_on() -> None:
+def test_unpublishable_group_is_kept_on_request_and_the_rest_goes_on() -> None:
     """A group that can't be published does not affect the next one."""
     rows = [row(1, 0, 5), row(1, 1, 1, last=True), row(2, 0, 1, last=True)]
-    bad, good = groups(rows, LAYOUT, keep_poison=True)
+    bad, good = groups(rows, LAYOUT, keep_failures=True)
     assert (bad.changes, bad.rows) == ((), rows[:2])
-    assert "half of a range delete" in str(bad.poison)
-    assert (good.changes, good.poison) == ((Change(1, rows[2], True),), None)
+    assert "half of a range delete" in str(bad.failure)
+    assert (good.changes, good.failure) == ((Change(1, rows[2], True),), None)
 
 
 def test_group_of_a_hundred_thousand_rows_is_one_group() -> None:
@@ -311,15 +313,15 @@ def test_images_of_a_retry_show_what_the_first_try_left() -> None:
         row(1, 1, 2, ck=b"a", low=2),
         row(1, 2, 9, ck=b"a", value=b"x", last=True, low=2),
     ]
-    poison = [[row(1, 0, 9, ck=ck, last=True, low=low)] for ck, low in ((b"a", 3), (b"b", 4))]
-    found = groups([*first, *again, *poison[0], *poison[1]], LAYOUT, keep_poison=True)
-    assert [list(group.rows) for group in without_repeats(found, LAYOUT)] == [first, *poison]
+    contradicting = [[row(1, 0, 9, ck=ck, last=True, low=low)] for ck, low in ((b"a", 3), (b"b", 4))]
+    found = groups([*first, *again, *contradicting[0], *contradicting[1]], LAYOUT, keep_failures=True)
+    assert [list(group.rows) for group in without_repeats(found, LAYOUT)] == [first, *contradicting]
 
 
 def test_row_without_operation_is_rejected() -> None:
     """The error names a damaged row."""
     damaged = (*row(1, 0, 1, last=True)[:4], None, b"")
-    with pytest.raises(PoisonError, match=r"cdc\$operation is None"):
+    with pytest.raises(UnpublishableError, match=r"cdc\$operation is None"):
         list(groups([damaged], LAYOUT))
 
 

@@ -100,7 +100,7 @@ def test_every_recorded_change_is_where_it_belongs(scenario: str) -> None:
         check = KeyCheck(layout, lambda: ranges, token_of, wrong.append, every=1)
         changes = sum(
             len(group.changes)
-            for group in check.check_groups(groups(table.log, layout, incomplete="deliver", keep_poison=True))
+            for group in check.check_groups(groups(table.log, layout, incomplete="deliver", keep_failures=True))
         )
         named = [row for row in table.rows if all(row[name] is not None for name in key)]
         assert not wrong

@@ -20,10 +20,10 @@ from bridge.encoding.grouping import groups
 from bridge.model.log_rows import Cells, LogLayout
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from sandbox.scylla.base.state import BaseState
+from sandbox.scylla.expected_changes import CapturedTable, Place, expected_changes
 from sandbox.scylla.log.images import ImageOptions
 from sandbox.scylla.log.log_groups import LogRules, log_groups
 from sandbox.scylla.oracle import ExpectedChange
-from sandbox.scylla.placing import CapturedTable, Place, expected_changes
 from sandbox.scylla.workload import EVERYTHING, Workload, with_own_timestamps
 from sandbox.verify.expectations import ExpectedRecords
 from schemas.avro.names import avro_name

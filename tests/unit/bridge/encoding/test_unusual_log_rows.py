@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.errors import PoisonError
+from bridge.errors import UnpublishableError
 from schemas.options import OutputOptions, ShapeName
 from tests.unit.bridge.encoding.captured_table import Capture
 from tests.unit.bridge.encoding.orders_table import (
@@ -41,7 +41,9 @@ def test_zero_length_clustering_column_has_no_record_key() -> None:
     ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"
     capture = Capture(ddl, output=OutputOptions(shape="flat", key="primary_key"))
     cells = {"pk": bytes(4), "ck": b"", "cdc$operation": b"\x03", "cdc$end_of_batch": b"\x01"}
-    with pytest.raises(PoisonError, match=r"column 'ck' of type int: has zero length.*`output\.key: partition_key`"):
+    with pytest.raises(
+        UnpublishableError, match=r"column 'ck' of type int: has zero length.*`output\.key: partition_key`"
+    ):
         capture.records([row(capture.schema, cells)])
     by_partition = Capture(ddl, output=FLAT)
     (found,) = by_partition.records([row(by_partition.schema, cells)])
@@ -117,7 +119,7 @@ def test_malformed_cells_are_rejected_in_every_shape(
     capture = orders(images, OutputOptions(shape=shape))
     rows = capture.rows(f"UPDATE shop.orders SET note = 'x', tags = tags + {{'b'}}, home.zip = 1 {ROW}")
     bad = replaced(capture, replaced(capture, rows[0], column, b"\xff\x01"), "cdc$operation", bytes((operation,)))
-    with pytest.raises(PoisonError, match=f"column '{re.escape(column)}'"):
+    with pytest.raises(UnpublishableError, match=f"column '{re.escape(column)}'"):
         capture.records([bad, *rows[1:]])
 
 
@@ -135,5 +137,5 @@ def test_malformed_removals_of_a_replaced_type_are_rejected(shape: ShapeName, re
     """Even though the new value replaces the whole type."""
     capture = orders(output=OutputOptions(shape=shape))
     (cells,) = capture.rows(f"UPDATE shop.orders SET home = {{zip: 1}} {ROW}")
-    with pytest.raises(PoisonError, match=f"column '{re.escape(column)}'"):
+    with pytest.raises(UnpublishableError, match=f"column '{re.escape(column)}'"):
         capture.records([replaced(capture, cells, "cdc$deleted_elements_home", removed)])

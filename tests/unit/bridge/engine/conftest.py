@@ -14,6 +14,6 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def clock(cluster: Cluster) -> Clock:
-    """A clock for tests of pacing; the cluster then has one generation, which began 1,000 s ago."""
+    """A clock for tests of the request rate; the cluster then has one generation, which began 1,000 s ago."""
     cluster.starts, cluster.now_us = [G1], at(G1, 1000).time_us
     return Clock()

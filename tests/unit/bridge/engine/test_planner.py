@@ -62,7 +62,7 @@ def test_forgotten_streams_stop_the_table(cluster: Cluster) -> None:
     cluster.starts = [G2]
     with pytest.raises(DataLossError, match="has forgotten the streams"):
         planner_of(cluster, level).next_offset(start)
-    with pytest.raises(RetriableError, match="starts anew and goes on"):
+    with pytest.raises(RetriableError, match="starts again and goes on"):
         planner_of(cluster, level, accept_data_loss=True).next_offset(start)
     beyond = TableStart(LAYOUT, at(G3, 10))
     with pytest.raises(DataLossError, match="another cluster"):

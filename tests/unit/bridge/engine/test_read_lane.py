@@ -15,7 +15,7 @@ from bridge.encoding.group_encoder import EncodedChange, EncodedRun
 from bridge.encoding.key_check import SAMPLE_EVERY
 from bridge.engine.process.scylla_cache import ScyllaCache
 from bridge.engine.read_lane import LaneChanges, as_json
-from bridge.errors import PoisonError, RetriableError
+from bridge.errors import RetriableError, UnpublishableError
 from bridge.model.cursor import Cursor
 from bridge.model.key_ranges import KeyRange
 from bridge.model.log_rows import LogLayout
@@ -116,7 +116,7 @@ def test_unknown_operations_are_counted(shape: ShapeName, payload: str) -> None:
 def test_failing_cluster_is_dropped(fails: str) -> None:
     """After an error that another attempt may get past; other errors leave the connection open."""
     dropped: list[object] = []
-    errors: list[Exception] = [RetriableError("away"), PoisonError("torn")]
+    errors: list[Exception] = [RetriableError("away"), UnpublishableError("torn")]
 
     def captured(*_: object) -> Any:
         if fails == "capture":
@@ -153,7 +153,9 @@ def test_change_that_json_cannot_carry_is_named(form: Literal["millis", "timesta
         (shown,) = as_json(changes, captured)
         assert json.loads(shown.value or b"")["columns"] == {"v": {"value": 10**15}}
         return
-    with pytest.raises(PoisonError, match=rf"^table ks\.t: change 0x{STREAM.hex()}/.*`output\.timestamps` is millis"):
+    with pytest.raises(
+        UnpublishableError, match=rf"^table ks\.t: change 0x{STREAM.hex()}/.*`output\.timestamps` is millis"
+    ):
         list(as_json(changes, captured))
 
 

@@ -13,7 +13,7 @@ from bridge.config.document import KafkaSettings
 from bridge.encoding.dead_letter import rejected_record_letter, shorter_letters
 from bridge.encoding.group_encoder import POSITION_HEADER, EncodedChange
 from bridge.engine.write_lane import FrameHeader, LaneOutput
-from bridge.errors import PoisonError, StartupError, TooLargeError
+from bridge.errors import StartupError, TooLargeError, UnpublishableError
 from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
@@ -176,7 +176,7 @@ def test_records_over_the_limit_become_dead_letters(*, in_runs: bool) -> None:
     places = [f"ks.t: stream 0x{bytes(16).hex()}, {first_us + at} us, batch_seq_no 0" for at in range(len(sizes))]
     broker = Broker(limit=600)
     refused = f"{places[1]}: 603 bytes for topic ks.t, or set publishing.dead_letter_topic"
-    with pytest.raises(PoisonError, match=refused):
+    with pytest.raises(UnpublishableError, match=refused):
         work(broker)
     assert broker.committed == {}
     work(broker, publishing={"dead_letter_topic": "dead"})
@@ -237,7 +237,7 @@ def test_dead_letters_lose_no_more_than_they_must() -> None:
             made.publish([change])
             assert json.loads(taken[-1]) == {"v": 1, "error": error, "omitted_bytes": len(rows)}
         else:
-            with pytest.raises(PoisonError):
+            with pytest.raises(UnpublishableError):
                 made.publish([change])
 
 

@@ -109,14 +109,14 @@ def test_changed_ttl_has_a_notice(before_s: int, ttl_s: int, level: int, words: 
 
 def test_table_created_again_names_what_is_lost() -> None:
     """From where the former log was read up to when the new one was created."""
-    anew = state(log_id=made(NOW + MINUTE // 2))
-    _, gone, still_gone, back = said(state(), GONE, GONE, anew)
+    recreated = state(log_id=made(NOW + MINUTE // 2))
+    _, gone, still_gone, back = said(state(), GONE, GONE, recreated)
     assert "does not exist" in gone[0].text
     assert "written after 2027-01-15T07:59:00" in gone[0].text
     assert still_gone == []
     assert "dropped and created again" in back[0].text
     assert "between 2027-01-15T07:59:00.000000Z, up to where it was read, and 2027-01-15T08:00:30" in back[0].text
-    at_once = said(state(), anew)[1]
+    at_once = said(state(), recreated)[1]
     assert [notice.text for notice in at_once] == [notice.text for notice in back]
 
 

@@ -176,7 +176,7 @@ def test_lost_progress_stops_before_anything_is_written() -> None:
 
 
 def test_replaced_layout_stops_the_old_job() -> None:
-    """A job is fenced at its next window when another one has assigned the lanes anew."""
+    """A job is fenced at its next window when another one has written a newer lane layout."""
     broker = Broker()
     first_start(broker)
     old = make(broker)

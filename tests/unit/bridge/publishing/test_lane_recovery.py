@@ -140,7 +140,7 @@ def test_lost_progress_stops_the_lane() -> None:
 
 
 def test_another_layouts_progress_fences_the_attempt() -> None:
-    """When another job has assigned the lanes anew, this one must not publish under the old layout."""
+    """When another job has written a newer lane layout, this one must not publish under the old one."""
     other = Layout(4, at(2_000_000))
     with pytest.raises(LayoutError, match="4 lanes since"):
         remainder(TASK, standing(2_000_000, layout=other), TOPIC)

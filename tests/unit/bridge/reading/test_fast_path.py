@@ -22,9 +22,9 @@ from bridge.model.times import UnixMicros, UnixMillis, sort_key, timeuuid_of
 from bridge.reading.fast_path import FastPath, encode_chunks
 from bridge.reading.lane_merge import read_lane
 from sandbox.scylla.base.state import BaseState
+from sandbox.scylla.expected_changes import Place
 from sandbox.scylla.log.images import ImageOptions
 from sandbox.scylla.log.log_groups import LogRules, log_groups
-from sandbox.scylla.placing import Place
 from sandbox.scylla.workload import EVERYTHING, Workload
 from schemas.compiled import page_encoder
 from schemas.cql.table import TableSchema
@@ -95,7 +95,7 @@ def damaged(rows: Rows, random: Random) -> Rows:
 
 def general(codec: TableCodec, layout: LogLayout, rows: Iterator[Cells]) -> Iterator[EncodedChange]:
     encoder = GroupEncoder(codec, layout, ("ks", "t"), RecordForm(dead_letters=True))
-    for group in groups(rows, layout, keep_poison=True):
+    for group in groups(rows, layout, keep_failures=True):
         yield from encoder.encode(group, OPENED[group.stream_id])
 
 

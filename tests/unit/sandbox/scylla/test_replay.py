@@ -1,4 +1,4 @@
-"""A log holds all that its table holds: applied anew with last-write-wins, it makes the same table."""
+"""A log holds all that its table holds: applied again with last-write-wins, it makes the same table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sandbox.scylla.base.mutations import (
 from sandbox.scylla.base.state import BaseState
 from sandbox.scylla.log.log_groups import LogRules, log_groups
 from sandbox.scylla.log.log_rows import RANGE_STARTS, CollectionDelta, LogGroup, LogRow
-from sandbox.scylla.pacing import spread
 from sandbox.scylla.values.multi_cell import field_key
 from sandbox.scylla.values.nested import UserType, unpack_elements, unpack_fields, unpack_pairs
 from sandbox.scylla.values.ordering import Key
 from sandbox.scylla.workload import EVERYTHING, Workload, with_own_timestamps
+from sandbox.scylla.write_times import spread
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import CqlType, SetType, UdtType, parse
 from tests.unit.sandbox.scylla.orders import T

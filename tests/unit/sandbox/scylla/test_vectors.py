@@ -12,7 +12,7 @@ from bridge.encoding.group_encoder import GroupEncoder
 from bridge.encoding.grouping import groups
 from bridge.model.log_rows import LogLayout
 from bridge.model.times import UnixMillis, timeuuid_of
-from sandbox.scylla.placing import CapturedTable, Place, expected_changes
+from sandbox.scylla.expected_changes import CapturedTable, Place, expected_changes
 from sandbox.scylla.refusals import SchemaRefusal
 from sandbox.scylla.tables import resolved
 from sandbox.verify.expectations import ExpectedRecords

@@ -16,11 +16,11 @@ from sandbox.scylla.base.mutations import Mutation, PartitionExpiry, RowExpiry, 
 from sandbox.scylla.cluster.acceptance import SimulatorRefusal
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
-from sandbox.scylla.pacing import spread
 from sandbox.scylla.schema_changes import add_column, disable, drop_column
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.values.nested import pack_elements
 from sandbox.scylla.workload import Workload
+from sandbox.scylla.write_times import spread
 from sandbox.scylla.writer import Simulator
 from sandbox.writing_session import UNSET, WritingSession
 from schemas.cql.table import Column, ColumnKind

@@ -39,7 +39,7 @@ def test_last_error_of_a_worker_decides() -> None:
         (BridgeError("no"), True),
         (ConfigError(["x: bad"]), True),
         (RuntimeError("bridge.errors.FencedError: taken over"), False),
-        (RuntimeError("bridge.errors.PoisonError: column v"), True),
+        (RuntimeError("bridge.errors.UnpublishableError: column v"), True),
         (RuntimeError("bridge.errors.LayoutError: another job"), True),
         (RuntimeError("bridge.encoding.grouping.IncompleteGroupError: no end"), True),
         (RuntimeError("bridge.errors.AccessError: the old password"), False),
@@ -50,7 +50,7 @@ def test_last_error_of_a_worker_decides() -> None:
     ],
 )
 def test_what_no_further_attempt_can_mend_is_hopeless(error: Exception, hopeless: bool) -> None:
-    """Lost progress, poison, wrong settings and missing rights stop the table; the rest is tried again."""
+    """Lost progress, unpublishable changes, wrong settings and missing rights stop the table; others are retried."""
     assert Failure.of(error).is_hopeless is hopeless
 
 

@@ -25,9 +25,9 @@ from tests.unit.spark.job.fakes import config_of
 G = UnixMillis(1_000)
 
 
-def lane(number: int, table: str = "a.b", poison: str | None = None, **figures: int) -> str:
+def lane(number: int, table: str = "a.b", reason: str | None = None, **figures: int) -> str:
     """A lane's report with these counts of a table."""
-    return LaneReport("a.b", number, Cursor(G, UnixMicros(0)), [(table, 0, LaneCounters(**figures))], poison).to_json()
+    return LaneReport("a.b", number, Cursor(G, UnixMicros(0)), [(table, 0, LaneCounters(**figures))], reason).to_json()
 
 
 def progress(run: str, batch_id: int, *lanes: str) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_micro_batch_without_lanes_reports_none() -> None:
 
 def test_dead_letters_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """With their table and topic, and the reason of the first."""
-    look([progress("r1", 0, lane(0), lane(1, poison="column 'v' is torn"))])
+    look([progress("r1", 0, lane(0), lane(1, reason="column 'v' is torn"))])
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == ["a.b: changes became dead letters in topic dead.b; the first: column 'v' is torn"]
 

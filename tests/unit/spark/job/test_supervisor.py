@@ -12,7 +12,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
-from bridge.errors import PoisonError
+from bridge.errors import UnpublishableError
 from spark.job.supervisor import Job, run_monitored
 from spark.job.table_run import Intervals
 from tests.unit.spark.job.fakes import (
@@ -48,7 +48,7 @@ def test_queries_wait_for_each_others_planners_unless_these_are_warm(warm: bool,
 def test_other_tables_go_on(caplog: pytest.LogCaptureFixture) -> None:
     """A table that stops does not end the others, but it changes the job's exit status."""
     good = Query(50, None)
-    queries = {"a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))], "a.good": [good]}
+    queries = {"a.bad": [Query(0, RuntimeError("bridge.errors.UnpublishableError: column v"))], "a.good": [good]}
     assert run_job(queries, once=True) == 1
     assert good.looks < 0, "the good table's query was not awaited"
     assert "a.bad stops: column v" in caplog.text
@@ -85,7 +85,10 @@ def test_queries_that_run_are_looked_at_less_often(
 def test_change_topics_of_running_tables_are_watched() -> None:
     """And no others: a table that has stopped publishes nothing."""
     watch = RecordingWatch()
-    queries = {"a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))], "a.good": [Query(50, None)]}
+    queries = {
+        "a.bad": [Query(0, RuntimeError("bridge.errors.UnpublishableError: column v"))],
+        "a.good": [Query(50, None)],
+    }
     assert run_job(queries, once=True, watch=watch) == 1
     assert watch.watched[-1] == ["topic of a.good"]
 
@@ -118,7 +121,7 @@ def test_start_that_hangs_holds_up_no_other_tables_start(caplog: pytest.LogCaptu
 
 def test_neither_loop_nor_stop_nor_other_tables_wait_for_a_start(caplog: pytest.LogCaptureFixture) -> None:
     """A start that hangs in a library leaves the job at work, and is left behind when the job stops."""
-    hanging, failing = threading.Event(), Query(3, RuntimeError("bridge.errors.PoisonError: column v"))
+    hanging, failing = threading.Event(), Query(3, RuntimeError("bridge.errors.UnpublishableError: column v"))
     job_state = StoppingJobState(config_of("a.failing", "a.hanging"), 50)
     queries: dict[str, Any] = {"a.failing": [failing], "a.hanging": [hanging]}
     began_s = time.monotonic()
@@ -144,7 +147,9 @@ def test_start_that_ends_with_the_stop_leaves_no_query() -> None:
 def test_job_may_outlive_its_tables(outlive: bool, once: bool, rounds_left: bool) -> None:
     """When every table was given up the job ends, unless it is to go on until it is stopped."""
     job_state = StoppingJobState(config_of("a.b"), 50)
-    assert run_job({"a.b": [PoisonError("column v")]}, once=once, job_state=job_state, outlive_tables=outlive) == 1
+    assert (
+        run_job({"a.b": [UnpublishableError("column v")]}, once=once, job_state=job_state, outlive_tables=outlive) == 1
+    )
     assert (job_state.left > 0) is rounds_left
 
 

@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
-from bridge.errors import NoGenerationError, PoisonError, RetriableError
+from bridge.errors import NoGenerationError, RetriableError, UnpublishableError
 from bridge.monitoring.state import JobState
 from tests.unit.spark.job.fakes import (
     AT_ONCE,
@@ -105,7 +105,7 @@ def test_servers_may_be_away_for_as_long_as_they_like() -> None:
 
 
 def test_lanes_are_recovered_beside_other_tables() -> None:
-    """The interrupted micro-batch of a former layout is finished first, then the table starts anew; others go on."""
+    """The interrupted micro-batch of a former layout is finished first, then the table starts again; others go on."""
     recovering, other, journal = Recovering(200, None), Query(3, None), Journal()
     left_at_end: list[int] = []
 
@@ -146,7 +146,7 @@ def test_nothing_waits_for_the_changes_of_a_table(caplog: pytest.LogCaptureFixtu
     began_s = time.monotonic()
     intervals = replace(AT_ONCE, changes_s=60.0 if stop_at else 0.01)
     try:
-        queries: dict[str, Any] = {"a.asked": [PoisonError("column v")]}
+        queries: dict[str, Any] = {"a.asked": [UnpublishableError("column v")]}
         assert run_job(queries, once=False, job_state=job_state, answer=answer, intervals=intervals) == 1
     finally:
         answer.set()
@@ -159,7 +159,7 @@ def test_changes_that_can_not_be_found_out_are_logged(caplog: pytest.LogCaptureF
     """The table's end is logged without them."""
     answer = threading.Event()
     answer.set()
-    assert run_job({"a.asked": [PoisonError("column v")]}, once=False, answer=answer) == 1
+    assert run_job({"a.asked": [UnpublishableError("column v")]}, once=False, answer=answer) == 1
     assert caplog.messages == [
         "a.asked: the job could not find out what has changed in the table (no such column)",
         "a.asked stops: column v",
@@ -170,7 +170,7 @@ def test_board_shows_what_becomes_of_a_table() -> None:
     """Starts, failures and the end of each table are on the status page."""
     queries = {
         "a.good": [Query(1, RuntimeError(AWAY)), Query(3, None)],
-        "a.bad": [Query(0, RuntimeError("bridge.errors.PoisonError: column v"))],
+        "a.bad": [Query(0, RuntimeError("bridge.errors.UnpublishableError: column v"))],
     }
     job_state = job_state_of(*queries)
     assert run_job(queries, once=True, job_state=job_state) == 1

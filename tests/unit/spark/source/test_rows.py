@@ -65,7 +65,7 @@ def test_options_by_themselves_make_a_source() -> None:
     """A user gives flat options; other settings have their defaults."""
     options = SourceOptions.parse(OPTIONS | {"reading.confidence_ms": "0", "payload": "json", "lanes": "3"})
     assert (options.config.lanes, options.config.payload, options.config.reading.confidence_ms) == (3, "json", 0)
-    assert (options.start, options.publishing, options.activity) == (None, None, None)
+    assert (options.start, options.publishing, options.signals) == (None, None, None)
     assert ScyllaCdcSource(dict(OPTIONS)).schema() == rows.ROW_TYPE
     assert ScyllaCdcSource.name() == "scylla-cdc"
 

@@ -68,7 +68,7 @@ class Topics:
 
 
 class Plan:
-    """A checkpoint; counts how often it was begun anew."""
+    """A checkpoint; counts how often it was recreated."""
 
     def __init__(self) -> None:
         self.folder, self.has_commits, self.begun_anew = "c", False, 0

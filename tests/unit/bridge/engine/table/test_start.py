@@ -51,7 +51,7 @@ def test_progress_that_is_gone_stops_the_table(table: Table) -> None:
         DataLossError,
         match=r"^ks\.t: the progress topic job\.progress\.ks\.t holds no cursor, but the checkpoint c shows that "
         r"changes were published\. Was the topic deleted\? If so, stop the job and delete the checkpoint, too, and the "
-        r"change topic unless duplicates of what it holds are acceptable: the table then begins anew at "
+        r"change topic unless duplicates of what it holds are acceptable: the table then starts again at "
         r"reading\.start$",
     ):
         table.start()
@@ -88,7 +88,7 @@ def test_checkpoint_that_spark_can_not_use_is_begun_anew(table: Table, caplog: p
     table.starter.note_failure(by_spark=True, has_query=False, has_worked=False)
     assert table.start().recover
     assert warnings_of(caplog) == [
-        "ks.t: Spark cannot use the checkpoint c. The job begins it anew and goes on from the progress topic"
+        "ks.t: Spark cannot use the checkpoint c. The job recreates it and goes on from the progress topic"
     ]
     table.starter.note_failure(by_spark=True, has_query=True, has_worked=False)
     table.start()

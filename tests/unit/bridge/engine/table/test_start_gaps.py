@@ -26,7 +26,7 @@ def test_table_that_has_published_nothing_begins_anew_behind_a_gap(
     assert {one.layout for one in table.progress.values()} == {Layout(3, at(9_000_000))}
     assert (
         "the log's TTL has passed: changes written between 1970-01-01T00:00:02.000000Z and 1970-01-01T00:00:09.000000Z "
-        "are affected; nothing was published yet, so the table begins anew behind them"
+        "are affected; nothing was published yet, so the table starts again behind them"
     ) in caplog.text
     assert all(one.first and one.edge_us == 9_000_000 for one in table.progress.values())
 
@@ -38,7 +38,7 @@ def test_table_that_has_published_nothing_begins_anew_behind_a_gap(
 def test_generation_that_is_forgotten_does_not_stop_a_table_that_has_published_nothing(
     table: Table, caplog: pytest.LogCaptureFixture, edge_us: int | None, start: str, reached_us: int
 ) -> None:
-    """It begins anew with the oldest streams that are known."""
+    """It starts again with the oldest streams that are known."""
     table.restart_job(start)
     table.stand_at_layout(first=True)
     if edge_us is not None:
@@ -54,14 +54,14 @@ def test_generation_that_is_forgotten_does_not_stop_a_table_that_has_published_n
 def test_instant_from_before_the_ttl_stays_where_the_table_begins(
     table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was written under a longer TTL may still be there, so the table does not begin anew."""
+    """What was written under a longer TTL may still be there, so the table does not start again."""
     table.restart_job("1970-01-01T00:00:02Z")
     layout = table.stand_at_layout(first=True)
     table.expire_before(9_000_000)
     start = table.start()
     assert (start.layout, start.assign) == (layout, False)
     assert "00:00:09.000000Z are affected; the table has only just begun there, and goes on" in caplog.text
-    assert "anew" not in caplog.text
+    assert "starts again" not in caplog.text
 
 
 def test_lanes_that_were_assigned_again_do_not_begin_anew(table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Whether the job notices that a change topic was deleted and created anew."""
+"""Whether the job notices that a change topic was deleted and created again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_topic_that_is_replaced_under_a_running_table_is_logged_once(caplog: pyt
         topic.look(now)
     assert caplog.messages == [
         "ks.t: the change topic changes is not the one of 1970-01-01T12:00:00.000000Z (its id was a, and is b). Unless "
-        "this is another Kafka cluster, the topic was deleted and created anew with 1 of 12 partitions "
+        "this is another Kafka cluster, the topic was deleted and created again with 1 of 12 partitions "
         "(kafka.partitions). The table goes on publishing to it: what the deleted topic held is not published again. "
         f"{ADVICE}"
     ]
@@ -63,7 +63,7 @@ def test_topic_that_is_missing_is_logged_once(caplog: pytest.LogCaptureFixture) 
         topic.look(None)
     assert caplog.messages == [
         "ks.t: the change topic changes is missing: it was deleted, or the job has lost the right Describe on it. The "
-        "table's next change, or its next start, creates a deleted topic anew; what it held is not published again. "
+        "table's next change, or its next start, creates a deleted topic again; what it held is not published again. "
         f"{ADVICE}"
     ]
     topic.look(CurrentTopic("a", 12))
@@ -81,7 +81,7 @@ def test_topic_that_was_replaced_while_the_job_stood_still_is_logged(caplog: pyt
     topic_of().begin(CurrentTopic("b", 12), known, created=False, published=True)
     assert [one.partition(". The table")[0] for one in caplog.messages] == [
         "ks.t: the change topic changes is not the one of 1970-01-01T00:00:00.000000Z (its id was a, and is b). Unless "
-        "this is another Kafka cluster, the topic was deleted and created anew"
+        "this is another Kafka cluster, the topic was deleted and created again"
     ]
 
 

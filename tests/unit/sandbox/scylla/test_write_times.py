@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from bridge.model.times import UnixMicros
-from sandbox.scylla.pacing import paced, spread, system_clock_us
 from sandbox.scylla.workload import Workload
+from sandbox.scylla.write_times import paced, spread, system_clock_us
 from tests.unit.sandbox.scylla.orders import T, table
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from sandbox.scylla.base.mutations import Mutation, Operation, PartitionDelete, RowDelete
 from sandbox.scylla.base.state import BaseState
+from sandbox.scylla.expected_changes import CapturedTable, Place, expected_changes
 from sandbox.scylla.log.log_groups import LogRules, log_groups
 from sandbox.scylla.log.log_rows import CollectionDelta
 from sandbox.scylla.oracle import ExpectedChange, Oracle, RangeEnd
-from sandbox.scylla.placing import CapturedTable, Place, expected_changes
 from tests.unit.sandbox.scylla.base.test_ranges import wide
 from tests.unit.sandbox.scylla.orders import T, key
 from tests.unit.sandbox.scylla.profiles import insert, range_delete, rules, sizes, tags, update
