@@ -23,7 +23,7 @@ class ChangeRenderer(Protocol):
         """Return a change as JSON values; `position` comes from the record's header, if it has one."""
 
 
-_SHAPES: Final[tuple[Callable[[Mapping[str, Any]], ChangeRenderer], ...]] = (EnvelopeJson, DebeziumJson, FlatJson)
+_RENDERERS: Final[tuple[Callable[[Mapping[str, Any]], ChangeRenderer], ...]] = (EnvelopeJson, DebeziumJson, FlatJson)
 
 
 class RecordDocuments:
@@ -88,9 +88,9 @@ class RecordDocuments:
 
 
 def _find_renderer(schema: Mapping[str, Any]) -> ChangeRenderer | None:
-    for shape in _SHAPES:
+    for renderer in _RENDERERS:
         try:
-            return shape(schema)
+            return renderer(schema)
         except (ValueError, AttributeError):
             continue
     return None

@@ -1,13 +1,14 @@
 """What an attempt at a lane does first, after a crash as after success: it finds what is left to publish. Pure.
 
 A lane's records and its progress are written in one Kafka transaction, so the committed progress always matches what
-was published. That makes each change exactly-once. Every attempt at a lane takes three steps:
+was published. That makes each change exactly-once. An attempt at a lane takes three steps:
 
 1. It opens the lane's transactional id. That fences older attempts and ends their transaction.
 2. It reads the committed progress.
 3. It publishes only what lies beyond that progress.
 
-This module decides what remains of one planned micro-batch; `bridge.publishing.lane_publisher` carries it out.
+This module decides what remains of one planned micro-batch; `bridge.publishing.lane_publisher` carries the steps out.
+It leaves out the first two if the same process has committed the lane's last progress.
 
 A micro-batch is planned only when the one before is committed on every lane. So a table's lanes stand at most one
 micro-batch apart, and the progress of the furthest lane names that micro-batch. A starting job finishes it first, then

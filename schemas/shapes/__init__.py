@@ -3,7 +3,8 @@
 A shape is one module with one object, a `Shape`. It chooses and arranges the parts that ``schemas.avro.records``
 (schemas) and ``schemas.log.change_records`` (values) provide. To add a shape, write its module, register it in
 `SHAPES`, and add its name to ``schemas.options.ShapeName``. The command `consume` prints a shape with the fields of
-another one as it is; other fields need a renderer in `bridge/encoding/json_changes.py`.
+another one as it is; other fields need a renderer in `bridge/encoding/json_changes.py`, listed in
+`bridge/cli/record_documents.py`.
 """
 
 from __future__ import annotations

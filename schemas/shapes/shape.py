@@ -1,4 +1,4 @@
-"""What a shape of the value record consists of: `Shape` is the base class of all of them."""
+"""What a shape of the value record consists of: `Shape` is the base class. `schemas.shapes.SHAPES` lists all shapes."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ class TransactionalProducer(KafkaClient):
     def _translate(self, error: KafkaException, action: str, needs: str | None = None) -> BridgeError:
         translated = super()._translate(error, action, needs)
         if isinstance(translated, UnpublishableError):
-            # The delivery report names the refused record.
+            # The delivery report names the topic, and the size of the first refused record.
             self._run_callbacks()
         if isinstance(translated, RetriableError | UnpublishableError) and self._delivery_errors.refusal is not None:
             # The transaction's own error does not contain the refusal.
