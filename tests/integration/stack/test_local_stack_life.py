@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ from sandbox.stack.stack import COMPONENTS, LocalStack
 from tests.integration.stack.plain_sessions import ENABLED_BLOB, connect, extensions
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def session(local_stack: LocalStack) -> Iterator[Session]:
+    """A session that connects again at once when the server is back."""
+    cluster = connect(local_stack)
+    yield cluster.connect()
+    cluster.shutdown()
 
 
 def _create_topic(stack: LocalStack, topic: str) -> None:
