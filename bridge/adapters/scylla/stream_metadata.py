@@ -53,7 +53,8 @@ _OPENED: Final = 2
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _raw: Final = attrgetter("raw")
 ONE_REPLICA: Final = frozenset({"ONE", "LOCAL_ONE"})
-_NO_TABLE: Final = ("unconfigured table", "does not exist")
+_UNKNOWN_TO_SERVER: Final = ("unconfigured table", "does not exist", "Undefined name initial_tablets")
+"""What a release answers that lacks a table, or, before tablets (5.2), the column of a table that it has."""
 
 Streams = Mapping[StreamId, UnixMillis]
 """Streams, each with the start of the generation that opened it."""
@@ -321,13 +322,13 @@ def metadata_consistency(session: CqlSession) -> str:
 
 
 def _rows_or_none(session: CqlSession, cql: str, parameters: Sequence[object]) -> list[dict[str, Any]] | None:
-    """The rows of a query; None if the server has no such table, which depends on its release."""
+    """The rows of a query; None if the server's release has no such table or column."""
     try:
         return session.rows(cql, parameters, consistency="ONE")
     except RetriableError:
         raise
     except BridgeError as error:
-        if any(words in str(error) for words in _NO_TABLE):
+        if any(words in str(error) for words in _UNKNOWN_TO_SERVER):
             return None
         raise
 
