@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Mapping
 from datetime import date, timedelta
 from decimal import Decimal
@@ -16,19 +15,27 @@ _LONGEST_NUMBER_BITS: Final = 4096
 
 
 class AvroValues:
-    """Converts the decoded values of one Avro schema to values that a person can read."""
+    """Converts the decoded values of one Avro schema to JSON values that a person can read."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Collect the named types of the schema."""
+    def __init__(self, schema: Any) -> None:
+        """Collect the named types of a schema, which is parsed from JSON."""
+        self._schema = schema
         self._named_types: dict[str, Any] = {}
         self._collect_named_types(schema)
 
-    def value(self, value: Any, avro_type: Any) -> object:
-        """Return a decoded value in readable form: timestamps, dates, times, durations, numbers and UUIDs as text."""
-        if value is None:
-            return None
-        avro_type = self.resolve(avro_type)
-        cql = avro_type.get("cqlType") if isinstance(avro_type, dict) else None
+    def json(self, decoded: object) -> object:
+        """Return a decoded value of the schema as a JSON value.
+
+        Records have CQL names where the schema has them. Timestamps, dates, times, durations, long numbers and UUIDs
+        are text, bytes are hex text that begins with ``0x``.
+        """
+        return json_value(self._value(decoded, self._schema))
+
+    def _value(self, value: Any, avro_type: Any) -> object:
+        avro_type = self._resolve(avro_type)
+        if value is None or not isinstance(avro_type, Mapping):
+            return value
+        cql = avro_type.get("cqlType")
         if cql in ("decimal", "varint") and isinstance(value, Mapping):
             return _format_number(value["value"], value["scale"])
         if cql == "duration":
@@ -37,18 +44,24 @@ class AvroValues:
             return _format_date(value)
         if cql == "time" and isinstance(value, int):
             return _format_time(value)
-        if isinstance(avro_type, dict) and avro_type.get("connect.name") == _CONNECT_TIMESTAMP:
+        if avro_type.get("connect.name") == _CONNECT_TIMESTAMP:
             return iso_of_millis(value) if isinstance(value, int) else value
-        if isinstance(value, list):
-            return [self.value(one, avro_type["items"]) for one in value]
-        if isinstance(value, Mapping):
-            return {cql_name(field): self.value(value[field["name"]], field["type"]) for field in avro_type["fields"]}
-        return str(value) if isinstance(value, uuid.UUID) else value
+        match avro_type.get("type"):
+            case "array":
+                return [self._value(one, avro_type["items"]) for one in value]
+            case "map":
+                return {name: self._value(one, avro_type["values"]) for name, one in value.items()}
+            case "record":
+                fields = avro_type["fields"]
+                return {_cql_name(field): self._value(value[field["name"]], field["type"]) for field in fields}
+        return value
 
-    def resolve(self, avro_type: Any) -> Any:
-        """Return the type that a name refers to, and for a union the first type that is not null."""
+    def _resolve(self, avro_type: Any) -> Any:
+        """Return the type that a name refers to; for a union of null and one type, that type."""
         if isinstance(avro_type, list):
-            avro_type = next((one for one in avro_type if one != "null"), "null")
+            choices = [one for one in avro_type if one != "null"]
+            # A decoded value does not tell which of several types it has: it is shown without names and formats.
+            avro_type = choices[0] if len(choices) == 1 else "any"
         return self._named_types.get(avro_type, avro_type) if isinstance(avro_type, str) else avro_type
 
     def _collect_named_types(self, avro_type: Any) -> None:
@@ -60,42 +73,8 @@ class AvroValues:
                 self._named_types[avro_type["name"]] = avro_type
             for field in avro_type.get("fields", ()):
                 self._collect_named_types(field["type"])
-            for inner in ("items", "values"):
+            for inner in ("type", "items", "values"):
                 self._collect_named_types(avro_type.get(inner))
-
-
-class RangeBounds:
-    """Converts the bounds of range deletes."""
-
-    def __init__(self, values: AvroValues, fields: Mapping[str, Mapping[str, Any]]) -> None:
-        """Create a converter; `fields` are the fields of the row by name, among them the clustering columns."""
-        self._values = values
-        self._fields = fields
-
-    def json(self, bounds: Mapping[str, Any]) -> dict[str, object]:
-        """Return `start` and `end` of a range as JSON values; null where the range has no bound."""
-        return {
-            side: None
-            if bounds[side] is None
-            else {"inclusive": bounds[side]["inclusive"], "key": self._bound_values(bounds[side])}
-            for side in ("start", "end")
-        }
-
-    def _bound_values(self, bound: Mapping[str, Any]) -> dict[str, object]:
-        empty = set(bound["empty_columns"])
-        found: dict[str, object] = {}
-        for name, value in bound["key"].items():
-            field = self._fields[name]
-            if value is not None:
-                found[cql_name(field)] = json_value(self._values.value(value, field["type"]))
-            elif cql_name(field) in empty:
-                found[cql_name(field)] = "empty"
-        return found
-
-
-def cql_name(field: Mapping[str, Any]) -> str:
-    """Return the CQL name of an Avro field."""
-    return str(field.get("cqlName", field["name"]))
 
 
 def json_value(value: object) -> object:
@@ -113,6 +92,11 @@ def json_value(value: object) -> object:
             return value
         case _:
             return str(value)
+
+
+def _cql_name(field: Mapping[str, Any]) -> str:
+    """Return the CQL name of an Avro field; its Avro name if it has none."""
+    return str(field.get("cqlName", field["name"]))
 
 
 def _format_number(unscaled: bytes, scale: int) -> object:

@@ -311,8 +311,9 @@ class TestPublished:
         # Two runs may read the partitions in another order.
         indented = _documents(_run(*words).stdout)
         assert sorted(indented, key=_position_of) == sorted(documents, key=_position_of)
-        assert {document["table"] for document in documents} == {f"{settings['name']}.captured"}
-        assert all((document["op"], document["columns"]) == ("update", {"v": None}) for document in documents)
+        values = [document["value"] for document in documents]
+        assert {value["source"]["table"] for value in values} == {"captured"}
+        assert all((value["op"], value["columns"]) == ("update", {"v": {"value": None}}) for value in values)
         assert sorted(document["key"]["pk"] for document in documents) == [0, 1, 2, 3, 4]
         assert {document["position"].rpartition("/")[2] for document in documents} == set("01234")
 

@@ -100,16 +100,16 @@ def test_first_steps(local_stack: LocalStack, tmp_path: Path) -> None:
             "--json",
         )
     assert consumed.returncode == 0, consumed.stderr
-    changes = [json.loads(line) for line in consumed.stdout.splitlines()]
+    changes = [json.loads(line)["value"] for line in consumed.stdout.splitlines()]
     operations = ["static_update", "insert", "update", "update", "row_delete", "insert"]
     assert [change["op"] for change in changes] == operations
     _, inserted, nulled, updated, deleted, added = changes
     assert inserted["after"]["at"] == {"street": "x", "No": 3}
-    assert (nulled["columns"], nulled["ttl"]) == ({"note": None}, None)
+    assert (nulled["columns"]["note"], nulled["ttl"]) == ({"value": None}, None)
     assert (updated["before"]["status"], updated["after"]["status"], updated["ttl"]) == ("new", "paid", 3600)
     assert updated["after"]["tags"] == ["a", "gift"]
     assert deleted["before"]["status"] == "paid"
-    assert added["columns"]["extra"] == 9
+    assert added["columns"]["extra"] == {"value": 9}
 
 
 def test_streams_change_when_the_user_says_so(session: WritingSession) -> None:

@@ -51,14 +51,17 @@ class TestConsume:
         assert run_cli("consume", "-c", config, *which) == 0
         shown = capsys.readouterr()
         assert json.loads(shown.out) == {
-            "problem": "a tombstone whose key is not readable",
+            "position": None,
             "key": None,
+            "value": None,
             "topic": "lines",
             "partition": 0,
             "offset": 3,
             "timestamp": "1970-01-01T00:00:00.000Z",
+            "key_schema_id": None,
+            "schema_id": None,
         }
-        assert shown.out.startswith('{\n  "problem": ')
+        assert shown.out.startswith('{\n  "position": ')
         assert shown.err.startswith("waiting for new records in lines (--from-beginning prints all of it)")
         assert run_cli("consume", "-c", config, *which, "--json") == 0
         assert len(capsys.readouterr().out.splitlines()) == 1

@@ -34,8 +34,8 @@ POSITION = STREAM + TIME + bytes([0, 0, 0, 3])
 POSITION_TEXT = "0xc0a8000000000000000000000000c0a1/b223c55e-6d07-11ea-7654-24e4fb3f20b9/3"
 
 
-def _record(value: bytes | None, *, partition: int = 0, at: int = 5, position: bytes = POSITION) -> Record:
-    return Record("shop.orders", partition, at, b"\x01", value, {"cdc.position": position}, 1_700_000_000_123)
+def _record(value: bytes | None, *, key: bytes | None = None, position: bytes = POSITION) -> Record:
+    return Record("shop.orders", 0, 5, key, value, {"cdc.position": position}, 1_700_000_000_123)
 
 
 @cache
@@ -58,55 +58,72 @@ def _document(cells: Mapping[str, bytes | None], operation: int = 1, *, ttl: byt
     return RecordDocuments(lambda _: schema).document(_record(value))
 
 
+def _touched(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a change that are not null: those that the change touches."""
+    return {name: one for name, one in document["value"]["columns"].items() if one is not None}
+
+
+def _bound(bound: dict[str, Any] | None) -> tuple[bool, dict[str, Any]] | None:
+    """Return a bound as whether it is inclusive, and the clustering columns that it has, zero-length ones as null."""
+    if bound is None:
+        return None
+    key = {name: one for name, one in bound["key"].items() if one is not None or name in bound["empty_columns"]}
+    return bound["inclusive"], key
+
+
 class TestDelta:
     """Changes of the shape `delta`."""
 
     def test_update(self) -> None:
-        """A document has what a change touched, null being "set to null"; what it left alone is absent."""
+        """A document has position, key and value with the fields of their schemas, then the record's place."""
         cells = {**KEY, "raw": b"\xff", "cdc$deleted_note": TRUE}
-        assert _document(cells, ttl=(60).to_bytes(8, "big")) == {
-            "time": "2020-03-23T13:10:40.910883Z",
-            "table": "shop.orders",
-            "op": "update",
-            "key": {"pk": 7, "ck": "it's"},
-            "columns": {"note": None, "raw": "0xff"},
-            "empty_columns": [],
-            "ttl": 60,
-            "generation": "2023-11-14T22:13:20.000Z",
-            "last_in_group": True,
+        document = _document(cells, ttl=(60).to_bytes(8, "big"))
+        value = document.pop("value")
+        assert document == {
             "position": POSITION_TEXT,
+            "key": None,
+            "topic": "shop.orders",
             "partition": 0,
             "offset": 5,
+            "timestamp": "2023-11-14T22:13:20.123Z",
+            "key_schema_id": None,
             "schema_id": 9,
         }
+        assert (value["op"], value["key"], value["ttl"]) == ("update", {"pk": 7, "ck": "it's"}, 60)
+        assert value["columns"] == {
+            "note": {"value": None}, "raw": {"value": "0xff"},
+            "price": None, "first name": None, "seen": None, "day": None,
+        }  # fmt: skip
+        assert value["source"]["timestamp_us"] == 1_584_969_040_910_883
 
     def test_names_and_calendars(self) -> None:
         """Columns have their CQL names; instants and days are readable, and beyond the calendar stay numbers."""
         cells = {**KEY, "first name": b"x", "price": bytes([0, 0, 0, 2, 4, 210]), "seen": bytes(8)}
-        assert _document({**cells, "day": (1 << 31).to_bytes(4, "big")})["columns"] == {
-            "price": "12.34", "first name": "x", "seen": "1970-01-01T00:00:00.000Z", "day": "1970-01-01",
+        assert _touched(_document({**cells, "day": (1 << 31).to_bytes(4, "big")})) == {
+            "price": {"value": "12.34"}, "first name": {"value": "x"},
+            "seen": {"value": "1970-01-01T00:00:00.000Z"}, "day": {"value": "1970-01-01"},
         }  # fmt: skip
         far = {"seen": ((1 << 63) - 1).to_bytes(8, "big"), "day": bytes(4)}
-        found = _document({**KEY, **far})["columns"]
-        assert found == {"seen": "9223372036854775807 ms", "day": "-2147483648 days"}
+        found = _touched(_document({**KEY, **far}))
+        assert found == {"seen": {"value": "9223372036854775807 ms"}, "day": {"value": "-2147483648 days"}}
 
     @pytest.mark.parametrize(("operation", "name"), [(2, "insert"), (3, "row_delete"), (99, "unknown")])
     def test_operations(self, operation: int, name: str) -> None:
         """Each operation has its name."""
-        assert _document(KEY, operation)["op"] == name
+        assert _document(KEY, operation)["value"]["op"] == name
 
     def test_row_delete(self) -> None:
         """A delete has no columns."""
-        assert _document(KEY, 3)["columns"] is None
+        assert _document(KEY, 3)["value"]["columns"] is None
 
     def test_partition_delete(self) -> None:
         """A change of a whole partition has no clustering key."""
-        assert _document({"pk": KEY["pk"]}, 4)["key"] == {"pk": 7, "ck": None}
+        assert _document({"pk": KEY["pk"]}, 4)["value"]["key"] == {"pk": 7, "ck": None}
 
     def test_empty(self) -> None:
         """CQL's zero-length value is told apart from null."""
         found = _document({**KEY, "day": b""})
-        assert (found["columns"], found["empty_columns"]) == ({"day": None}, ["day"])
+        assert (_touched(found), found["value"]["empty_columns"]) == ({"day": {"value": None}}, ["day"])
 
     def test_collections(self) -> None:
         """A change of a collection shows apart what it cleared, added and removed, with nested values as in CQL."""
@@ -120,7 +137,7 @@ class TestDelta:
             "cdc$deleted_elements_u": counted(bytes(2)),
             "f": counted(b"a", sized(bytes(4), None), of=2),
         }
-        assert _rich_document(cells)["columns"] == {
+        assert _touched(_rich_document(cells)) == {
             "s": {"cleared": True, "added": ["x"], "removed": []},
             "m": {"cleared": False, "added": [], "removed": ["k"]},
             "l": {
@@ -128,8 +145,8 @@ class TestDelta:
                 "added": [{"key": "50554d6e-29bb-11e5-b345-feff819cdc9f", "value": "1970-01-01T00:00:00.000Z"}],
                 "removed": [],
             },
-            "u": {"cleared": False, "fields": {"a b": None, "n": 0}},
-            "f": [{"key": "a", "value": {"field_0": 0, "field_1": None}}],
+            "u": {"cleared": False, "fields": {"a b": {"value": None}, "n": {"value": 0}}},
+            "f": {"value": [{"key": "a", "value": {"field_0": 0, "field_1": None}}]},
         }
 
     @pytest.mark.parametrize(
@@ -143,7 +160,7 @@ class TestDelta:
                 (6, 7),
                 ((False, {"ck": "a"}), (True, {"ck": "b", "c2": 0})),
             ),
-            ({"ck": b"a", "c2": b""}, {}, (5, 7), ((True, {"ck": "a", "c2": "empty"}), None)),
+            ({"ck": b"a", "c2": b""}, {}, (5, 7), ((True, {"ck": "a", "c2": None}), None)),
         ],
     )
     def test_range(
@@ -156,20 +173,19 @@ class TestDelta:
         """A range delete shows its bounds; prefixes and open sides too."""
         last = row(RICH, {"pk": KEY["pk"], **end, "cdc$operation": bytes((operations[1],))})
         found = _rich_document(start, operations[0], range_end=last)
-        assert found["op"] == "range_delete"
-        assert found["range"] == {
-            side: None if bound is None else {"inclusive": bound[0], "key": bound[1]}
-            for side, bound in zip(("start", "end"), expected, strict=True)
-        }
+        assert found["value"]["op"] == "range_delete"
+        assert {side: _bound(one) for side, one in found["value"]["range"].items()} == dict(
+            zip(("start", "end"), expected, strict=True)
+        )
 
     def test_images(self) -> None:
         """A change of the shape `full` has the images that its log row has."""
         key = {"pk": KEY["pk"], "ck": b"x", "c2": bytes(4)}
         before = row(RICH, {**key, "r": bytes(4), "cdc$operation": bytes(1)})
         output = OutputOptions(shape="full", decimals="string", timestamps="timestamp-millis")
-        document = _rich_document(key, 3, before=before, output=output)
-        assert document["before"] == {"f": None, "l": None, "m": None, "r": 0, "s": None, "u": None}
-        assert "after" not in document
+        value = _rich_document(key, 3, before=before, output=output)["value"]
+        assert value["before"] == {"f": None, "l": None, "m": None, "r": 0, "s": None, "u": None}
+        assert value["after"] is None
 
 
 RICH = table(
@@ -215,9 +231,9 @@ def test_every_value(cql_type: str, raw: str, expected: object) -> None:
     example = table({"pk": "int"}, {}, {"v": cql_type})
     schema, value = _encoded(example, {"pk": bytes(4), "v": bytes.fromhex(raw)}, 1)
     text = json_text(RecordDocuments(lambda _: schema).document(_record(value)), indent=None)
-    columns = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["columns"]
+    document = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     if isinstance(expected, bool | int) and cql_type not in ("timestamp", "date", "time"):
-        assert columns == {"v": expected}
+        assert document["value"]["columns"] == {"v": {"value": expected}}
     assert text.isprintable()
 
 
@@ -234,7 +250,7 @@ FULL_IMAGES = ", 'preimage': 'full', 'postimage': true"
 
 
 def _documents(shape: ShapeName, images: str, *statements: str, ddl: str = ROWS) -> list[dict[str, Any]]:
-    """The documents of the statements' records, which have no position header."""
+    """Return the documents of the statements' records, which have no position header."""
     output = OutputOptions(shape=shape, key="primary_key")
     capture = Capture(ddl % images, output=output, form=RecordForm(tombstones=True))
     texts = {1: capture.codec.key_avro_schema, 2: capture.codec.value_avro_schema}
@@ -247,124 +263,91 @@ def _documents(shape: ShapeName, images: str, *statements: str, ddl: str = ROWS)
     return found
 
 
-class TestFull:
-    def test_images(self) -> None:
+class TestShapes:
+    """The records of the other shapes: the same renderer, with the fields of their schemas."""
+
+    def test_full(self) -> None:
         """A change has the rows before and after it."""
-        _, added, nulled = _documents("full", FULL_IMAGES, INSERT, ADD, NULL)
-        assert (added["time"], added["table"], added["op"]) == ("2026-01-31T12:00:01.000000Z", "shop.t", "update")
-        assert added["columns"] == {"a b": "y", "tags": {"cleared": False, "added": ["t"], "removed": []}}
+        _, added, nulled = (one["value"] for one in _documents("full", FULL_IMAGES, INSERT, ADD, NULL))
+        assert added["op"] == "update"
+        assert added["columns"]["tags"] == {"cleared": False, "added": ["t"], "removed": []}
         assert (added["before"], added["after"]) == ({"a b": "x", "tags": None}, {"a b": "y", "tags": ["t"]})
-        assert nulled["columns"] == {"a b": None}
-        assert (nulled["before"], nulled["after"]) == ({"a b": "y", "tags": ["t"]}, {"a b": None, "tags": ["t"]})
+        assert nulled["columns"] == {"a b": {"value": None}, "tags": None}
 
-
-class TestRowShapes:
     def test_debezium(self) -> None:
-        """A row lacks the columns that the log does not hold."""
-        inserted, added, deleted = _documents("debezium", "", INSERT, ADD, RANGE)
-        assert (inserted["time"], inserted["table"]) == ("2026-01-31T12:00:00.000000Z", "shop.t")
-        assert [one["op"] for one in (inserted, added, deleted)] == ["c", "u", "d"]
-        assert (inserted["before"], inserted["after"]) == (None, {"pk": 1, "ck": 2, "a b": "x"})
-        assert (inserted["ttl"], added["after"]) == (60, {"pk": 1, "ck": 2, "a b": "y"})
-        assert deleted["before"] == {"pk": 1, "ck": None}
-        assert deleted["range"] == {"start": {"inclusive": False, "key": {"ck": 2}}, "end": None}
-
-    def test_debezium_with_images(self) -> None:
-        """With images, both rows are whole; a delete is followed by a tombstone with its key."""
-        _, added, deleted, tombstone = _documents("debezium", FULL_IMAGES, INSERT, ADD, DELETE)
-        assert added["before"] == {"pk": 1, "ck": 2, "a b": "x", "tags": None}
-        assert added["after"] == deleted["before"] == {"pk": 1, "ck": 2, "a b": "y", "tags": ["t"]}
-        assert (tombstone["op"], tombstone["key"]) == ("tombstone", {"pk": 1, "ck": 2})
-
-    def test_column_set_to_null(self) -> None:
-        """A column that was set to null is in the row; one that the log does not hold is absent."""
-        assert _documents("flat", "", INSERT, NULL)[1]["row"] == {"pk": 1, "ck": 2, "a b": None}
-        nulled = _documents("debezium", FULL_IMAGES, INSERT, NULL)[1]
-        assert (nulled["before"]["a b"], nulled["after"]["a b"]) == ("x", None)
-
-    def test_flat(self) -> None:
-        """A change of the shape `flat` has its row, and no position of its own."""
-        inserted, deleted = _documents("flat", "", INSERT, RANGE)
-        assert inserted["row"] == {"pk": 1, "ck": 2, "a b": "x"}
-        assert (inserted["time"], inserted["table"]) == ("2026-01-31T12:00:00.000000Z", "shop.t")
-        assert (inserted["op"], inserted["ttl"]) == ("insert", 60)
+        """A change has before, after and source; a range delete its bounds."""
+        inserted, deleted = (one["value"] for one in _documents("debezium", "", INSERT, RANGE))
+        assert (inserted["op"], inserted["before"]) == ("c", None)
+        assert inserted["after"] == {"pk": 1, "ck": 2, "a b": "x", "tags": None}
+        assert (inserted["source"]["ttl"], inserted["source"]["unavailable"]) == (60, ["tags"])
+        assert (deleted["op"], deleted["before"]["pk"]) == ("d", 1)
         assert deleted["range"] == {
             "start": {"inclusive": False, "key": {"ck": 2}, "empty_columns": []}, "end": None,
         }  # fmt: skip
-        assert (deleted["op"], deleted["position"]) == ("range_delete", None)
 
-    def test_columns_named_like_the_fields_of_flat(self) -> None:
-        """A column is shown in every shape, whatever its name begins with."""
-        columns = 'pk int, "__ck" int, "__v" int, PRIMARY KEY (pk, "__ck")'
-        ddl = f"CREATE TABLE shop.t ({columns}) WITH cdc = {{'enabled': true%s}}"
-        statements = (
-            'INSERT INTO shop.t (pk, "__ck", "__v") VALUES (1, 2, 3)',
-            'DELETE FROM shop.t WHERE pk = 1 AND "__ck" = 2',
-        )
-        inserted, deleted, tombstone = _documents("debezium", "", *statements, ddl=ddl)
-        assert inserted["after"] == {"pk": 1, "__ck": 2, "__v": 3}
-        assert deleted["before"] == tombstone["key"] == {"pk": 1, "__ck": 2}
-        assert _documents("flat", "", statements[0], ddl=ddl)[0]["row"] == {"pk": 1, "__ck": 2, "__v": 3}
+    def test_flat(self) -> None:
+        """A change has its row, and fields whose names begin with `__`."""
+        inserted, deleted = (one["value"] for one in _documents("flat", "", INSERT, RANGE))
+        assert {name: inserted[name] for name in ("pk", "ck", "a b", "tags")} == {
+            "pk": 1, "ck": 2, "a b": "x", "tags": None,
+        }  # fmt: skip
+        assert (inserted["__op"], inserted["__ttl"]) == ("insert", 60)
+        assert (deleted["__op"], deleted["__deleted"]) == ("range_delete", True)
 
-    @pytest.mark.parametrize("shape", ["debezium", "flat"])
-    def test_mixed_ttls(self, shape: ShapeName) -> None:
-        """Several times to live are told apart from none."""
-        (document,) = _documents(shape, "", f"BEGIN BATCH {INSERT}; {ADD}; APPLY BATCH")
-        assert (document["ttl"], document["ttl_mixed"]) == (None, True)
-
-    def test_position_of_the_source_block(self) -> None:
-        """Without a position header, the source block tells the position."""
-        (inserted,) = _documents("debezium", "", INSERT)
-        assert inserted["position"].startswith("0xced0")
-
-
-def test_tombstone() -> None:
-    """A tombstone has its key."""
-    assert _documents("delta", "", DELETE)[1] == {
-        "op": "tombstone",
-        "key": {"pk": 1, "ck": 2},
-        "topic": "t",
-        "partition": 0,
-        "offset": 5,
-        "timestamp": "2026-01-31T12:00:00.000Z",
-        "key_schema_id": 1,
-    }
-
-
-def test_dead_letter() -> None:
-    """A dead letter is shown as it is, with its place."""
-    letter = {"stream_id": "00", "error": "shop.t: 'x'"}
-    assert RecordDocuments(lambda _: "").document(_record(json.dumps(letter).encode())) == {**letter, **PLACE}
-
-
-PLACE = {"topic": "shop.orders", "partition": 0, "offset": 5, "timestamp": "2023-11-14T22:13:20.123Z"}
+    def test_record_key(self) -> None:
+        """The record key is shown with its columns, and a tombstone has no value."""
+        inserted, _, tombstone = _documents("debezium", "", INSERT, DELETE)
+        assert inserted["key"] == {"pk": 1, "ck": 2}
+        assert tombstone == {
+            "position": None,
+            "key": {"pk": 1, "ck": 2},
+            "value": None,
+            "topic": "t",
+            "partition": 0,
+            "offset": 5,
+            "timestamp": "2026-01-31T12:00:00.000Z",
+            "key_schema_id": 1,
+            "schema_id": None,
+        }
 
 
 class TestOtherRecords:
-    def _document(self, value: bytes | None, schema: str = '"string"') -> dict[str, Any]:
-        return RecordDocuments(lambda _: schema).document(_record(value))
+    def _document(self, value: bytes | None, schema: str = '"string"', key: bytes | None = None) -> dict[str, Any]:
+        return RecordDocuments(lambda _: schema).document(_record(value, key=key))
 
-    def test_tombstone_with_an_unreadable_key(self) -> None:
-        """The key is shown as bytes."""
-        expected = {"problem": "a tombstone whose key is not readable", "key": "0x01", **PLACE}
-        assert self._document(None) == expected
+    def test_json(self) -> None:
+        """A key or value without the registry's frame is read as JSON, such as a dead letter."""
+        letter = {"stream_id": "00", "error": "shop.t: 'x'"}
+        found = self._document(json.dumps(letter).encode(), key=b'"k"')
+        assert (found["value"], found["key"], found.get("problem")) == (letter, "k", None)
 
-    def test_no_frame(self) -> None:
-        """A value without the registry's frame is a problem of its record alone."""
-        found = self._document(b'{"lane":0}')
-        assert found["problem"].startswith("not readable: first byte is 0x7b")
-        assert self._document(b"x")["offset"] == 5
+    def test_neither_avro_nor_json(self) -> None:
+        """Other bytes are shown in hex, and the problem names key and value."""
+        found = self._document(b"x", key=b"\x01")
+        assert (found["key"], found["value"], found["offset"]) == ("0x01", "0x78", 5)
+        key, value = found["problem"].split("; ")
+        assert key.startswith("key: not readable: message of 1 bytes")
+        assert value.startswith("value: not readable: message of 1 bytes")
 
-    def test_other_schema(self) -> None:
-        """A record with another schema is not taken for a change."""
-        schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
-        found = self._document(frame(9, b"\x02"), schema)
-        assert (found["problem"], found["schema_id"]) == ("not a change: the record has another schema", 9)
+    def test_foreign_schema(self) -> None:
+        """A record with another Avro schema is shown by that schema; types that a union leaves open stay plain."""
+        types = {"a": {"type": "map", "values": ["null", "bytes"]}, "b": ["null", "int", "string"]}
+        fields = [{"name": name, "type": kind} for name, kind in types.items()]
+        schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+        found = self._document(frame(9, b"\x02\x02k\x02\x02\xff\x00" + b"\x02\x02"), schema)
+        assert (found["value"], found["schema_id"], found.get("problem")) == ({"a": {"k": "0xff"}, "b": 1}, 9, None)
+
+    def test_no_record(self) -> None:
+        """A schema that is not a record's is a problem of the record."""
+        found = self._document(frame(9, b"\x02a"), '"string"')
+        assert found["problem"] == "value: not readable: its schema is not that of a record"
 
     def test_damaged(self) -> None:
-        """A body that does not fit its schema is not readable."""
+        """A body that does not fit its schema is not readable; its schema's id is shown."""
         schema, value = _encoded(ORDERS, KEY, 1)
-        assert self._document(value[:-1], schema)["problem"].startswith("not readable: ")
+        found = self._document(value[:-1], schema)
+        assert found["problem"].startswith("value: not readable: ")
+        assert (found["value"], found["schema_id"]) == (f"0x{value[:-1].hex()}", 9)
 
     def test_registry(self) -> None:
         """A schema that the registry does not know is the record's problem; if the registry is down, it is an error."""
@@ -376,12 +359,11 @@ class TestOtherRecords:
             return RecordDocuments(ask)
 
         problem = documents(retriable=False).document(_record(frame(9, b"")))["problem"]
-        assert problem == "not readable: schema 9 is not there"
+        assert problem == "value: not readable: schema 9 is not there"
         with pytest.raises(RegistryError):
             documents(retriable=True).document(_record(frame(9, b"")))
 
-    def test_position_of_the_envelope(self) -> None:
-        """Without a good position header, the envelope tells the position."""
+    def test_damaged_position(self) -> None:
+        """A position header of another length shows no position."""
         schema, value = _encoded(ORDERS, KEY, 1)
-        found = RecordDocuments(lambda _: schema).document(_record(value, position=b"short"))
-        assert found["position"] == POSITION_TEXT.replace("/3", "/0")
+        assert RecordDocuments(lambda _: schema).document(_record(value, position=b"short"))["position"] is None
