@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 ShapeName: TypeAlias = Literal["delta", "full", "debezium", "flat"]
-"""The names in ``schemas.shapes.SHAPES``."""
+"""The names in ``schemas.shapes.catalog.SHAPES``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class OutputOptions:
     """The choices for one table.
 
     Attributes:
-        shape: the name of the value's shape, a key of ``schemas.shapes.SHAPES``.
+        shape: the name of the value's shape, a key of ``schemas.shapes.catalog.SHAPES``.
         decimals: the form of `decimal` and `varint`. `record` is scale and unscaled bytes, exact at any size; `string`
             is a text such as ``-1.50`` or ``1E+40``, also exact; `double` is the nearest double, and a number beyond
             the range of doubles is a CellError.

@@ -41,7 +41,7 @@ from schemas.avro.names import namespace
 from schemas.avro.records import Records
 from schemas.cql.table import TableSchema
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 _ATTRIBUTE_ORDER: Final = {
     attribute: order

@@ -26,7 +26,7 @@ from schemas.log.log_change import LogChange
 from schemas.log.operations import OPERATION_SYMBOLS
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 from schemas.record_schemas import key_schema, schema_text, value_schema
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 __all__ = ["OPERATION_SYMBOLS", "TableCodec"]
 
@@ -117,7 +117,7 @@ class TableCodec:
             range_end: the end row of a range delete (``cdc$operation`` 7 or 8).
             before: the pre-image (0) of the same row in the group; the shape `delta` ignores it.
             after: the post-image (9) of the same row in the group; the shape `delta` ignores it.
-            more: further deltas of the same row in the group, only for shapes with `schemas.shapes.Shape.by_row`.
+            more: further deltas of the same row in the group, only for shapes with `schemas.shapes.base.Shape.by_row`.
 
         Raises:
             CellError: a cell is malformed, contradicts another cell of its column, or is a null or "empty" cell of the

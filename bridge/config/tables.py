@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from bridge.config.base import DAY_MS, HOUR_MS, ExpectedText, Model, Start
 from schemas.options import OutputOptions, RecordForm, ShapeName
-from schemas.shapes import SHAPES, Shape, shape_of
+from schemas.shapes.base import Shape
+from schemas.shapes.catalog import SHAPES, shape_of
 
 _TABLE = re.compile(r'^(?P<keyspace>\w+|"[^"]+")\.(?P<table>\w+|"[^"]+")$', re.ASCII)
 _TABLE_TEXT = re.sub(r"\?P<\w+>", "", _TABLE.pattern)

@@ -32,7 +32,7 @@ from bridge.reading.schema_change import Changes
 from bridge.reading.stream_probe import StreamCounter
 from bridge.reading.table_capture import CapturedTable, Schemas
 from schemas.errors import DecodeError
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.retention import LogTtl
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import LOOK_EVERY_S, TableState, TableWatch
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 _log = logging.getLogger(__name__)
 

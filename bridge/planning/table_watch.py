@@ -16,7 +16,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMicros, iso_of_micros, micros_of
 from schemas.cql.table import LOG_TABLE_SUFFIX, ColumnKind, TableSchema
 from schemas.cql.table_changes import changes_between, renamed_keys
-from schemas.shapes import Shape
+from schemas.shapes.base import Shape
 
 LOOK_EVERY_S: Final = 5.0
 """The interval between two looks at a table."""

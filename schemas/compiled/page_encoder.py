@@ -29,7 +29,7 @@ from schemas.log.columns import (
 from schemas.log.operations import operation_of
 from schemas.log.timeuuid import TIMEUUID_BYTES
 from schemas.options import OutputOptions
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 MAX_LOOPS: Final = 16
 """Limit for one table; it bounds the memory that a table with very many forms takes."""

@@ -45,7 +45,7 @@ from schemas.log.columns import OPERATION, TTL, deleted_elements_type, value_typ
 from schemas.log.operations import STATIC_UPDATE, Operation, operation_of
 from schemas.log.timeuuid import FLIPPED_SIGNS, TICKS_PER_MICRO, TIMEUUID_BYTES, UNIX_EPOCH_TICKS
 from schemas.options import OutputOptions
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 PlainChange: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """Sort key of the row's ``cdc$time`` (16 bytes), key body, value body, position (36 bytes)."""

@@ -15,7 +15,7 @@ from schemas.log.change_records import LogRecords
 from schemas.log.log_change import LogChange
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
 from schemas.record_schemas import key_schema, value_schema
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 
 class ReferenceEncoder:

@@ -54,7 +54,7 @@ from schemas.log.columns import (
 from schemas.log.operations import Operation
 from schemas.log.timeuuid import TICKS_PER_MICRO, UNIX_EPOCH_TICKS
 from schemas.options import DEFAULT_OUTPUT, OutputOptions
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 KeyEncoder: TypeAlias = Callable[[LogRow], bytes]
 """Row -> key body; raises one of `schemas.compiled.cell_source.DECLINED`."""

@@ -32,7 +32,7 @@ from schemas.avro.records import ENVELOPE_VERSION, UNKNOWN_OPERATION, Records
 from schemas.log.change_records import LogRecords
 from schemas.log.log_change import LogChange
 from schemas.log.operations import RANGE_DELETE
-from schemas.shapes.shape import Effect, LogOptions, Shape, absent_postimages, partial_preimages
+from schemas.shapes.base import Effect, LogOptions, Shape, absent_postimages, partial_preimages
 
 _OPS: Final = {
     "insert": "c",

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from schemas.avro.records import Records
 from schemas.log.change_records import LogRecords
 from schemas.log.log_change import LogChange
-from schemas.shapes.shape import Effect, LogOptions, Shape, has_images
+from schemas.shapes.base import Effect, LogOptions, Shape, has_images
 
 _UNUSED_IMAGES: Final = Effect("the output shape delta leaves images out", is_loss=False)
 

@@ -19,7 +19,7 @@ from schemas.log.change_records import LogRecords
 from schemas.log.column_cells import Branch
 from schemas.log.log_change import LogChange
 from schemas.log.operations import WITH_COLUMNS
-from schemas.shapes.shape import Effect, LogOptions, Shape, absent_postimages
+from schemas.shapes.base import Effect, LogOptions, Shape, absent_postimages
 
 _FIELDS: Final[tuple[tuple[str, object, str], ...]] = (
     ("__op", "string", "What happened: insert, update, static_update, row_delete, ..."),

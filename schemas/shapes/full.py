@@ -8,8 +8,8 @@ from typing import ClassVar, Final
 from schemas.avro.records import Records
 from schemas.log.change_records import LogRecords
 from schemas.log.log_change import LogChange
+from schemas.shapes.base import Effect, LogOptions, Shape, has_images, partial_preimages
 from schemas.shapes.delta import DELTA
-from schemas.shapes.shape import Effect, LogOptions, Shape, has_images, partial_preimages
 
 _NULL: Final = b"\x00"
 _NO_NAMES: Final = b"\x00"

@@ -9,7 +9,7 @@ from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.kafka.consumer import CommittedReader
 from bridge.config.document import BridgeConfig, TableSettings
 from bridge.errors import RetriableError, StartupError
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 
 def check_kafka(config: BridgeConfig, report: Report, patience_s: float) -> KafkaAdmin:

@@ -13,7 +13,7 @@ from bridge.planning.table_watch import CdcOptions
 from schemas.cql.table import TableSchema
 from schemas.errors import SchemaError
 from schemas.record_schemas import key_schema, value_schema
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from sandbox.cql.server import Logged, StatementServer
 from schemas.cql.table import TableSchema
 from schemas.cql.types import resolve
 from schemas.options import OutputOptions, RecordForm
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 from schemas.table_codec import TableCodec
 from tests.unit.sandbox.scylla.log_records import records_of
 from tests.unit.schemas.example_tables import log_columns

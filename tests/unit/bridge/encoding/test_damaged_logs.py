@@ -35,7 +35,7 @@ from schemas.errors import SchemaError
 from schemas.log.columns import log_positions
 from schemas.log.log_change import LogChange
 from schemas.options import OutputOptions, RecordForm
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 from schemas.table_codec import TableCodec
 from tests.replica import frozen
 from tests.unit.any_tables import examples, raw_rows

@@ -12,7 +12,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning.table_watch import CdcOptions, Notice, TableState, TableWatch
 from schemas.cql.table import TableSchema
-from schemas.shapes import shape_of
+from schemas.shapes.catalog import shape_of
 from tests.unit.schemas.example_tables import table
 
 MINUTE = 60_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import OutputError
 from schemas.options import ShapeName
-from schemas.shapes import SHAPES, shape_of
+from schemas.shapes.catalog import SHAPES, shape_of
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a shape of the value record consists of: `Shape` is the base class. `schemas.shapes.SHAPES` lists all shapes."""
+"""What a shape of the value record consists of: the base class `Shape`. ``schemas.shapes.catalog`` lists the shapes."""
 
 from __future__ import annotations
 
