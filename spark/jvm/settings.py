@@ -16,7 +16,6 @@ from spark.jvm.launcher import java_options
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.driver.memory": "1g",
     # Between the JVM and Python on one machine. With the frozen garbage collector, this halves the time of a small
     # micro-batch.
@@ -75,6 +74,9 @@ def application_properties(name: str, settings: SparkSettings) -> dict[str, str]
     given = {key: _property_text(value) for key, value in settings.properties.items()}
     properties = dict(_DEFAULTS)
     options = _logging_options()
+    if not options:
+        # With a file of ours the JVM has this level from it. Spark announces each other way on standard error.
+        properties["spark.log.level"] = "ERROR"
     if settings.fast_start:
         options = [*java_options(given.get("spark.driver.extraJavaOptions", "")), *options]
         properties |= _DAEMON

@@ -84,6 +84,8 @@ def _make_cluster(settings: ScyllaSettings) -> Cluster:
         port=endpoints[0][1],
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         auth_provider=auth,
+        # ScyllaDB's version. By default the driver tries version 5 first and logs a warning.
+        protocol_version=4,
         # A resumed session neither shows nor verifies a certificate, and it belongs to a context that may be renewed.
         ssl_session_cache=None,
         ssl_context=RenewingContext.of(settings.tls, "scylla.tls") if settings.tls.enabled else None,

@@ -6,6 +6,9 @@
 | | before the cluster's own upgrade `system_distributed.cdc_streams_descriptions` | |
 | `TabletStreams` | `system.cdc_timestamps`, `system.cdc_streams` | one table |
 
+Releases differ in their tables and columns. `system_schema.columns` lists those of the contacted server, so that no
+request is refused.
+
 Every method raises RetriableError if the cluster does not answer, or not with all of its metadata yet, and BridgeError
 if it refuses the request.
 """
@@ -19,7 +22,7 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from bridge.adapters.scylla.session import CqlSession
-from bridge.errors import BridgeError, RetriableError
+from bridge.errors import RetriableError
 from bridge.model.key_ranges import KeyRange, ranges_of_tablets, ranges_of_vnodes
 from bridge.model.micro_batch import Role, Selection
 from bridge.model.streams import MAX_TOKEN, StreamId, TokenRange
@@ -28,6 +31,7 @@ from bridge.planning.micro_batches import GenerationStart
 
 _log = logging.getLogger(__name__)
 
+_COLUMNS: Final = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = '{}' AND table_name = '{}'"
 _TABLETS: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 
 _TIMES: Final = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
@@ -53,9 +57,6 @@ _OPENED: Final = 2
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _raw: Final = attrgetter("raw")
 ONE_REPLICA: Final = frozenset({"ONE", "LOCAL_ONE"})
-_UNKNOWN_TO_SERVER: Final = ("unconfigured table", "does not exist", "Undefined name initial_tablets")
-"""What a release answers that lacks a table, or, before tablets (5.2), the column of a table that it has."""
-
 Streams = Mapping[StreamId, UnixMillis]
 """Streams, each with the start of the generation that opened it."""
 
@@ -113,10 +114,17 @@ def stream_metadata(session: CqlSession, keyspace: str, table: str) -> StreamMet
         keyspace: the table's.
         table: name of the base table.
     """
-    rows = _rows_or_none(session, _TABLETS, (keyspace,))
-    if rows and rows[0]["initial_tablets"] is not None:
+    if _uses_tablets(session, keyspace):
         return TabletStreams(session, keyspace, table)
     return VnodeStreams(session)
+
+
+def _uses_tablets(session: CqlSession, keyspace: str) -> bool:
+    # Servers from before tablets, such as 5.2, have the table without the column, or no such table.
+    if "initial_tablets" not in _columns(session, "system_schema", "scylla_keyspaces"):
+        return False
+    rows = session.rows(_TABLETS, (keyspace,), consistency="ONE")
+    return bool(rows) and rows[0]["initial_tablets"] is not None
 
 
 def select(selection: Selection, here: Streams, before: Streams) -> Streams:
@@ -216,7 +224,9 @@ class VnodeStreams:
 
     def _warn_of_uncopied(self, known: Sequence[UnixMillis]) -> None:
         """Log generations that are not used until the cluster has copied the older table."""
-        newer = [_millis(row["time"]) for row in _rows_or_none(self._session, _TIMES, ()) or ()]
+        if not _columns(self._session, "system_distributed", "cdc_generation_timestamps"):
+            return
+        newer = [_millis(row["time"]) for row in self._session.rows(_TIMES, (), consistency="ONE")]
         newest = max(newer, default=None)
         if newest is None or newest <= max(known, default=newest - 1) or newest == self._warned_of:
             return
@@ -230,9 +240,14 @@ class VnodeStreams:
 
     def _uses_newer(self) -> bool:
         if not self._newer:
-            older = _rows_or_none(self._session, f"{_OLD_TIMES} LIMIT 1", ())
-            self._newer = older is None or bool(_rows_or_none(self._session, _REWRITTEN, ()))
+            older = _columns(self._session, "system_distributed", "cdc_streams_descriptions")
+            self._newer = not older or self._is_rewritten()
         return self._newer
+
+    def _is_rewritten(self) -> bool:
+        if not _columns(self._session, "system", "cdc_local"):
+            return False
+        return bool(self._session.rows(_REWRITTEN, (), consistency="ONE"))
 
 
 class TabletStreams:
@@ -321,16 +336,10 @@ def metadata_consistency(session: CqlSession) -> str:
     return configured
 
 
-def _rows_or_none(session: CqlSession, cql: str, parameters: Sequence[object]) -> list[dict[str, Any]] | None:
-    """The rows of a query; None if the server's release has no such table or column."""
-    try:
-        return session.rows(cql, parameters, consistency="ONE")
-    except RetriableError:
-        raise
-    except BridgeError as error:
-        if any(words in str(error) for words in _UNKNOWN_TO_SERVER):
-            return None
-        raise
+def _columns(session: CqlSession, keyspace: str, table: str) -> frozenset[str]:
+    """The columns that the contacted server's release gives a system table; none if it has no such table."""
+    rows = session.rows(_COLUMNS.format(keyspace, table), (), consistency="ONE")
+    return frozenset(row["column_name"] for row in rows)
 
 
 def _millis(value: datetime) -> UnixMillis:

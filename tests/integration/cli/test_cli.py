@@ -314,7 +314,7 @@ class TestPublished:
         values = [document["value"] for document in documents]
         assert {value["source"]["table"] for value in values} == {"captured"}
         assert all((value["op"], value["columns"]) == ("update", {"v": {"value": None}}) for value in values)
-        assert sorted(document["key"]["pk"] for document in documents) == [0, 1, 2, 3, 4]
+        assert sorted(value["key"]["pk"] for value in values) == [0, 1, 2, 3, 4]
         assert {document["position"].rpartition("/")[2] for document in documents} == set("01234")
 
     def test_consume_most(self, tmp_path: Path, settings: dict[str, Any], published: str) -> None:

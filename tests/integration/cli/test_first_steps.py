@@ -90,6 +90,8 @@ def test_first_steps(local_stack: LocalStack, tmp_path: Path) -> None:
         assert "stopped" in log
         assert "Py4J" not in log, job.log_tail()
         assert " ERROR " not in log, job.log_tail()
+        for noise in ("log level", "Error preparing query", "Downgrading"):
+            assert noise not in log, job.log_tail()
         consumed = command(
             "consume",
             "-c",

@@ -53,6 +53,15 @@ _KEYS = {
 }
 
 
+SYSTEM_COLUMNS = (
+    ("system_schema", "scylla_keyspaces", "initial_tablets"),
+    ("system_distributed", "cdc_generation_timestamps", "time"),
+    ("system_distributed", "cdc_streams_descriptions", "time"),
+    ("system", "cdc_local", "key"),
+)
+"""System tables whose existence depends on the release, each with a column."""
+
+
 class Server:
     """The tables of streams, and two captured tables: one with tablets and one with vnodes."""
 
@@ -83,7 +92,13 @@ class Server:
                 }
                 for keyspace, name in names
             ],
-            "columns": [{"keyspace_name": keyspace, "table_name": name, **column} for keyspace, name in names],
+            "columns": [
+                *({"keyspace_name": keyspace, "table_name": name, **column} for keyspace, name in names),
+                *(
+                    {"keyspace_name": keyspace, "table_name": name, **column, "column_name": system_column}
+                    for keyspace, name, system_column in SYSTEM_COLUMNS
+                ),
+            ],
             "keyspaces": [{"keyspace_name": "tab"}, {"keyspace_name": "vn"}],
             "scylla_keyspaces": [{"keyspace_name": "tab", "initial_tablets": 2}],
             "cdc_local": [{"key": "rewritten"}],

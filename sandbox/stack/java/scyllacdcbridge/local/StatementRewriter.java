@@ -15,7 +15,7 @@ import scyllacdcbridge.local.CqlTokens.Token;
  * Rewrites a statement for ScyllaDB into one for Apache Cassandra, and returns its CDC options.
  *
  * <p>It changes only tokens, never literals, the text of quoted names or comments. It rewrites the names of ScyllaDB's
- * system tables; {@code cdc = {...}} in CREATE and ALTER TABLE; table and keyspace options that only ScyllaDB has;
+ * system tables, also where a query of {@code system_schema} asks for one by literals; {@code cdc = {...}} in CREATE and ALTER TABLE; table and keyspace options that only ScyllaDB has;
  * {@code BYPASS CACHE}; {@code USING TIMEOUT}.
  */
 public final class StatementRewriter {
@@ -59,6 +59,7 @@ public final class StatementRewriter {
             return new Rewritten(cql, null);
         StatementRewriter rewriter = new StatementRewriter(cql, keyspace);
         rewriter.rewriteTableNames();
+        rewriter.rewriteSchemaQuery();
         rewriter.dropBypassCache();
         rewriter.dropTimeouts();
         rewriter.rewriteOptions();
@@ -85,6 +86,25 @@ public final class StatementRewriter {
             else if (!dotted && isSystemTable(keyspace, first))
                 replace(i, i, KEYSPACE + "." + tokens.get(i).text());
         }
+    }
+
+    /** Makes {@code WHERE keyspace_name = 'system' AND table_name = 'cdc_local'} find the table where it is. */
+    private void rewriteSchemaQuery() {
+        if (!first("select"))
+            return;
+        int keyspaceName = literalOf("keyspace_name");
+        int tableName = literalOf("table_name");
+        if (keyspaceName >= 0 && tableName >= 0
+            && isSystemTable(tokens.get(keyspaceName).value(), tokens.get(tableName).value()))
+            replace(keyspaceName, keyspaceName, "'" + KEYSPACE + "'");
+    }
+
+    /** Returns the index of the string that a column is compared with, or -1. */
+    private int literalOf(String column) {
+        for (int i = 0; i + 2 < tokens.size(); i++)
+            if (tokens.get(i).is(column) && tokens.get(i + 1).isSymbol('=') && tokens.get(i + 2).kind() == Kind.STRING)
+                return i + 2;
+        return -1;
     }
 
     private static boolean isSystemTable(String keyspace, String table) {
