@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-_MAX_BYTES_IN_MESSAGE = 32
-"""A message shows so many bytes of a cell: enough to recognise it, too few to leak a document."""
-
 
 class SchemaError(Exception):
     """Base class of the errors that ``schemas`` raises on purpose.
@@ -55,26 +52,28 @@ class UnsupportedTypeError(SchemaError):
 class CellError(SchemaError):
     """One cell cannot be encoded, so the change that holds it cannot be published.
 
+    It holds no part of the cell, because errors go to logs and to the status page, which needs no login.
+
     Attributes:
         column: CQL name of the column, or None where only the type is known.
         cql_type: text of the cell's type.
-        reason: what is wrong with the cell; it does not contain the bytes.
-        raw: the cell's bytes, or None for a null cell.
+        reason: what is wrong with the cell, without its bytes and without numbers that were read from them.
+        size: the cell's length in bytes, or None for a null cell.
     """
 
-    def __init__(self, cql_type: str, reason: str, raw: bytes | None, *, column: str | None = None) -> None:
-        """Describe the cell. The message shows at most 32 of its bytes."""
+    def __init__(self, cql_type: str, reason: str, size: int | None, *, column: str | None = None) -> None:
+        """Describe the cell by its column, type and length."""
         self.column = column
         self.cql_type = cql_type
         self.reason = reason
-        self.raw = raw
+        self.size = size
         where = "cell" if column is None else f"column {column!r}"
-        super().__init__(f"{where} of type {cql_type}: {reason} ({_describe_bytes(raw)})")
+        super().__init__(f"{where} of type {cql_type}: {reason} ({_describe_size(size)})")
 
     def located(self, column: str, cql_type: str) -> CellError:
-        """Return a copy of the error that names the column and its type; `raw` may be a part of the column's cell."""
+        """Return a copy of the error that names the column and its type; `size` may be that of a part of the cell."""
         inside = "" if cql_type == self.cql_type else f"inside it, {self.cql_type}: "
-        return CellError(cql_type, inside + self.reason, self.raw, column=column)
+        return CellError(cql_type, inside + self.reason, self.size, column=column)
 
 
 class OperationError(SchemaError):
@@ -155,13 +154,10 @@ class IncompatibleSchemaError(RegistryError):
         super().__init__(message, retriable=False)
 
 
-def _describe_bytes(raw: bytes | None) -> str:
-    if raw is None:
+def _describe_size(size: int | None) -> str:
+    if size is None:
         return "null"
-    if not raw:
-        return "zero bytes"
-    more = "..." if len(raw) > _MAX_BYTES_IN_MESSAGE else ""
-    return f"{len(raw)} bytes: 0x{raw[:_MAX_BYTES_IN_MESSAGE].hex()}{more}"
+    return {0: "zero bytes", 1: "1 byte"}.get(size, f"{size} bytes")
 
 
 def _rebuild_error(kind: type[SchemaError], args: tuple[object, ...]) -> SchemaError:

@@ -20,6 +20,6 @@ def likely_cause(error: SchemaError) -> str:
     """
     if isinstance(error, LostKeyError):
         return _RENAMED
-    if not isinstance(error, CellError) or error.raw is not None or error.column is None:
+    if not isinstance(error, CellError) or error.size is not None or error.column is None:
         return ""
     return "" if error.column.startswith(META_PREFIX) else _RENAMED

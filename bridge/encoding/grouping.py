@@ -270,7 +270,8 @@ class _GroupBuilder:
 def _parse_operation(row: Cells, layout: LogLayout) -> int:
     cell = row[layout.operation]
     if cell is None or len(cell) != 1:
-        raise UnpublishableError(f"{_locate(row, layout)}: cdc$operation is {cell!r}, not one byte")
+        size = "null" if cell is None else f"{len(cell)} bytes long"
+        raise UnpublishableError(f"{_locate(row, layout)}: cdc$operation is {size}, not 1 byte long")
     return cell[0] - 256 if cell[0] > 127 else cell[0]
 
 

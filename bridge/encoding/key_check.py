@@ -22,13 +22,15 @@ SAMPLE_EVERY: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class MisplacedKey:
-    """A change whose key does not belong into its stream. It does not hold the key, so that logs do not."""
+    """A change whose key does not belong into its stream.
+
+    It holds neither the key nor its token, so that logs do not: a short key can be found by trying tokens.
+    """
 
     position: Position
-    token: Token
 
     def __str__(self) -> str:
-        return f"{self.position.describe()}: the key's token {self.token} does not belong into this stream"
+        return f"{self.position.describe()}: the token of the key does not belong into this stream"
 
 
 class KeyCheck:
@@ -102,7 +104,7 @@ class KeyCheck:
         if not fits:
             self.misplaced += 1
             seq_no = int.from_bytes(row[self._layout.batch_seq_no] or b"", "big", signed=True)
-            self._report(MisplacedKey(Position(stream_id, row[self._layout.time] or b"", seq_no), token))
+            self._report(MisplacedKey(Position(stream_id, row[self._layout.time] or b"", seq_no)))
 
     def _find_range(self, stream_id: bytes) -> tuple[StreamId, KeyRange | None]:
         if self._ranges is None:

@@ -61,8 +61,11 @@ class Writer:
         try:
             schemaless_writer(body, self._parsed, value)
         except _WRITE_FAILURES as error:
-            raise EncodeError(f"value does not fit its Avro schema: {error}") from error
-        return body.getvalue()
+            failure = type(error).__name__
+        else:
+            return body.getvalue()
+        # Outside of the handler: fastavro's error holds the value, and would be this error's context.
+        raise EncodeError(f"value does not fit its Avro schema ({failure})")
 
 
 def compile_writer(avro_schema: Mapping[str, object]) -> Writer:
@@ -97,10 +100,13 @@ class Reader:
         try:
             value = schemaless_reader(stream, self._writer_schema, self._reader_schema)
         except _READ_FAILURES as error:
-            raise DecodeError(f"not a body of its Avro schema: {error!r}") from error
-        if stream.tell() != len(body):
-            raise DecodeError(f"{len(body) - stream.tell()} bytes after the end of the record")
-        return cast("dict[str, object]", value)
+            failure = type(error).__name__
+        else:
+            if stream.tell() != len(body):
+                raise DecodeError(f"{len(body) - stream.tell()} bytes after the end of the record")
+            return cast("dict[str, object]", value)
+        # Outside of the handler: an error of fastavro may hold values, and would be this error's context.
+        raise DecodeError(f"not a body of its Avro schema ({failure})")
 
 
 def compile_reader(writer_schema: Mapping[str, object], reader_schema: Mapping[str, object] | None = None) -> Reader:
@@ -191,7 +197,7 @@ def _map_guard(item: _Guard | None) -> _Guard | None:
 
     def check(value: object, path: str) -> None:
         if isinstance(value, Mapping):
-            for key, one in value.items():
-                item(one, f"{path}[{key!r}]")
+            for one in value.values():
+                item(one, f"{path}[]")
 
     return check

@@ -106,7 +106,7 @@ class LogCell:
 
     def error(self, reason: str, raw: bytes | None) -> CellError:
         """Return an error about a cell of this column."""
-        return CellError(self.cql_type, reason, raw, column=self.column)
+        return CellError(self.cql_type, reason, None if raw is None else len(raw), column=self.column)
 
 
 @dataclass(frozen=True, slots=True)

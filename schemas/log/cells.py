@@ -125,7 +125,7 @@ class _Decoders(TypeVisitor[Decoder]):
         def decode_fixed(raw: bytes) -> list[object]:
             assert width is not None
             if len(raw) != width * dimension:
-                raise CellError(text, f"must be {width * dimension} bytes long", raw)
+                raise CellError(text, f"must be {width * dimension} bytes long", len(raw))
             return [decode_element(raw[at : at + width]) for at in range(0, len(raw), width)]
 
         def decode_varying(raw: bytes) -> list[object]:
@@ -133,7 +133,7 @@ class _Decoders(TypeVisitor[Decoder]):
             for _ in range(dimension):
                 size, at = unsigned_vint(text, raw, at)
                 if size > len(raw) - at:
-                    raise CellError(text, f"an element of {size} bytes runs past the end", raw)
+                    raise CellError(text, "an element runs past the end", len(raw))
                 values.append(decode_element(raw[at : at + size]))
                 at += size
             _require_end(text, raw, at)
@@ -181,7 +181,7 @@ def field_cells(cql_type: str, raw: bytes, count: int) -> list[bytes | None]:
     at = 0
     while at < len(raw):
         if len(cells) == count:
-            raise CellError(cql_type, f"{len(raw) - at} bytes after the last of its {count} fields", raw)
+            raise CellError(cql_type, f"{len(raw) - at} bytes after the last of its {count} fields", len(raw))
         size, at = _read_length(cql_type, raw, at)
         if size == _NULL_LENGTH:
             cells.append(None)
@@ -206,7 +206,7 @@ def _elements_of(cql_type: str, raw: bytes, parts: int) -> Iterator[bytes]:
     count, at = _read_length(cql_type, raw, 0)
     # A part takes at least the bytes of its length.
     if not 0 <= count <= len(raw) // (parts * _INT.size):
-        raise CellError(cql_type, f"cannot have {count} elements in {len(raw)} bytes", raw)
+        raise CellError(cql_type, "its bytes can not hold as many elements as it states", len(raw))
     for _ in range(parts * count):
         size, at = _read_length(cql_type, raw, at)
         yield _read_slice(cql_type, raw, at, size)
@@ -218,18 +218,18 @@ def _read_length(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
     """Return the count or length at `at`, and the place behind it."""
     end = at + _INT.size
     if end > len(raw):
-        raise CellError(cql_type, "the cell ends too early", raw)
+        raise CellError(cql_type, "the cell ends too early", len(raw))
     return int.from_bytes(raw[at:end], "big", signed=True), end
 
 
 def _read_slice(cql_type: str, raw: bytes, at: int, size: int) -> bytes:
     if size < 0:
-        raise CellError(cql_type, f"an element is null, or has the length {size}", raw)
+        raise CellError(cql_type, "an element is null, or has a negative length", len(raw))
     if size > len(raw) - at:
-        raise CellError(cql_type, f"an element of {size} bytes runs past the end", raw)
+        raise CellError(cql_type, "an element runs past the end", len(raw))
     return raw[at : at + size]
 
 
 def _require_end(cql_type: str, raw: bytes, at: int) -> None:
     if at != len(raw):
-        raise CellError(cql_type, f"{len(raw) - at} bytes after the last element", raw)
+        raise CellError(cql_type, f"{len(raw) - at} bytes after the last element", len(raw))

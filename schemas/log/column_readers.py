@@ -203,9 +203,8 @@ class UdtColumn(ManyCellsReader):
             return frozenset()
         indices = self.removed.value(raw)
         assert isinstance(indices, list)
-        for index in indices:
-            if not 0 <= index < len(self.fields):
-                raise self.removed.error(f"there is no field {index}; the type has {len(self.fields)}", raw)
+        if not all(0 <= index < len(self.fields) for index in indices):
+            raise self.removed.error(f"names a field that does not exist; the type has {len(self.fields)}", raw)
         return frozenset(indices)
 
     def value_after(self, rows: Sequence[LogRow], empty: list[str]) -> tuple[bool, Branch | None]:

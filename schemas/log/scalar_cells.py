@@ -73,7 +73,7 @@ _STRUCTS: Final[dict[str, str]] = {
 
 
 def _length_error(cql_type: str, wanted: str, raw: bytes) -> CellError:
-    return CellError(cql_type, f"must be {wanted} bytes long", raw)
+    return CellError(cql_type, f"must be {wanted} bytes long", len(raw))
 
 
 def _fixed_width_decoder(cql_type: str, layout: str) -> Decoder:
@@ -113,7 +113,9 @@ def _string_decoder(encoding: str) -> Callable[[str], Decoder]:
             try:
                 return raw.decode(encoding)
             except UnicodeDecodeError as error:
-                raise CellError(cql_type, f"not valid {encoding} at byte {error.start}", raw) from error
+                at = error.start
+            # Outside of the handler: the codec's error holds the cell, and would be this error's context.
+            raise CellError(cql_type, f"not valid {encoding} at byte {at}", len(raw))
 
         return decode
 
@@ -176,7 +178,7 @@ def _converted_decimal_decoder(cql_type: str, form: Literal["string", "double"])
         assert isinstance(value, dict)
         if len(value["value"]) > _LONGEST_CONVERTED_BYTES:
             reason = f"has an unscaled value of more than {_LONGEST_CONVERTED_BYTES} bytes, too long for a {form}"
-            raise CellError(cql_type, reason, raw)
+            raise CellError(cql_type, reason, len(raw))
         sign, digits, _ = Decimal(int.from_bytes(value["value"], "big", signed=True)).as_tuple()
         # Arithmetic would round to the context's precision; the constructor is exact at any scale.
         number = Decimal((sign, digits, -value["scale"]))
@@ -184,7 +186,7 @@ def _converted_decimal_decoder(cql_type: str, form: Literal["string", "double"])
             return str(number)
         nearest = float(number)
         if math.isinf(nearest):
-            raise CellError(cql_type, "is beyond the range of a double", raw)
+            raise CellError(cql_type, "is beyond the range of a double", len(raw))
         return nearest
 
     return decode
@@ -196,7 +198,7 @@ def _millis_to_micros_decoder(cql_type: str) -> Decoder:
     def decode(raw: bytes) -> int:
         micros = 1000 * cast("int", millis(raw))
         if not -(1 << 63) <= micros < 1 << 63:
-            raise CellError(cql_type, "does not fit in 64 bits as microseconds", raw)
+            raise CellError(cql_type, "does not fit in 64 bits as microseconds", len(raw))
         return micros
 
     return decode
@@ -214,10 +216,10 @@ def _duration_decoder(cql_type: str) -> Decoder:
         for part, bits in _DURATION_PARTS:
             unsigned, at = unsigned_vint(cql_type, raw, at)
             if unsigned >> bits:
-                raise CellError(cql_type, f"{part} do not fit in {bits} bits", raw)
+                raise CellError(cql_type, f"{part} do not fit in {bits} bits", len(raw))
             value[part] = (unsigned >> 1) ^ -(unsigned & 1)
         if at != len(raw):
-            raise CellError(cql_type, f"{len(raw) - at} bytes after the end of the duration", raw)
+            raise CellError(cql_type, f"{len(raw) - at} bytes after the end of the duration", len(raw))
         return value
 
     return decode
@@ -244,7 +246,7 @@ def unsigned_vint(cql_type: str, raw: bytes, at: int) -> tuple[int, int]:
         if end <= len(raw):
             head = first & (0xFF >> more)
             return (head << (8 * more)) | int.from_bytes(raw[at + 1 : end], "big"), end
-    raise CellError(cql_type, "the cell ends too early", raw)
+    raise CellError(cql_type, "the cell ends too early", len(raw))
 
 
 _OTHERS: Final[dict[str, Callable[[str], Decoder]]] = {

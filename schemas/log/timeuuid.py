@@ -26,7 +26,7 @@ def ticks_of(timeuuid: bytes) -> int:
         ValueError: not 16 bytes.
     """
     if len(timeuuid) != TIMEUUID_BYTES:
-        raise ValueError(f"a timeuuid has {TIMEUUID_BYTES} bytes, not {len(timeuuid)}: {timeuuid.hex()}")
+        raise ValueError(f"a timeuuid has {TIMEUUID_BYTES} bytes, not {len(timeuuid)}")
     return (
         ((timeuuid[6] & 0x0F) << 56)
         | (timeuuid[7] << 48)

@@ -18,7 +18,7 @@ from schemas.errors import (
 @pytest.mark.parametrize(
     "error",
     [
-        CellError("int", "must be 4 bytes long", b"\x01", column="v"),
+        CellError("int", "must be 4 bytes long", 1, column="v"),
         CellError("int", "is null", None),
         UnsupportedTypeError("list<int>", table="ks.t", column="v"),
         RegistryError("no answer", retriable=True),
@@ -37,9 +37,9 @@ def test_pickling(error: SchemaError) -> None:
 
 
 def test_messages() -> None:
-    """A cell's message names the column, its type, the reason and its bytes."""
-    assert str(CellError("int", "must be 4 bytes long", b"\x01", column="v")) == (
-        "column 'v' of type int: must be 4 bytes long (1 bytes: 0x01)"
+    """A cell's message names the column, its type, the reason and its length."""
+    assert str(CellError("int", "must be 4 bytes long", 1, column="v")) == (
+        "column 'v' of type int: must be 4 bytes long (1 byte)"
     )
     assert str(CellError("int", "is null", None)) == "cell of type int: is null (null)"
     assert str(UnsupportedTypeError("udt")) == "CQL type udt is not supported"

@@ -61,7 +61,7 @@ def test_lost_clustering_key_names_the_rename(
     "error",
     [
         OperationError("cdc$operation 4 (partition_delete) with a clustering key"),
-        CellError("int", "must be 4 bytes", b"x", column="v"),
+        CellError("int", "must be 4 bytes", 1, column="v"),
         CellError("timeuuid", "must be 16 bytes long", None, column="cdc$time"),
         CellError("int", "is null", None),
     ],

@@ -134,9 +134,9 @@ def test_a_mismatch_is_reported_with_its_position_and_without_its_key() -> None:
     assert (check.checked, check.misplaced) == (3, 1)
     [position] = [one.position for one in told]
     assert (position.stream_id, position.time_us, position.batch_seq_no) == (wrong.raw, 1_700_000_000_000_123, 1)
-    assert [one.token for one in told] == [token]
     assert str(told[0]).startswith(f"stream {wrong}, 1700000000000123 us, batch_seq_no 1: ")
     assert "secret" not in str(told[0])
+    assert str(token) not in repr(told[0]) + str(told[0])
 
 
 def test_sampling_checks_one_of_so_many() -> None:

@@ -66,12 +66,12 @@ def test_malformed(cql_type: str, raw: str, reason: str) -> None:
     assert caught.value.cql_type == cql_type
 
 
-def test_message_is_short() -> None:
-    """A message shows 32 bytes of a cell and its length."""
+def test_message_has_no_bytes() -> None:
+    """A message has the length of a cell, and none of its bytes."""
     with pytest.raises(CellError) as caught:
         decode("int", b"\xab" * 1000)
-    assert "1000 bytes: 0x" + "ab" * 32 + "..." in str(caught.value)
-    assert "ab" * 33 not in str(caught.value)
+    assert str(caught.value).endswith("(1000 bytes)")
+    assert "ab" * 2 not in repr(vars(caught.value))
 
 
 def test_boolean_is_nonzero() -> None:
