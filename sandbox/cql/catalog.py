@@ -171,7 +171,7 @@ class Catalog:
         if statement.options.is_compact and not any(column.kind is ColumnKind.REGULAR for column in columns):
             columns.append(Column(_HIDDEN_COLUMN, NativeType("empty"), ColumnKind.REGULAR))
         table = Table(
-            TableSchema(*name, tuple(columns)),
+            TableSchema(*name, tuple(columns), statement.options.is_compact and len(statement.clustering) > 1),
             is_compact=statement.options.is_compact,
         )
         self._tables[name] = self._with_options(table, statement.options)

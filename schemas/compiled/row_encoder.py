@@ -179,7 +179,8 @@ class RowSource:
     def _check_lines(self, clustering: Lines) -> Lines:
         """Return lines that decline rows whose cells do not fit their operation.
 
-        ``schemas.log.operations.symbol_of`` has the same rules for the reference encoder.
+        ``schemas.log.operations.symbol_of`` has the same rules for the reference encoder, which alone takes rows
+        without trailing clustering columns (`TableSchema.partial_clustering`).
         """
         row_kinds = f"kind == {ROW_CHANGE} or kind == {ROW_DELETE}"
         lines: Lines = []

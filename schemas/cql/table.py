@@ -94,6 +94,8 @@ class TableSchema:
         keyspace: CQL name of the keyspace.
         name: CQL name of the table.
         columns: partition key and clustering key by position, then static and regular columns by name bytes.
+        partial_clustering: whether rows may lack trailing clustering columns, as in a table WITH COMPACT STORAGE that
+            has several.
 
     Raises:
         TableSchemaError: there is no partition key, key positions have gaps, names occur twice, there are static
@@ -103,6 +105,7 @@ class TableSchema:
     keyspace: str
     name: str
     columns: tuple[Column, ...]
+    partial_clustering: bool = False
 
     def __post_init__(self) -> None:
         """Sort the columns and check them."""
@@ -190,5 +193,6 @@ class TableSchema:
             "name": self.name,
             "columns": columns,
             "types": types,
+            **({"partial_clustering": True} if self.partial_clustering else {}),
         }
         return json.dumps(form, sort_keys=True, separators=(",", ":"))

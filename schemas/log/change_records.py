@@ -60,6 +60,7 @@ class LogRecords:
         self._space = space
         self._columns_branch = f"{space}.{COLUMNS}"
         self._range_branch, self._bound_branch = f"{space}.{RANGE}", f"{space}.{BOUND}"
+        self._partial_clustering = table.partial_clustering
         self._partition_key = tuple(map(log.key, table.partition_key))
         self._clustering = tuple(map(log.key, table.clustering))
         statics = {column.name for column in table.statics}
@@ -85,7 +86,12 @@ class LogRecords:
     def symbol(self, change: LogChange) -> str:
         """Return the symbol of ``op``, after a check that the change's rows fit the symbol and each other."""
         clustering = [change.row[key.cell.index] for key in self._clustering]
-        symbol = symbol_of(change.operation, clustering, has_statics=bool(self._columns.statics))
+        symbol = symbol_of(
+            change.operation,
+            clustering,
+            has_statics=bool(self._columns.statics),
+            partial_clustering=self._partial_clustering,
+        )
         if (symbol == RANGE_DELETE) != (change.range_end is not None):
             what = "lacks the end of its range" if symbol == RANGE_DELETE else "has the end of a range"
             raise OperationError(f"cdc$operation {change.operation} ({symbol}) {what}")

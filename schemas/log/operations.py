@@ -90,7 +90,9 @@ def kind_of(operation: int, *, has_clustering: bool) -> str:
     return symbol if has_clustering else _SYMBOLS_WITHOUT_CLUSTERING.get(symbol, symbol)
 
 
-def symbol_of(operation: int, clustering: Sequence[bytes | None], *, has_statics: bool) -> str:
+def symbol_of(
+    operation: int, clustering: Sequence[bytes | None], *, has_statics: bool, partial_clustering: bool = False
+) -> str:
     """Return the symbol of ``op`` for a row.
 
     An update without a clustering key is a `STATIC_UPDATE`.
@@ -99,6 +101,7 @@ def symbol_of(operation: int, clustering: Sequence[bytes | None], *, has_statics
         operation: the row's ``cdc$operation``.
         clustering: the row's cells of the table's clustering columns, in order.
         has_statics: whether the table has static columns.
+        partial_clustering: whether rows of the table may lack trailing clustering columns.
 
     Raises:
         LostKeyError: the operation needs clustering columns that the row lacks.
@@ -117,7 +120,8 @@ def symbol_of(operation: int, clustering: Sequence[bytes | None], *, has_statics
                 "cdc$operation 1 (update) without a clustering key, in a table that has no static columns"
             )
         return STATIC_UPDATE
-    if symbol in WITH_ROW and given != len(clustering):
+    is_prefix = partial_clustering and given > 0 and None not in clustering[:given]
+    if symbol in WITH_ROW and given != len(clustering) and not is_prefix:
         raise LostKeyError(
             f"cdc$operation {operation} ({symbol}) needs the whole clustering key; "
             f"the log row has {given} of its {len(clustering)} columns"

@@ -34,7 +34,9 @@ _KEYSPACES: Final = "SELECT keyspace_name FROM system_schema.keyspaces"
 _TABLES: Final = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"
 _SCYLLA_ONLY: Final = ("system_schema", "scylla_tables")
 """A system table that every ScyllaDB has, and no other server."""
-_NOT_STATIC_COMPACT: Final = frozenset({"compound", "dense"})
+_DENSE: Final = "dense"
+"""The flag of COMPACT STORAGE in a table with clustering columns."""
+_NOT_STATIC_COMPACT: Final = frozenset({"compound", _DENSE})
 """Every table that is not a static compact table has one of these flags."""
 
 
@@ -79,7 +81,7 @@ class ChangeLog:
                 for one in columns
                 if one.kind in (ColumnKind.PARTITION_KEY, ColumnKind.STATIC)
             ]
-        return TableSchema(keyspace, table, tuple(columns))
+        return TableSchema(keyspace, table, tuple(columns), self._has_partial_clustering(keyspace, table, columns))
 
     def _describe_missing(self, keyspace: str, table: str) -> str:
         """The message for a missing keyspace or table, with existing names that differ only in case."""
@@ -102,8 +104,19 @@ class ChangeLog:
         kinds = Counter(one.kind for one in columns)
         if not kinds[ColumnKind.STATIC] or (kinds[ColumnKind.CLUSTERING], kinds[ColumnKind.REGULAR]) != (1, 1):
             return False
+        flags = self._flags(keyspace, table)
+        return flags is not None and not _NOT_STATIC_COMPACT & flags
+
+    def _has_partial_clustering(self, keyspace: str, table: str, columns: Sequence[Column]) -> bool:
+        """Whether rows may lack trailing clustering columns: with COMPACT STORAGE and several clustering columns."""
+        if sum(one.kind is ColumnKind.CLUSTERING for one in columns) < 2:
+            return False
+        return _DENSE in (self._flags(keyspace, table) or ())
+
+    def _flags(self, keyspace: str, table: str) -> set[str] | None:
+        """The table's flags in `system_schema`; None if there is no such table."""
         rows = self.session.rows(_FLAGS, (keyspace, table))
-        return bool(rows) and not _NOT_STATIC_COMPACT & set(rows[0]["flags"] or ())
+        return set(rows[0]["flags"] or ()) if rows else None
 
     def _user_types(self, keyspace: str) -> dict[str, list[tuple[str, CqlType]]]:
         """The fields of the keyspace's user-defined types, by the types' names."""
@@ -130,7 +143,7 @@ class ChangeLog:
             return None
 
     def table_state(self, keyspace: str, table: str) -> TableState:
-        """The properties of a captured table that may change while it is read; costs two or three small queries.
+        """The properties of a captured table that may change while it is read; costs two to four small queries.
 
         Args:
             keyspace: the table's.

@@ -52,6 +52,57 @@ def test_zero_length_clustering_column_has_no_record_key() -> None:
     assert "ck" in json.loads(found.value["__unavailable"])
 
 
+COMPACT = "CREATE TABLE shop.t (pk int, c1 int, c2 int, v int, PRIMARY KEY (pk, c1, c2)) WITH COMPACT STORAGE"
+ONE = b"\0\0\0\x01"
+PARTIAL: dict[str, bytes | None] = {"pk": ONE, "c1": ONE, "cdc$end_of_batch": b"\x01"}
+
+
+@pytest.mark.parametrize("shape", ["delta", "full", "debezium", "flat"])
+@pytest.mark.parametrize("operation", [1, 2, 3, 253])
+def test_compact_rows_may_lack_trailing_clustering_columns(shape: ShapeName, operation: int) -> None:
+    """The column is null in value and record key, and the row's images are its own."""
+    keys = ("partition_key",) if shape == "full" else ("partition_key", "primary_key")
+    for key in keys:
+        capture = Capture(COMPACT, output=OutputOptions(shape=shape, key=key))
+        cells = {**PARTIAL, "cdc$operation": bytes((operation,)), **({"v": ONE} if operation < 3 else {})}
+        (found,) = capture.records([row(capture.schema, cells)])
+        assert found.value is not None
+        text = json.dumps(found.value, default=repr)
+        assert '"c2": null' in text
+        assert found.key == {"pk": 1, **({"c1": 1, "c2": None} if key == "primary_key" else {})}
+    rows = [
+        row(capture.schema, PARTIAL | {"cdc$operation": b"\0", "v": ONE, "cdc$end_of_batch": None}),
+        row(capture.schema, PARTIAL | {"cdc$operation": b"\1", "v": ONE, "cdc$batch_seq_no": ONE}),
+    ]
+    assert len(capture.records(rows)) == 1
+
+
+@pytest.mark.parametrize(
+    ("lacking", "operation"), [(("c1",), b"\x01"), (("c1",), b"\x03"), (("c1", "c2"), b"\x01"), (("c1", "c2"), b"\x03")]
+)
+def test_other_nulls_in_compact_rows_are_lost_keys(lacking: tuple[str, ...], operation: bytes) -> None:
+    """A row has at least the first clustering column, and none without those before it."""
+    capture = Capture(COMPACT)
+    cells = PARTIAL | {"c2": ONE, "cdc$operation": operation} | dict.fromkeys(lacking)
+    with pytest.raises(UnpublishableError, match="clustering key"):
+        capture.records([row(capture.schema, cells)])
+
+
+def test_rows_of_other_tables_have_the_whole_clustering_key() -> None:
+    """There a null means that the key is lost."""
+    capture = Capture(COMPACT.partition(" WITH ")[0])
+    with pytest.raises(UnpublishableError, match="has 1 of its 2 columns"):
+        capture.records([row(capture.schema, PARTIAL | {"cdc$operation": b"\x01", "v": ONE})])
+
+
+def test_avro_schemas_do_not_depend_on_partial_keys() -> None:
+    """Clustering columns are nullable in every table with several kinds of change."""
+    compact, plain = Capture(COMPACT), Capture(COMPACT.partition(" WITH ")[0])
+    assert compact.codec.value_avro_schema == plain.codec.value_avro_schema
+    assert compact.codec.key_avro_schema == plain.codec.key_avro_schema
+    assert compact.schema != plain.schema
+
+
 def unknown(shape: ShapeName, *images: int) -> dict[str, Any]:
     """Return the value of a change with operation 77 of row (1, 2), with `v` = 9 and the given images."""
     ddl = "CREATE TABLE shop.t (pk int, ck int, v int, s int static, PRIMARY KEY (pk, ck))"

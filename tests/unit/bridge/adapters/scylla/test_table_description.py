@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -87,6 +88,25 @@ def test_compact_storage_without_clustering_columns(flags: frozenset[str] | None
     assert described(System(columns, [], flags)) == table({"pk": "int"}, {}, {"a": "int", "b": "text"})
     ordinary = table({"pk": "int"}, {"column1": "text"}, {"value": "blob"}, {"a": "int", "b": "text"})
     assert described(System(columns, [])) == ordinary
+
+
+@pytest.mark.parametrize(
+    ("clustering", "flags", "partial"),
+    [
+        (2, frozenset({"compound", "dense"}), True),
+        (2, frozenset({"compound"}), False),
+        (2, None, False),
+        (1, frozenset({"dense"}), False),
+    ],
+)
+def test_compact_storage_with_clustering_columns(clustering: int, flags: frozenset[str] | None, partial: bool) -> None:
+    """With several clustering columns, rows may lack the last ones."""
+    columns = [("pk", "partition_key", 0, "int", "NONE"), ("v", "regular", -1, "int", "NONE")]
+    columns += [(f"c{at}", "clustering", at, "int", "ASC") for at in range(clustering)]
+    found = described(System(columns, [], flags))
+    wanted = table({"pk": "int"}, {f"c{at}": "int" for at in range(clustering)}, {"v": "int"})
+    assert found == replace(wanted, partial_clustering=partial)
+    assert (found.to_json() == wanted.to_json()) != partial
 
 
 def test_unknown_type_is_named() -> None:
