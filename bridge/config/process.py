@@ -37,8 +37,21 @@ _SETTING_BY_PROPERTY: Final = {
     "spark.sql.streaming.checkpointLocation": "spark.checkpoint",
 }
 """Properties of Spark that have a setting of their own."""
+AUTHENTICATE: Final = "spark.authenticate"
+ENCRYPT: Final = "spark.network.crypto.enabled"
+"""Properties that make Spark's processes authenticate each other, and encrypt their traffic; on by default."""
+COMMON_FOLDER: Final = (
+    "spark.authenticate.secret in the spark-defaults.conf of the folder SPARK_CONF_DIR, here and on the cluster's "
+    "machines"
+)
+"""Where a standalone cluster and its jobs have their common secret."""
+_HARMFUL: Final = {
+    "spark.speculation": "a second attempt at a lane would take the lane's transactional id, and Kafka would fence the "
+    "first one. Spark retries failed tasks without it",
+}
+"""Properties that the exactly-once protocol does not bear -> why."""
 SPARK_REFUSED: Final = RefusedNames(
-    {name: f"set {setting} instead" for name, setting in _SETTING_BY_PROPERTY.items()},
+    {name: f"set {setting} instead" for name, setting in _SETTING_BY_PROPERTY.items()} | _HARMFUL,
     {SPARK_SECRETS: "a secret can not be here; give it by the environment or the identity of the pod"},
     {(other_than("spark."),): "Spark ignores properties that do not begin with `spark.`"},
 )
@@ -106,6 +119,7 @@ class SparkSettings(Model):
                     for name in value
                     if name in _SETTING_BY_PROPERTY
                 ),
+                *((name, f"leave it out: {_HARMFUL[name]}") for name in value if name in _HARMFUL),
             ]
         )
         return value

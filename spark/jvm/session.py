@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -11,11 +12,13 @@ from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from bridge.config.document import SparkSettings
+from bridge.config.process import AUTHENTICATE, COMMON_FOLDER
 from bridge.errors import StartupError
 from bridge.runtime import log_setup
 from bridge.runtime.background import run_interruptibly
@@ -26,6 +29,7 @@ from spark.jvm.settings import application_properties, query_properties
 _log = logging.getLogger(__name__)
 
 _GIVE_UP_S: Final = 5.0
+_SECRET: Final = f"{AUTHENTICATE}.secret"
 
 StartJvm = Callable[[Mapping[str, str]], DriverJvm]
 """Starts a driver's JVM with the application's properties."""
@@ -59,6 +63,8 @@ class StartingSession:
         command = python if python is not None and is_local else sys.executable
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = command
         self._properties = application_properties(name, settings)
+        # Spark makes no secret for executors of its own on this machine. Through the gateway, it is in no command line.
+        self._secret = {_SECRET: secrets.token_hex(32)} if settings.master.startswith("local-cluster") else {}
         self._query_properties = query_properties(settings)
         self._jvm = (start_jvm or (DirectJvm if settings.fast_start else ScriptedJvm))(self._properties)
         self._context: Future[SparkContext] | None = None
@@ -107,13 +113,20 @@ class StartingSession:
             context.set_exception(error)
 
     def _make_context(self) -> SparkContext:
-        conf = SparkConf(loadDefaults=False).setAll(list(self._properties.items()))
+        conf = SparkConf(loadDefaults=False).setAll([*self._properties.items(), *self._secret.items()])
         try:
             context = SparkContext(conf=conf, gateway=self._jvm.connect())
         except PySparkRuntimeError as error:
             if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise
             raise StartupError(_explain_exit()) from error
+        except Py4JJavaError as error:
+            if _SECRET not in str(error):
+                raise
+            raise StartupError(
+                f"{AUTHENTICATE} is on, and a standalone cluster needs one secret for all: give {COMMON_FOLDER} "
+                "(docs/security.md)"
+            ) from error
         _silence_accumulator_server(context)
         return context
 

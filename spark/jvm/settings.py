@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.config.document import SparkSettings
+from bridge.config.process import AUTHENTICATE, ENCRYPT
 from bridge.runtime import log_setup
 from spark.jvm.launcher import java_options
 
@@ -27,6 +28,12 @@ _DEFAULTS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Spark retries killed tasks; the lanes' progress in Kafka makes that safe.
     "spark.task.maxFailures": "4",
+    # A second attempt at a lane would fence the first. `spark.properties` refuses this name; a spark-defaults.conf may
+    # have it.
+    "spark.speculation": "false",
+    # Whoever reaches Spark's ports could read blocks and have code run. Except on a standalone cluster, Spark makes the
+    # secret itself, in the driver's memory.
+    AUTHENTICATE: "true",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.stopTimeout": "10s",
     # The checkpoint is only a plan. Checksums would double its files, and each file takes a process (chmod).
@@ -36,6 +43,15 @@ _DEFAULTS: Final = {
     # Progress updates carry the lanes' reports to `spark.job.progress_report`, which reads them twice a second.
     "spark.sql.streaming.numRecentProgressUpdates": "100",
 }
+_ENCRYPTED: Final = {
+    ENCRYPT: "true",
+    # Only AES/GCM with a derived key. Spark's default for old shuffle services is AES/CTR, which a third party can
+    # alter, or SASL.
+    "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    "spark.network.crypto.saslFallback": "false",
+}
+"""Properties for executors on other machines. What Spark sends within this machine does not leave it."""
 _DAEMON: Final = {"spark.python.daemon.module": "spark.workers.daemon"}
 _MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 WITHOUT_FORKS: Final = {
@@ -83,6 +99,8 @@ def application_properties(name: str, settings: SparkSettings) -> dict[str, str]
     properties["spark.driver.defaultJavaOptions"] = shlex.join(options)
     if settings.master.startswith("local"):
         properties |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    else:
+        properties |= _ENCRYPTED
     log_settings = os.environ.get(log_setup.VARIABLE)
     if log_settings is not None:
         properties[f"spark.executorEnv.{log_setup.VARIABLE}"] = log_settings

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final
 
 from bridge.cli.preflight.spark_cluster import STANDALONE
 from bridge.config.document import BridgeConfig
-
-_PROTECTING_PROPERTIES: Final = ("spark.authenticate", "spark.network.crypto.enabled")
-"""Properties that make Spark's processes authenticate each other, and encrypt their traffic."""
+from bridge.config.process import AUTHENTICATE, COMMON_FOLDER, ENCRYPT
 
 
 def find_unencrypted_secrets(config: BridgeConfig) -> Iterator[str]:
@@ -28,22 +25,24 @@ def find_unencrypted_secrets(config: BridgeConfig) -> Iterator[str]:
 
 
 def find_open_network(config: BridgeConfig) -> Iterator[str]:
-    """Yield a warning if Spark's processes run on several machines without authentication or encryption."""
+    """Yield a warning for each protection of Spark's network that `spark.properties` turns off."""
     master, properties = config.spark.master, config.spark.properties
-    is_protected = all(str(properties.get(name)).lower() == "true" for name in _PROTECTING_PROPERTIES)
-    if master.startswith("local") or is_protected:
-        return
-    # On Kubernetes and YARN, Spark creates the secret itself.
-    secret = (
-        ", and spark.authenticate.secret in the spark-defaults.conf of the folder SPARK_CONF_DIR, here and on the "
-        "cluster's machines"
-        if master.startswith(STANDALONE)
-        else ""
-    )
-    yield (
-        "driver and executors accept commands from everyone who reaches their ports, and exchange changes unencrypted; "
-        f"set {' and '.join(_PROTECTING_PROPERTIES)} to true under spark.properties{secret} (docs/security.md)"
-    )
+
+    def is_off(name: str) -> bool:
+        return str(properties.get(name, True)).lower() != "true"
+
+    if is_off(AUTHENTICATE):
+        # Elsewhere Spark makes the secret itself.
+        secret = f", and give {COMMON_FOLDER}" if master.startswith(STANDALONE) else ""
+        yield (
+            "Spark's processes accept commands from everyone who reaches their ports; leave out "
+            f"spark.properties.{AUTHENTICATE}{secret} (docs/security.md)"
+        )
+    if is_off(ENCRYPT) and not master.startswith("local"):
+        yield (
+            "driver and executors exchange changes unencrypted; leave out "
+            f"spark.properties.{ENCRYPT} (docs/security.md)"
+        )
 
 
 def find_future_starts(config: BridgeConfig, now: datetime) -> Iterator[str]:

@@ -253,6 +253,7 @@ def _choices_and_names() -> list[Case]:
         _set("spark.checkpoint", ""),
         _set("spark.properties", {"driver.memory": "1g"}),
         _set("spark.properties", {"spark.master": "yarn"}),
+        _set("spark.properties", {"spark.speculation": True}),
         _set("logging.level", "debug"),
         _set("logging.format", "xml"),
     ]

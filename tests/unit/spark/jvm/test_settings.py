@@ -97,3 +97,27 @@ def test_ordinary_start_has_no_class_archive_and_pysparks_daemon() -> None:
     assert "spark.python.daemon.module" not in ordinary
     assert "-XX:TieredStopAtLevel=1" in fast["spark.driver.defaultJavaOptions"]
     assert "-XX" not in ordinary["spark.driver.defaultJavaOptions"]
+
+
+_CRYPTO = "spark.network.crypto.enabled"
+
+
+@pytest.mark.parametrize(
+    ("master", "given", "authenticates", "encrypts"),
+    [
+        ("local[*]", {}, "true", None),
+        ("local-cluster[2,1,1024]", {}, "true", None),
+        ("spark://host:7077", {}, "true", "true"),
+        ("yarn", {}, "true", "true"),
+        ("k8s://https://host", {}, "true", "true"),
+        ("spark://host:7077", {"spark.authenticate": False, _CRYPTO: False}, "false", "false"),
+        ("local", {"spark.authenticate": False}, "false", None),
+    ],
+)
+def test_sparks_processes_know_each_other(
+    master: str, given: dict[str, str | int | bool], authenticates: str, encrypts: str | None
+) -> None:
+    """With every master; between machines they encrypt as well. What the user gives counts. No secret is among them."""
+    found = application_properties("job", SparkSettings(master=master, properties=given))
+    assert (found["spark.authenticate"], found.get(_CRYPTO)) == (authenticates, encrypts)
+    assert not any("secret" in name for name in found)

@@ -69,30 +69,32 @@ def _config(master: str, properties: dict[str, Any] | None = None) -> BridgeConf
     )
 
 
-PROTECTED = {"spark.authenticate": True, "spark.network.crypto.enabled": "true"}
+AUTHENTICATE, ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
 
 
 @pytest.mark.parametrize(
-    ("master", "properties", "secret"),
+    ("master", "properties", "off"),
     [
-        ("local[*]", {}, None),
-        ("local-cluster[2,1,1024]", {}, None),
-        ("spark://a:7077", {}, True),
-        ("spark://a:7077", {"spark.authenticate": True}, True),
-        ("spark://a:7077", PROTECTED | {"spark.network.crypto.enabled": False}, True),
-        ("spark://a:7077", PROTECTED, None),
-        ("yarn", {}, False),
-        ("k8s://https://a", {}, False),
-        ("k8s://https://a", PROTECTED, None),
+        ("local[*]", {}, []),
+        ("local[*]", {AUTHENTICATE: False, ENCRYPT: False}, [AUTHENTICATE]),
+        ("local-cluster[2,1,1024]", {}, []),
+        ("spark://a:7077", {}, []),
+        ("spark://a:7077", {AUTHENTICATE: True, ENCRYPT: "true"}, []),
+        ("spark://a:7077", {AUTHENTICATE: "false"}, [AUTHENTICATE]),
+        ("spark://a:7077", {ENCRYPT: False}, [ENCRYPT]),
+        ("yarn", {AUTHENTICATE: False, ENCRYPT: False}, [AUTHENTICATE, ENCRYPT]),
+        ("k8s://https://a", {}, []),
+        ("k8s://https://a", {AUTHENTICATE: False}, [AUTHENTICATE]),
     ],
 )
-def test_open_network(master: str, properties: dict[str, Any], secret: bool | None) -> None:
-    """With Spark on several machines, a warning names the missing properties, and where a secret is needed."""
+def test_open_network(master: str, properties: dict[str, Any], off: list[str]) -> None:
+    """A warning names each protection that the configuration turns off, and where a secret is needed."""
     warnings = list(find_open_network(_config(master, properties)))
-    assert len(warnings) == (secret is not None)
-    for warning in warnings:
-        assert all(name in warning for name in PROTECTED)
-        assert ("spark.authenticate.secret in the spark-defaults.conf" in warning) == secret
+    assert len(warnings) == len(off)
+    for warning, name in zip(warnings, off, strict=True):
+        assert f"leave out spark.properties.{name}" in warning
+        needs_secret = master.startswith("spark://") and name == AUTHENTICATE
+        assert ("spark.authenticate.secret in the spark-defaults.conf" in warning) == needs_secret
 
 
 @pytest.mark.parametrize(("ttl_s", "is_refused"), [(0, False), (11, False), (10, True), (9, True)])
