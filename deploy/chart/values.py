@@ -319,7 +319,12 @@ class NetworkPolicy(_Values):
 
     enabled: bool = Field(True, description="Allow only the monitoring port, and driver and executors to each other.")
     monitoring_from: list[KubernetesObject] = Field(
-        default_factory=list, description="Peers that can reach the monitoring port; empty for all."
+        default_factory=list,
+        description="Peers that can reach the monitoring port, such as Prometheus; none if empty. Probes and "
+        "port-forward need no rule.",
+    )
+    monitoring_from_all: bool = Field(
+        False, description="Let every peer reach the monitoring port, whatever `monitoringFrom` says."
     )
     egress: Egress = Egress()
 

@@ -110,6 +110,16 @@ def test_every_path_is_mounted(full: Rendered, pod: str) -> None:
         volume = volumes[mounts[str(path.parent)]]
         named = volume.get("secret", {}).get("secretName") or volume.get("configMap", {}).get("name")
         assert named == path.parent.name
+    mounted = {
+        (folder, item["path"])
+        for folder, name in mounts.items()
+        for item in (volumes[name].get("secret") or volumes[name].get("configMap") or {}).get("items", [])
+        if "/secrets/" in folder or "/configmaps/" in folder
+    }
+    # An object may have further keys, such as another user's password.
+    assert mounted == {(str(path.parent), path.name) for path in paths}
+    objects = [volumes[name] for folder, name in mounts.items() if "/secrets/" in folder or "/configmaps/" in folder]
+    assert all((one.get("secret") or one["configMap"])["items"] for one in objects)
 
 
 def _given(paths: list[str], value: Any) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def test_network_policies(full: Rendered, local: Rendered) -> None:
     """The monitoring port for those that are named, Spark's ports for each other; egress where it is restricted."""
     policy = local.find("NetworkPolicy", f"{NAME}-driver")["spec"]
     assert policy["policyTypes"] == ["Ingress"]
-    assert policy["ingress"] == [{"ports": [{"port": "monitoring", "protocol": "TCP"}]}]
+    assert not policy["ingress"]
     policy = full.find("NetworkPolicy", f"{NAME}-driver")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"]
@@ -199,6 +199,27 @@ def test_network_policies(full: Rendered, local: Rendered) -> None:
     assert 6443 not in {port["port"] for rule in executor["egress"] for port in rule["ports"]}
     tested = full.find("NetworkPolicy", f"{NAME}-test")["spec"]
     assert {port["port"] for rule in tested["egress"] for port in rule["ports"]} == {53, 9042, 9093, 443, 6443, 9094}
+
+
+@pytest.mark.parametrize(
+    ("given", "rules"),
+    [
+        ({}, []),
+        ({"monitoringFrom": []}, []),
+        ({"monitoringFrom": [{"podSelector": {}}]}, [{"from": [{"podSelector": {}}]}]),
+        ({"monitoringFromAll": True}, [{}]),
+        ({"monitoringFromAll": True, "monitoringFrom": [{"podSelector": {}}]}, [{}]),
+    ],
+)
+def test_who_reaches_the_monitoring_port(chart: Chart, given: dict[str, Any], rules: list[dict[str, Any]]) -> None:
+    """Those that are named; nobody if none are, and all only if that is said."""
+    port = {"ports": [{"port": "monitoring", "protocol": "TCP"}]}
+    local = chart.render(values={"networkPolicy": given}).find("NetworkPolicy", f"{NAME}-driver")["spec"]
+    assert local["ingress"] == [port | rule for rule in rules]
+    distributed = chart.render(values={"networkPolicy": given, "mode": "kubernetes"})
+    of_driver = distributed.find("NetworkPolicy", f"{NAME}-driver")["spec"]["ingress"]
+    assert of_driver[:-1] == [port | rule for rule in rules]
+    assert [one["port"] for one in of_driver[-1]["ports"]] == ["driver", "blocks"]
 
 
 @pytest.mark.parametrize(
@@ -330,6 +351,7 @@ def test_long_names_stay_within_limits(chart: Chart) -> None:
 def test_notes(chart: Chart) -> None:
     """What Helm says names the job, how to look at it, and what is unusual."""
     said = chart.notes()
+    assert "Only probes and port-forward reach the monitoring port" in said
     assert "the job `shop`" in said
     assert "helm test shop --namespace data" in said
     assert "SUSPENDED" not in said
@@ -339,7 +361,8 @@ def test_notes(chart: Chart) -> None:
     assert "SUSPENDED" in said
     assert "There is no NetworkPolicy" in said
     assert "restricted Pod Security" not in said
-    assert "  Secret scylla-reader\n" in said
-    assert "  ConfigMap company-ca\n" in said
+    assert "  Secret scylla-reader with password\n" in said
+    assert "  ConfigMap company-ca with ca.pem, crl.pem\n" in said
+    assert "Only probes and port-forward reach the monitoring port" not in said
     said = chart.notes(values={"security": {"pod": {"runAsUser": None, "runAsNonRoot": None}}})
     assert "not keep to the restricted Pod Security Standard: security.pod.runAsNonRoot." in said

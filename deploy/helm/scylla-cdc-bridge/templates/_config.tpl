@@ -4,13 +4,14 @@
 {{- define "bridge.checkpointFolder" -}}/var/lib/scylla-cdc-bridge{{- end -}}
 
 {{/*
-Names of Secrets (kind "existingSecret") or ConfigMaps ("existingConfigMap") in a value, a line each. Takes kind, value.
+Name/key of Secrets (kind "existingSecret") or ConfigMaps ("existingConfigMap") in a value, a line each. Takes kind,
+value.
 */}}
 {{- define "bridge.named" -}}
 {{- $kind := .kind -}}
 {{- if kindIs "map" .value -}}
 {{- if hasKey .value $kind }}
-{{ get .value $kind }}
+{{ get .value $kind }}/{{ .value.key }}
 {{- else -}}
 {{- range $_, $value := .value }}{{ include "bridge.named" (dict "kind" $kind "value" $value) }}{{ end -}}
 {{- end -}}
@@ -19,12 +20,26 @@ Names of Secrets (kind "existingSecret") or ConfigMaps ("existingConfigMap") in 
 {{- end -}}
 {{- end -}}
 
-{{- define "bridge.secretNames" -}}
-{{- include "bridge.named" (dict "kind" "existingSecret" "value" .Values.config) | splitList "\n" | compact | uniq | sortAlpha | toJson -}}
+{{/* The objects of a kind that `config` names, sorted, as JSON [{"name": ..., "keys": [...]}]. Takes kind, root. */}}
+{{- define "bridge.objects" -}}
+{{- $keys := dict -}}
+{{- range include "bridge.named" (dict "kind" .kind "value" .root.Values.config) | splitList "\n" | compact | uniq | sortAlpha -}}
+  {{- $parts := splitn "/" 2 . -}}
+  {{- $_ := set $keys $parts._0 (append (get $keys $parts._0 | default list) $parts._1) -}}
+{{- end -}}
+{{- $objects := list -}}
+{{- range keys $keys | sortAlpha -}}
+  {{- $objects = append $objects (dict "name" . "keys" (get $keys .)) -}}
+{{- end -}}
+{{- $objects | toJson -}}
 {{- end -}}
 
-{{- define "bridge.configMapNames" -}}
-{{- include "bridge.named" (dict "kind" "existingConfigMap" "value" .Values.config) | splitList "\n" | compact | uniq | sortAlpha | toJson -}}
+{{- define "bridge.secrets" -}}
+{{- include "bridge.objects" (dict "kind" "existingSecret" "root" .) -}}
+{{- end -}}
+
+{{- define "bridge.configMaps" -}}
+{{- include "bridge.objects" (dict "kind" "existingConfigMap" "root" .) -}}
 {{- end -}}
 
 {{/*

@@ -56,6 +56,15 @@ securityContext:
 {{- $lax | toJson -}}
 {{- end -}}
 
+{{/* The keys that a volume holds: those that `config` names, and no others of the object. Takes the keys. */}}
+{{- define "bridge.items" -}}
+items:
+{{- range . }}
+- key: {{ . | quote }}
+  path: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
 {{/* Volumes of every pod. Takes root, values, and tmp, the name of the volume for /tmp. */}}
 {{- define "bridge.volumes" -}}
 - name: {{ default "tmp" .tmp }}
@@ -64,16 +73,18 @@ securityContext:
     {{- with .root.Values.temporary.medium }}
     medium: {{ . }}
     {{- end }}
-{{- range $at, $name := include "bridge.secretNames" .root | fromJsonArray }}
+{{- range $at, $object := include "bridge.secrets" .root | fromJsonArray }}
 - name: secret-{{ $at }}
   secret:
-    secretName: {{ $name }}
+    secretName: {{ $object.name }}
     defaultMode: 0440
+    {{- include "bridge.items" $object.keys | nindent 4 }}
 {{- end }}
-{{- range $at, $name := include "bridge.configMapNames" .root | fromJsonArray }}
+{{- range $at, $object := include "bridge.configMaps" .root | fromJsonArray }}
 - name: configmap-{{ $at }}
   configMap:
-    name: {{ $name }}
+    name: {{ $object.name }}
+    {{- include "bridge.items" $object.keys | nindent 4 }}
 {{- end }}
 {{- with .values.extraVolumes }}
 {{ toYaml . }}
@@ -83,14 +94,14 @@ securityContext:
 {{- define "bridge.volumeMounts" -}}
 - name: {{ default "tmp" .tmp }}
   mountPath: /tmp
-{{- range $at, $name := include "bridge.secretNames" .root | fromJsonArray }}
+{{- range $at, $object := include "bridge.secrets" .root | fromJsonArray }}
 - name: secret-{{ $at }}
-  mountPath: {{ include "bridge.etc" $ }}/secrets/{{ $name }}
+  mountPath: {{ include "bridge.etc" $ }}/secrets/{{ $object.name }}
   readOnly: true
 {{- end }}
-{{- range $at, $name := include "bridge.configMapNames" .root | fromJsonArray }}
+{{- range $at, $object := include "bridge.configMaps" .root | fromJsonArray }}
 - name: configmap-{{ $at }}
-  mountPath: {{ include "bridge.etc" $ }}/configmaps/{{ $name }}
+  mountPath: {{ include "bridge.etc" $ }}/configmaps/{{ $object.name }}
   readOnly: true
 {{- end }}
 {{- with .values.extraVolumeMounts }}
