@@ -49,8 +49,9 @@ def _decimal(raw: bytes) -> Decimal:
 
 
 def _uuid(raw: bytes) -> tuple[int, bytes]:
+    # The type uuid compares the last 8 bytes unsigned, also those of version 1; the type timeuuid compares them signed.
     version = raw[6] >> 4
-    return (version, sort_key(raw) if version == 1 else raw)
+    return (version, raw[6:8] + raw[4:6] + raw[:4] + raw[8:] if version == 1 else raw)
 
 
 _ORDERS: Final[Mapping[str, OrderKey]] = {
