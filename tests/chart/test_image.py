@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -10,29 +9,16 @@ import pytest
 
 from deploy.chart.values import RESTRICTED_POD
 from tests.chart.rendering import LOCAL, Chart
-from tests.chart.tools import may_build
-from tests.image import rootfs
 from tests.image.dockerfile import Copy, UnknownStepError, stages
-from tests.image.rootfs import ENTRYPOINT, RootFileSystem
+from tests.image.rootfs import ENTRYPOINT, RootFileSystem, image_root
 
 PYTHON = ENTRYPOINT[0]
-BUILT_VARIABLE = "SCYLLA_CDC_BRIDGE_ROOTFS"
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> RootFileSystem:
-    """The root file system; `SCYLLA_CDC_BRIDGE_ROOTFS` may name one that is built already."""
-    missing = rootfs.why_not_here()
-    if missing is not None:
-        pytest.skip(missing)
-    named = os.environ.get(BUILT_VARIABLE)
-    if named:
-        return RootFileSystem(Path(named))
-    if not may_build():
-        pytest.skip("the image's root file system is built by `make chart` alone")
-    built = RootFileSystem(tmp_path_factory.mktemp("image") / "root")
-    built.build()
-    return built
+    """Return the image's root file system."""
+    return image_root(tmp_path_factory.mktemp("image"))
 
 
 def test_image_is_what_the_chart_counts_on() -> None:

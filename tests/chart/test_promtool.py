@@ -12,9 +12,7 @@ import yaml
 
 from deploy.chart.dashboard import dashboard_text
 from tests.chart.rendering import FULL, Chart, Rendered
-from tests.chart.tools import PROMTOOL
-
-pytestmark = pytest.mark.timeout(1500)
+from tests.go_tools import PROMTOOL
 
 _LABELS = 'namespace="data", service="shop-scylla-cdc-bridge", table="shop.orders"'
 _JOB = 'namespace="data", service="shop-scylla-cdc-bridge"'
@@ -26,7 +24,7 @@ _FIRING = 'count by (alertname) (ALERTS{alertstate="firing"})'
 def promtool(*words: str | Path, text: str = "") -> str:
     """What promtool says; it has to be content."""
     ended = subprocess.run(
-        [PROMTOOL.build(), *words], input=text, capture_output=True, text=True, check=False, timeout=120
+        [PROMTOOL.get(), *words], input=text, capture_output=True, text=True, check=False, timeout=120
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout + ended.stderr

@@ -23,7 +23,7 @@ from urllib.request import Request, urlopen
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.chart.tools import OwnProgram
+from tests.go_tools import OwnProgram
 
 KUBERNETES: Final = "1.36.3"
 NODE: Final = "node-1"
@@ -46,6 +46,7 @@ CONTROL_PLANE: Final = OwnProgram(
         "-ldflags",
         f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor={_MAJOR} -X {_VERSION}.gitMinor={_MINOR}",
     ),
+    "make chart-e2e",
 )
 """Takes eight minutes of CPU time to build from nothing, and some 3 GB in Go's caches.
 

@@ -26,9 +26,8 @@ from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.chart.rendering import Chart, Rendered
-from tests.chart.tools import HELM, PROMTOOL, ToolMissingError, may_build, tool
-from tests.image import rootfs
-from tests.image.rootfs import ENTRYPOINT, RootFileSystem
+from tests.go_tools import HELM, PROMTOOL
+from tests.image.rootfs import ENTRYPOINT, RootFileSystem, image_root
 from tests.integration.support.histories import history
 from tests.integration.support.running import BridgeJob, wait_for
 
@@ -95,25 +94,13 @@ class Pod(BridgeJob):
 @pytest.fixture
 def image(tmp_path_factory: pytest.TempPathFactory) -> RootFileSystem:
     """The image's root file system."""
-    missing = rootfs.why_not_here()
-    if missing is not None:
-        pytest.skip(missing)
-    named = os.environ.get("SCYLLA_CDC_BRIDGE_ROOTFS")
-    if not named and not may_build():
-        pytest.skip("the image's root file system is built by `make chart` alone")
-    found = RootFileSystem(Path(named) if named else tmp_path_factory.mktemp("image") / "root")
-    if not named:
-        found.build()
-    return found
+    return image_root(tmp_path_factory.mktemp("image"))
 
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Chart:
     """The chart, with Helm."""
-    try:
-        return Chart(tool(HELM), tmp_path)
-    except ToolMissingError as missing:
-        pytest.skip(str(missing))
+    return Chart(HELM.get(), tmp_path)
 
 
 @pytest.fixture
@@ -194,7 +181,7 @@ def check_scrape(pod: Pod) -> None:
     """Prometheus finds nothing amiss in the metrics; dashboard and alerts query only what is there."""
     scraped = scrape(pod)
     judged = subprocess.run(
-        [PROMTOOL.build(), "check", "metrics"], input=scraped, text=True, capture_output=True, check=False, timeout=60
+        [PROMTOOL.get(), "check", "metrics"], input=scraped, text=True, capture_output=True, check=False, timeout=60
     )
     assert (judged.returncode, judged.stdout + judged.stderr) == (0, "")
     families = set(re.findall(r"^# TYPE (\S+) ", scraped, re.MULTILINE))
