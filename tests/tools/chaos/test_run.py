@@ -202,7 +202,7 @@ def test_fault_that_nothing_met_is_tried_again(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value", "there_are"),
-    [("--kinds", "kill the job,kill the bus", KINDS), ("--variant", "marker outsid", tuple(broken.IN_JOB))],
+    [("--kinds", "kill the job,kill the bus", KINDS), ("--variant", "progress apar", tuple(broken.IN_JOB))],
 )
 def test_what_is_mistyped_is_told_at_once(
     capsys: pytest.CaptureFixture[str],
