@@ -37,9 +37,9 @@ from tests.integration.records.output_table import (
     POISON_LOW,
     RETRIED,
     SHAPES,
+    SHAPES_WITH_UNKNOWN,
     STATEMENTS,
-    UNHEARD,
-    UNHEARD_OPERATION,
+    UNKNOWN_OPERATION,
     Read,
     _int,
     mutations,
@@ -157,7 +157,7 @@ def test_keys_headers_and_tombstones(
     operations = [*OPERATIONS[:4], "row_delete", *OPERATIONS[4:]]
     stamps = [*written[shape][:4], written[shape][3], *written[shape][4:]]
     lines = [*LINES[:4], 1, *LINES[4:]]
-    if shape in UNHEARD:
+    if shape in SHAPES_WITH_UNKNOWN:
         operations, lines = [*operations, "unknown"], [*lines, 9]
         stamps.append(stamps[-1] + 500_000)
     assert [one.value is None for one in found] == [False] * 4 + [True] + [False] * (len(operations) - 5)
@@ -177,7 +177,7 @@ def test_keys_headers_and_tombstones(
 def changes(stack: LocalStack, shape: str) -> list[Read]:
     """What came of the statements, without tombstones."""
     found = [one for one in consume(stack, f"{JOB}.{shape}") if one.value is not None]
-    return found[:-1] if shape in UNHEARD else found
+    return found[:-1] if shape in SHAPES_WITH_UNKNOWN else found
 
 
 @pytest.mark.usefixtures("job")
@@ -266,7 +266,7 @@ def test_unknown_operation(local_stack: LocalStack) -> None:
     """It is there and says which it is, and no row is told of that nobody knows."""
     *_, debezium = consume(local_stack, f"{JOB}.debezium")
     assert (debezium.value["op"], debezium.value["before"], debezium.value["after"]) == ("m", None, None)
-    assert source_of(debezium)["operation"] == UNHEARD_OPERATION
+    assert source_of(debezium)["operation"] == UNKNOWN_OPERATION
     *_, flat = consume(local_stack, f"{JOB}.flat")
     assert (flat.value["__op"], flat.value["__deleted"], flat.value["note"]) == ("unknown", False, None)
     assert {"note", "total"} <= set(json.loads(flat.value["__unavailable"]))

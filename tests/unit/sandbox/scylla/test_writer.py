@@ -12,7 +12,7 @@ import pytest
 from bridge.errors import RetriableError
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
-from sandbox.scylla.base.mutations import Mutation, PartitionExpiry, RowExpiry, Unheard
+from sandbox.scylla.base.mutations import Mutation, PartitionExpiry, RowExpiry, UnknownOperation
 from sandbox.scylla.cluster.acceptance import SimulatorRefusal
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
@@ -293,7 +293,7 @@ def test_operations_below_zero_are_written_as_such(session: KeepingSession) -> N
     """As a tinyint."""
     shop = SimulatedTable(table())
     _, simulator = simulated(session, shop)
-    for operation in (RowExpiry(key(4)), PartitionExpiry(), Unheard(-128), Unheard(127)):
+    for operation in (RowExpiry(key(4)), PartitionExpiry(), UnknownOperation(-128), UnknownOperation(127)):
         simulator.write(shop, Mutation(key(9), (operation,)), T)
     assert [row[1] for row in session.to("_scylla_cdc_log")] == [b"\xfd", b"\xfc", b"\x80", b"\x7f"]
 
