@@ -1,4 +1,4 @@
-"""What the chart's tests share."""
+"""Fixtures of the chart's tests."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
 
 @pytest.fixture(scope="session")
 def local(chart: Chart) -> Rendered:
-    """The least that can be installed."""
+    """Return the manifests of the smallest valid values."""
     return chart.render(LOCAL)
 
 
 @pytest.fixture(scope="session")
 def full(chart: Chart) -> Rendered:
-    """Everything that can be switched on, with executors in pods of their own."""
+    """Return the manifests with every option on, and executors in pods of their own."""
     return chart.render(FULL)

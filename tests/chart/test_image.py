@@ -22,7 +22,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> RootFileSystem:
 
 
 def test_image_is_what_the_chart_counts_on() -> None:
-    """The chart gives arguments alone, and its pods are the image's user."""
+    """The chart gives only arguments, and its pods run as the image's user."""
     image = stages()[-1]
     assert ENTRYPOINT == ("python", "-m", "spark.jvm.executor_entrypoint")
     assert image.last("USER") == f"{RESTRICTED_POD['runAsUser']}:{RESTRICTED_POD['runAsGroup']}"
@@ -40,7 +40,7 @@ def test_image_is_what_the_chart_counts_on() -> None:
     ],
 )
 def test_step_that_cannot_be_followed_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    """What the check knows nothing of is no step that it leaves out: it says so."""
+    """A step of the Dockerfile that the check cannot follow is an error."""
     with pytest.raises(UnknownStepError, match=re.escape(words)):
         RootFileSystem(tmp_path / "root").build(text)
 
@@ -70,7 +70,7 @@ CMD ["--help"]
 
 
 def test_command_answers(image: RootFileSystem) -> None:
-    """The entry point is the command line, in its release."""
+    """The entry point is the command line of this release."""
     ended = image.run([*ENTRYPOINT, "--version"])
     assert (ended.returncode, ended.stdout) == (0, "scylla-cdc-bridge 0.1.0\n"), ended.stderr
 
@@ -93,7 +93,7 @@ print(importlib.util.find_spec("pip"))
 
 
 def test_image_holds_no_file_of_the_sandbox(image: RootFileSystem) -> None:
-    """The simulator and the local stack stay out of what runs in production."""
+    """The image has neither the simulator nor the local stack."""
     packages = {path.name for path in image.root.glob("opt/scylla-cdc-bridge/lib/python*/site-packages/*")}
     assert {"bridge", "schemas", "spark"} <= packages
     assert "sandbox" not in packages
@@ -101,7 +101,7 @@ def test_image_holds_no_file_of_the_sandbox(image: RootFileSystem) -> None:
 
 
 def test_rendered_configuration_is_taken(image: RootFileSystem, chart: Chart) -> None:
-    """The chart's file is good for the image's release."""
+    """The image accepts the chart's configuration file."""
     write = "import pathlib, sys; pathlib.Path('/tmp/bridge.yaml').write_text(sys.argv[1]); "
     run = "from spark.jvm.executor_entrypoint import main; sys.exit(main(['validate', '-c', '/tmp/bridge.yaml']))"
     ended = image.run([PYTHON, "-c", write + run, chart.render(LOCAL).config_text])

@@ -1,4 +1,4 @@
-"""Every manifest is what the supported versions of Kubernetes (and the Prometheus operator) take, field by field."""
+"""The supported versions of Kubernetes and the Prometheus operator accept every field of every manifest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.go_tools import KUBECONFORM
 
 
 def conform(manifests: str, version: str) -> subprocess.CompletedProcess[str]:
-    """What kubeconform says of manifests."""
+    """Run kubeconform on manifests."""
     location = f"{schemas_folder(version)}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     return subprocess.run(
         [KUBECONFORM.get(), "-strict", "-summary", "-kubernetes-version", version, "-schema-location", location],

@@ -216,7 +216,7 @@ def test_network_policies(full: Rendered, local: Rendered) -> None:
     ],
 )
 def test_checkpoints_store_may_be_reached(chart: Chart, path: str, properties: dict[str, str], ports: set[int]) -> None:
-    """Restricted egress lets the driver, and nobody else, reach the store that the checkpoint lies in."""
+    """Restricted egress lets only the driver reach the checkpoint's store."""
 
     def allowed(given: dict[str, Any], name: str) -> set[int]:
         policy = chart.render(values=given | {"networkPolicy": {"egress": {"restricted": True}}})

@@ -112,7 +112,7 @@ class Cluster:
 
     @contextmanager
     def watching(self, path: str, since: str) -> Iterator[Iterator[Json]]:
-        """Events of a list's objects from a resource version on: asked for at the block's begin, kept until read.
+        """Yield the events of a list's objects after a resource version. Unread events are kept.
 
         Raises:
             ApiError: the API server ends the watch by an event, as when it no longer has that version.

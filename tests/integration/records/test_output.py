@@ -152,7 +152,7 @@ BOUNDS = {
 def test_keys_headers_and_tombstones(
     local_stack: LocalStack, job: BridgeJob, written: dict[str, list[int]], shape: str
 ) -> None:
-    """Whatever the shape: keys, headers, the place of the base partition, and a tombstone behind the row's delete."""
+    """Every shape has keys, headers, one partition for a base partition, and a tombstone after a row's delete."""
     found = consume(local_stack, f"{JOB}.{shape}")
     operations = [*OPERATIONS[:4], "row_delete", *OPERATIONS[4:]]
     stamps = [*written[shape][:4], written[shape][3], *written[shape][4:]]
@@ -263,7 +263,7 @@ def test_flat(local_stack: LocalStack, written: dict[str, list[int]]) -> None:
 
 @pytest.mark.usefixtures("job")
 def test_unknown_operation(local_stack: LocalStack) -> None:
-    """It is there and says which it is, and no row is told of that nobody knows."""
+    """An unknown operation gives a record with its number and without a row."""
     *_, debezium = consume(local_stack, f"{JOB}.debezium")
     assert (debezium.value["op"], debezium.value["before"], debezium.value["after"]) == ("m", None, None)
     assert source_of(debezium)["operation"] == UNKNOWN_OPERATION
@@ -328,7 +328,7 @@ def test_dead_letter(local_stack: LocalStack, session: WritingSession, written: 
 def test_without_a_dead_letter_topic_the_table_stops(
     local_stack: LocalStack, written: dict[str, list[int]], tmp_path: Path
 ) -> None:
-    """The job says what stands where, and what is wrong with it; nothing behind it is delivered."""
+    """The job logs the position of the change and what is wrong with it, and publishes nothing after it."""
     tables = [f"{KEYSPACE}.delta"]
     with BridgeJob(local_stack, tmp_path, "stopped", tables, {"publishing": {"topic": "stopped.{table}"}}) as job:
         status = job.start("--once").wait(120)

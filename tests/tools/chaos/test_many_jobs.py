@@ -60,7 +60,7 @@ HARM = [
 
 
 class InTurn:
-    """Works lanes one after the other, up to the first that is refused: with threads a seed is not always replayed."""
+    """Runs lanes one after the other up to the first refused one. With threads, a seed would not be repeatable."""
 
     def __init__(self, _most: int) -> None:
         self.map = map
@@ -199,7 +199,7 @@ class Job(threading.Thread):
             cursor, interrupted = batch.next, None
 
     def _work(self, batch: PlannedBatch) -> None:
-        """Lanes come in any order, as Spark's tasks do, and whether one has failed is asked when all are through."""
+        """Run lanes in any order, as Spark's tasks, and check for failures when all have ended."""
         lanes = list(range(batch.layout.lanes))
         self._world.random.shuffle(lanes)
         failures = [failure for lane in lanes if (failure := self._attempts(LaneTask("ks", "t", lane, batch)))]

@@ -153,7 +153,7 @@ def replay(lane: Lane) -> str:
 
 
 def zombie(lane: Lane, stands: Point, wakes: Point) -> str:
-    """One attempt stands still at a point; a second one starts, and when it is at `wakes` the first one goes on."""
+    """Stop one attempt at a point, start a second one, and continue the first when the second is at `wakes`."""
     standing, going = threading.Event(), threading.Event()
 
     def stand(here: Point) -> None:
@@ -217,7 +217,7 @@ def test_crash_matrix(most_records: int, *, in_runs: bool) -> None:
 
 @pytest.mark.parametrize(("most_records", "in_runs"), [(1, False), (5, False), (1000, False), (5, True)])
 def test_zombies(most_records: int, *, in_runs: bool) -> None:
-    """Wherever a process stands still, and wherever the next one is when it goes on, each record is there once."""
+    """Wherever a process stops, and wherever the next one is when it continues, each record is there once."""
     for stands, wakes in product(IN_LANE, IN_LANE):
         problem = zombie(Lane(most_records=most_records, in_runs=in_runs), stands, wakes)
         assert not problem, f"stood at {stands}, woke when the other was at {wakes}: {problem}"
@@ -236,7 +236,7 @@ def test_broken_protocol_is_found(variant: str) -> None:
 @pytest.mark.parametrize("in_runs", [False, True])
 @pytest.mark.parametrize("most_records", [1, 2, 5])
 def test_group_that_becomes_visible_in_part_is_found(most_records: int, *, in_runs: bool) -> None:
-    """Where transactions end within groups, a reader sees parts of them for a while, though nothing is amiss then."""
+    """If transactions end within groups, readers see parts of groups for a while, although nothing is lost."""
     lane = Lane(most_records=most_records, variant="commit within a group", in_runs=in_runs)
     lane.attempt()
     assert "visible in part" in lane.problem()
