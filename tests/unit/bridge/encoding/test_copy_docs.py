@@ -111,7 +111,7 @@ def result(row: SeenRow | None) -> Any:
 
 @pytest.mark.parametrize("row", table_rows("Two requests", "`timestamp_us` of their records", "Result"), ids=str)
 def test_ties(row: list[str]) -> None:
-    """Timestamps are as shown, and server and copy have the result, whatever the order of requests and records."""
+    """Timestamps are as shown, and server and copy have the result, in any order of requests and records."""
     statements, stamps = code(row[0]), code(row[1])
     (shown,) = code(row[2])
     assert len(statements) == len(stamps) == 2

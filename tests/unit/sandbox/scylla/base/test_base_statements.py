@@ -113,7 +113,7 @@ def test_an_insert_writes_its_row_and_then_its_collections() -> None:
     ],
 )
 def test_deletes(operation: Operation, where: list[str]) -> None:
-    """Expiries are deletes like others; what nobody knows changes nothing."""
+    """Expiries are deletes like others; an unknown operation changes nothing."""
     assert [cql.split(" USING TIMESTAMP ? ")[1] for cql, _cells in statements(operation)] == where
 
 

@@ -58,7 +58,7 @@ def test_a_ttl_ends_at_the_coordinators_clock() -> None:
 
 
 def test_a_row_lives_by_its_marker_or_its_last_cell() -> None:
-    """An inserted row stays when its cells are nulled; an updated one does not, nor one of a compact table."""
+    """An inserted row stays when its cells are set to null. An updated row and a row of a compact table do not."""
     for first, compact, stays in ((insert(4, item=1), False, True), (update(4, item=1), False, False),
                                   (insert(4, item=1), True, False)):  # fmt: skip
         base = written(first, update(4, item=None, at=1), compact=compact)
