@@ -9,8 +9,8 @@ export SCYLLA_CDC_BRIDGE_JARS ?= $(CURDIR)/.local-stack/jars
 export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
-	screenshots bench backlog format constraints docs licences audit wheel clean
+.PHONY: help setup demo test check tools unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files \
+	switches screenshots bench backlog format constraints docs licences audit wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ demo: $(STAMP) ## Run the whole bridge on this machine and write build/demo/repo
 WORKERS ?= 2
 IN_PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test: check ## Check the code, then run every test (WORKERS=1: one after the other, with half the memory)
+test: check tools ## Check the code, then run every test (WORKERS=1: one after the other, with half the memory)
 	@mkdir -p build
 	$(BIN)/python -m pytest $(IN_PARALLEL) --basetemp build/pytest
 
@@ -46,6 +46,9 @@ check: $(STAMP) ## Lint, types, layers
 unit: $(STAMP) ## Run the tests that need no servers
 	@mkdir -p build
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --basetemp build/pytest tests/unit
+
+tools: $(STAMP) ## Build what tests need from Go modules: Helm, kubeconform, actionlint
+	$(BIN)/python -m tests.build_tools
 
 integration: $(STAMP) ## Run the tests on real servers
 	@mkdir -p build
@@ -69,14 +72,15 @@ chaos-backlog: $(STAMP) ## Kill the job twice while it drains 500,000 changes of
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_CHAOS=backlog $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/job/test_chaos.py -k backlog
 
-chart: $(STAMP) ## Run the tests of the Helm chart and of the image (the first run builds Helm)
+chart: $(STAMP) ## Run all tests of the Helm chart and of the image (the first run builds Helm and promtool)
 	@mkdir -p build
+	$(BIN)/python -m tests.build_tools --chart
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart tests/integration/job/test_pod.py
 
-chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds one: eight minutes of CPU time)
+chart-e2e: tools ## Run the chart on a real API server (the first run builds one: eight minutes of CPU time)
 	@mkdir -p build
-	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m tests.chart.e2e.control_plane
-	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
+	$(BIN)/python -m tests.chart.e2e.control_plane
+	$(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
 
 screenshots: $(STAMP) ## Take the pictures of docs/monitoring.md (needs Chromium)
 	$(BIN)/python -m tests.integration.support.browser docs/status-page

@@ -101,7 +101,7 @@ class SeenRow:
 
 
 class Replica:
-    """The copy of one table.
+    """The copy of one table, by the rules of docs/change-events.md, "Keep a copy of the table".
 
     Args:
         schema: the Avro schema of the records' values. Of the key's fields the nullable ones are the clustering
@@ -116,8 +116,9 @@ class Replica:
         columns = fields["columns"]["type"][1]["fields"]
         self._clustering = [one["name"] for one in clustering]
         self._descending = frozenset(one["name"] for one in clustering if one.get("clusteringOrder") == "desc")
-        self._cql_names = {one["name"]: one.get("cqlName", one["name"]) for one in columns}
+        self._cql_names = {one["name"]: one.get("cqlName", one["name"]) for one in (*clustering, *columns)}
         self._sets, self._lists = _columns_of("set<", columns), _columns_of("list<", columns)
+        self._keys_alone = not columns
         self._compare = compare
         self._partitions: dict[Value, Partition] = {}
 
@@ -129,7 +130,7 @@ class Replica:
         match envelope["op"]:
             case "insert" | "update":
                 row = partition.rows.setdefault(clustering, Row())
-                if envelope["op"] == "insert":
+                if envelope["op"] == "insert" or self._keys_alone:
                     marker = Cell("", written_us, envelope["ttl"] or 0)
                     row.marker = marker if marker.beats(row.marker) else row.marker
                 self._write(row, envelope, written_us)
@@ -164,8 +165,12 @@ class Replica:
     def _bound(self, bound: Mapping[str, Any] | None) -> tuple[tuple[Value, ...], bool] | None:
         if bound is None:
             return None
-        prefix = [frozen(bound["key"][name]) for name in self._clustering]
-        return tuple(value for value in prefix if value is not None), bound["inclusive"]
+        prefix = [
+            frozen(bound["key"][name])
+            for name in self._clustering
+            if bound["key"][name] is not None or self._cql_names[name] in bound["empty_columns"]
+        ]
+        return tuple(prefix), bound["inclusive"]
 
     def rows(self, key: Mapping[str, Any]) -> dict[RowKey, SeenRow]:
         """The rows of a partition that are there."""
@@ -206,7 +211,9 @@ class Replica:
         for name, value, limit in zip(self._clustering, clustering, bound, strict=False):
             if value == limit:
                 continue
-            greater = bool(self._compare(name, value) > self._compare(name, limit))
+            # A zero-length value is null here and comes before all others.
+            empty = value is None or limit is None
+            greater = limit is None if empty else bool(self._compare(name, value) > self._compare(name, limit))
             return greater ^ (name in self._descending) ^ reverse
         return inclusive
 

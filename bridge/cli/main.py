@@ -33,14 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
     Args:
-        argv: the words after the program's name; None for this process's own.
+        argv: the arguments after the program's name; None for those of this process.
     """
     log_setup.replace_closed_streams()
-    words = list(sys.argv[1:] if argv is None else argv)
+    command_line = list(sys.argv[1:] if argv is None else argv)
     # The parser may fail itself, so the level is looked up without it.
-    debug = not {"debug", "--log-level=debug"}.isdisjoint(words)
+    debug = not {"debug", "--log-level=debug"}.isdisjoint(command_line)
     try:
-        return _run_command(words)
+        return _run_command(command_line)
     except SystemExit as ended:  # argparse has printed the reason
         return ended.code if isinstance(ended.code, int) else EXIT_REFUSED
     except KeyboardInterrupt:
@@ -60,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report_error(error, EXIT_FAILED, debug=debug)
 
 
-def _run_command(words: list[str]) -> int:
-    arguments = build_parser(words).parse_args(words)
+def _run_command(command_line: list[str]) -> int:
+    arguments = build_parser(command_line).parse_args(command_line)
     log_setup.setup(getattr(arguments, "log_level", "warning"))
     command: Callable[[argparse.Namespace], int] = arguments.function
     return command(arguments)

@@ -26,11 +26,11 @@ _SANDBOX: Final = "scylla-cdc-bridge-sandbox"
 _SANDBOX_COMMANDS: Final = ("local", "demo")
 
 
-def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def build_parser(command_line: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser for a command line; parsed arguments have the command to call as `function`.
 
     Args:
-        words: the command line. Of the subcommands that other distributions add, only the one it names is imported.
+        command_line: the arguments. Of the subcommands that other distributions add, only the one it names is imported.
 
     Raises:
         StartupError: it names a subcommand of a distribution that is not installed.
@@ -48,7 +48,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_consume(commands)
     _add_schemas(commands)
     _add_example(commands)
-    _add_other_distributions(commands, words)
+    _add_other_distributions(commands, command_line)
     return parser
 
 
@@ -95,8 +95,8 @@ def _add_example(commands: Subparsers) -> None:
     _add_command(commands, "example", _print_example, help_text)
 
 
-def _add_other_distributions(commands: Subparsers, words: Sequence[str]) -> None:
-    named = next((word for word in words if not word.startswith("-")), None)
+def _add_other_distributions(commands: Subparsers, command_line: Sequence[str]) -> None:
+    named = next((word for word in command_line if not word.startswith("-")), None)
     for entry_point in _find_entry_points():
         if entry_point.name == named:
             module = entry_point.load()

@@ -28,7 +28,7 @@ class Step:
         """Show the step's progress.
 
         Args:
-            text: the progress in words.
+            text: the progress as text.
             done: completed share, from 0 to 1; None if unknown.
         """
         if self._progress is not None and self._task is not None:

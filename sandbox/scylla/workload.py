@@ -22,7 +22,7 @@ from sandbox.scylla.base.mutations import (
     RangeDelete,
     RowDelete,
     RowExpiry,
-    Unheard,
+    UnknownOperation,
     Update,
 )
 from sandbox.scylla.values.nested import UserTypes, is_multi_cell
@@ -41,7 +41,7 @@ class Mix:
         inserts, updates, row_deletes, partition_deletes, range_deletes: how often each kind of operation comes, of the
             others' sum.
         row_expiries, partition_expiries: the same of deletes by the server itself.
-        unheard: the same of rows with an operation number that no server has used yet; only outside of batches.
+        unknown: the same of rows with an operation number that no server uses; only outside of batches.
         batches: that a mutation has several operations.
         batch_rows: most operations in such a mutation.
         untouched: that an operation leaves a column alone.
@@ -60,7 +60,7 @@ class Mix:
     range_deletes: float = 0.0
     row_expiries: float = 0.0
     partition_expiries: float = 0.0
-    unheard: float = 0.0
+    unknown: float = 0.0
     batches: float = 0.1
     batch_rows: int = 5
     untouched: float = 0.3
@@ -78,12 +78,12 @@ INSERTS_ONLY: Final = Mix(
 """Single-row inserts with every regular column: the plainest and fastest load."""
 
 EVERYTHING: Final = Mix(
-    partition_deletes=0.3, range_deletes=1.0, row_expiries=0.3, partition_expiries=0.1, unheard=0.2, batches=0.3
+    partition_deletes=0.3, range_deletes=1.0, row_expiries=0.3, partition_expiries=0.1, unknown=0.2, batches=0.3
 )
 """Every operation that the log can show."""
 
-_KINDS: Final = (Insert, Update, RowDelete, PartitionDelete, RangeDelete, RowExpiry, PartitionExpiry, Unheard)
-_UNHEARD: Final = (-128, -5, -2, -1, 10, 99, 127)
+_KINDS: Final = (Insert, Update, RowDelete, PartitionDelete, RangeDelete, RowExpiry, PartitionExpiry, UnknownOperation)
+_UNKNOWN_NUMBERS: Final = (-128, -5, -2, -1, 10, 99, 127)
 
 
 class Workload:
@@ -168,7 +168,7 @@ class Workload:
         random = self._random
         kind = _KINDS[bisect(self._weights, random.random() * self._weights[-1])]
         clustering = self.clustering_keys[int(random.random() * len(self.clustering_keys))]
-        if kind is not Insert and kind is not Update and (alone or kind is not Unheard):
+        if kind is not Insert and kind is not Update and (alone or kind is not UnknownOperation):
             return self._rarer(kind, clustering)
         ttl_s = random.choice(self._mix.ttls_s) if self._mix.ttls and random.random() < self._mix.ttls else 0
         is_update = kind is Update
@@ -190,7 +190,7 @@ class Workload:
         if kind is PartitionExpiry:
             return PartitionExpiry()
         cells = {name: self._random.choice(pool) for name, _static, pool in self._regular_pools[:1]}
-        return Unheard(self._random.choice(_UNHEARD), clustering, cells)
+        return UnknownOperation(self._random.choice(_UNKNOWN_NUMBERS), clustering, cells)
 
     def _range(self) -> RangeDelete:
         random = self._random
@@ -228,7 +228,7 @@ def _operation_weights(mix: Mix, *, has_clustering: bool) -> list[float]:
     """Cumulative weights of the kinds of operations."""
     weights = [mix.inserts, mix.updates, mix.row_deletes, mix.partition_deletes]
     # Without a clustering key there are no ranges.
-    weights += [mix.range_deletes if has_clustering else 0.0, mix.row_expiries, mix.partition_expiries, mix.unheard]
+    weights += [mix.range_deletes if has_clustering else 0.0, mix.row_expiries, mix.partition_expiries, mix.unknown]
     return list(accumulate(weights))
 
 

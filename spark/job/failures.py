@@ -10,7 +10,7 @@ from typing import Final
 from bridge.errors import BridgeError, is_hopeless
 
 _RAISED: Final = re.compile(
-    r"^(?:pyspark\S*: )?(?P<module>(?:bridge|schemas)\.[\w.]+)\.(?P<kind>\w+Error): (?P<words>.*)$", re.MULTILINE
+    r"^(?:pyspark\S*: )?(?P<module>(?:bridge|schemas)\.[\w.]+)\.(?P<kind>\w+Error): (?P<message>.*)$", re.MULTILINE
 )
 _EXCEPTION_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*: ")
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -44,7 +44,7 @@ class Failure:
         if own is None:
             return cls(describe_error(error), is_hopeless=False, by_spark=_is_by_spark(str(error)))
         kind = getattr(import_module(own["module"]), own["kind"], None)
-        return cls(own["words"], kind is not None and is_hopeless(kind), by_spark=False)
+        return cls(own["message"], kind is not None and is_hopeless(kind), by_spark=False)
 
 
 def describe_error(error: Exception) -> str:
@@ -53,7 +53,7 @@ def describe_error(error: Exception) -> str:
         return "; ".join(str(error).splitlines())
     own = _find_own_error(error)
     if own is not None:
-        return own["words"]
+        return own["message"]
     # Py4J puts a colon before the Java exception.
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):

@@ -65,9 +65,9 @@ def executor_command(environment: Mapping[str, str], *, java: str, jars: Path) -
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Become an executor or run a command; returns the exit status of a command that does not replace this process."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] != ["executor"]:
-        return command_line.main(words)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] != ["executor"]:
+        return command_line.main(arguments)
     try:
         command = executor_command(os.environ, java=find_java(), jars=spark_folder() / "jars")
     except StartupError as error:

@@ -225,9 +225,9 @@ class DirectJvm:
         self._timeout_s = timeout_s
         home = os.environ.get("SPARK_HOME")
         if home:
-            words = [str(Path(home, "bin", "spark-submit")), *_submit_arguments(properties)]
+            argv = [str(Path(home, "bin", "spark-submit")), *_submit_arguments(properties)]
         else:
-            words = command(properties, os.environ, java=find_java(), jars=spark_folder() / "jars")
+            argv = command(properties, os.environ, java=find_java(), jars=spark_folder() / "jars")
         try:
             self._folder = tempfile.mkdtemp(prefix="scylla-cdc-bridge-", dir=folder)
         except OSError as error:
@@ -235,7 +235,7 @@ class DirectJvm:
         self._answer = Path(self._folder, "gateway")
         try:
             self._process = subprocess.Popen(
-                words,
+                argv,
                 stdin=subprocess.PIPE,
                 env=_jvm_environment(properties, self._answer),
                 # Ctrl-C is the job's to handle; PySpark does the same.
@@ -243,7 +243,7 @@ class DirectJvm:
             )
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
-            raise StartupError(f"Spark's JVM can't be started: {words[0]}: {error.strerror}; see JAVA_HOME") from error
+            raise StartupError(f"Spark's JVM can't be started: {argv[0]}: {error.strerror}; see JAVA_HOME") from error
 
     def connect(self) -> JavaGateway:
         """Wait until the JVM is up, and connect to it."""

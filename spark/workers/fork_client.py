@@ -33,20 +33,20 @@ def main(execute: Callable[[str, list[str]], object] = os.execv, arguments: Sequ
         arguments: of Python; None for those of this process.
     """
     address = os.environ.get(VARIABLE)
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == [_MODULE]:
-        words[1:2] = [_OUR_MODULES.get(name, name) for name in words[1:2]]
-    if address is not None and words[:1] == [_MODULE]:
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv[:1] == [_MODULE]:
+        argv[1:2] = [_OUR_MODULES.get(name, name) for name in argv[1:2]]
+    if address is not None and argv[:1] == [_MODULE]:
         try:
-            _run_in_fork(address, words[1:])
+            _run_in_fork(address, argv[1:])
         except OSError as error:
             sys.stderr.write(f"the fork server does not answer ({error}); starting a new Python process\n")
         else:
             return
-    execute(sys.executable, [sys.executable, *words])  # the job's own interpreter
+    execute(sys.executable, [sys.executable, *argv])  # the job's own interpreter
 
 
-def _run_in_fork(address: str, words: list[str]) -> None:
+def _run_in_fork(address: str, argv: list[str]) -> None:
     """Have the fork server run a module with this process's files, and wait for its end.
 
     If this process ends first, the kernel ends the fork.
@@ -56,7 +56,7 @@ def _run_in_fork(address: str, words: list[str]) -> None:
     """
     variables = [f"{name}={value}" for name, value in os.environ.items()]
     folder = os.getcwd()  # noqa: PTH109  # importing pathlib takes as long as all the rest
-    request = "\0".join([folder, str(len(words)), *words, *variables]).encode(errors="surrogateescape")
+    request = "\0".join([folder, str(len(argv)), *argv, *variables]).encode(errors="surrogateescape")
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         socket.send_fds(connection, [LENGTH.pack(len(request))], range(STANDARD_STREAMS))

@@ -195,12 +195,12 @@ def _run_module(request: list[str], streams: list[int], connection: socket.socke
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _end_with_client(connection)
         folder, count, *rest = request
-        words, variables = rest[: int(count)], rest[int(count) :]
+        argv, variables = rest[: int(count)], rest[int(count) :]
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(dict(one.split("=", 1) for one in variables))
         sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
-        module, *sys.argv[1:] = words
+        module, *sys.argv[1:] = argv
         # Shows the module's name in lists of processes. Only Linux has this file.
         with suppress(OSError):
             Path("/proc/self/comm").write_text(module.rpartition("worker.")[2], encoding="ascii")

@@ -1,13 +1,13 @@
-"""The publishing protocol with one mistake each: what the harness must find.
+"""Variants of the publishing protocol with one mistake each, which the chaos tests must find.
 
-Each is a change to a class or a function of the product, so that everything else stays the real code. tests/tools/chaos
-finds all of them over a broker in memory. On real servers (each run ends with status 1 and says what is wrong):
+A variant changes one class or function of the product; everything else is the real code. tests/tools/chaos finds all
+variants with a broker in memory. On real servers, each of these runs ends with status 1 and prints what is wrong:
 
-    python -m tests.chaos --minutes 0.5 --seed 3 --kinds "die at a point" --variant "marker outside"
-    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "cursor before init"
-    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "random id"
-    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "kill a worker" --variant crossing
-    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "clock jump" --variant "own clock"
+    python -m tests.chaos --minutes 0.5 --seed 3 --kinds "die at a point" --variant "progress apart"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "progress before init"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "second job" --variant "random transactional id"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "kill a worker" --variant "window across generations"
+    python -m tests.chaos --minutes 0.5 --seed 1 --kinds "clock jump" --variant "local clock only"
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros
 
 
-def cursor_before_init(publisher: type[Any]) -> None:
-    """The cursor is read while an older attempt may still commit."""
+def progress_before_init(publisher: type[Any]) -> None:
+    """A task reads the progress before it initializes its producer, so an older attempt can still commit."""
 
     def _reopen(self: Any) -> None:
         self.close()
@@ -39,8 +39,8 @@ def cursor_before_init(publisher: type[Any]) -> None:
     publisher._reopen = _reopen
 
 
-def marker_outside(publisher: type[Any]) -> None:
-    """The cursor follows the records in a transaction of its own."""
+def progress_apart(publisher: type[Any]) -> None:
+    """The progress is committed after the records, in a transaction of its own."""
     commit_all = publisher._commit
 
     def _commit(self: Any, progress: LaneProgress) -> None:
@@ -52,8 +52,8 @@ def marker_outside(publisher: type[Any]) -> None:
     publisher._commit = _commit
 
 
-def mid_group(publisher: type[Any]) -> None:
-    """A transaction ends with the record that fills it, be it in the midst of a group."""
+def commit_within_group(publisher: type[Any]) -> None:
+    """A transaction ends with the record that fills it, even within a group."""
     publish = publisher.publish
 
     def _publish(self: Any, *record: Any, **settings: Any) -> None:
@@ -64,8 +64,8 @@ def mid_group(publisher: type[Any]) -> None:
     publisher.publish = _publish
 
 
-def ownerless(publisher: type[Any]) -> None:
-    """A task carries its own plan out, whoever has taken the table over."""
+def owner_not_checked(publisher: type[Any]) -> None:
+    """A task publishes its plan without checking which job owns the table."""
     start = publisher.start
 
     def _start(self: Any, task: Any, *, fresh: bool) -> Any:
@@ -86,8 +86,8 @@ def ownerless(publisher: type[Any]) -> None:
     publisher.start = _start
 
 
-def laid_at_once(lanes: type[Any]) -> None:
-    """Nothing is taken over, and a layout goes into every lane that still stands where it stood when that was read."""
+def lanes_not_acquired(lanes: type[Any]) -> None:
+    """A job does not acquire lanes, and writes its layout into each lane whose progress did not change meanwhile."""
     write = lanes._write
 
     def acquire(self: Any, count: int) -> Any:
@@ -109,8 +109,8 @@ def laid_at_once(lanes: type[Any]) -> None:
     lanes.acquire, lanes._write, lanes.assign = acquire, _write, assign
 
 
-def too_few_lanes(lanes: type[Any]) -> None:
-    """Lanes that came to be since they were counted are nobody's."""
+def new_lanes_not_acquired(lanes: type[Any]) -> None:
+    """A job does not acquire lanes that were created after it counted them."""
 
     def acquire(self: Any, count: int) -> Any:
         found = self._open(range(count))
@@ -122,8 +122,8 @@ def too_few_lanes(lanes: type[Any]) -> None:
     lanes.acquire = acquire
 
 
-def unseen_loss(lanes: type[Any]) -> None:
-    """Who has laid lanes that are new does not look whether the table was lost meanwhile."""
+def ownership_not_rechecked(lanes: type[Any]) -> None:
+    """A job that has created lanes does not check again whether it still owns the table."""
 
     def assign(self: Any, laid: Any, taken: Any) -> None:
         self._write(sorted(taken), laid, taken)
@@ -132,8 +132,8 @@ def unseen_loss(lanes: type[Any]) -> None:
     lanes.assign = assign
 
 
-def random_id(transactional_id: Callable[..., str]) -> Callable[..., str]:
-    """Every process has an id of its own, so that nobody fences anybody."""
+def random_transactional_id(transactional_id: Callable[..., str]) -> Callable[..., str]:
+    """Every process has a transactional id of its own, so no producer is fenced."""
 
     def chosen(job: str, keyspace: str, table: str, lane: int) -> str:
         return f"{transactional_id(job, keyspace, table, lane)}.{os.getpid()}"
@@ -141,8 +141,8 @@ def random_id(transactional_id: Callable[..., str]) -> Callable[..., str]:
     return chosen
 
 
-def crossing(plan: Callable[..., PlannedBatch | None]) -> Callable[..., PlannedBatch | None]:
-    """A window goes on through a generation's end, and the next generation is entered behind it."""
+def window_across_generations(plan: Callable[..., PlannedBatch | None]) -> Callable[..., PlannedBatch | None]:
+    """A window continues past the end of its generation, and the next generation is read from the window's end."""
 
     def planned(
         cursor: Cursor, now_us: UnixMicros, generations: Sequence[Any], limits: Any, layout: Layout
@@ -158,8 +158,8 @@ def crossing(plan: Callable[..., PlannedBatch | None]) -> Callable[..., PlannedB
     return planned
 
 
-def own_clock(server_time: type[Any]) -> None:
-    """Windows are planned by this machine's clock alone."""
+def local_clock_only(server_time: type[Any]) -> None:
+    """Windows are planned by this machine's clock only."""
     server_time.earlier_us = lambda self: self._own_us()
 
 
@@ -172,15 +172,18 @@ def _in_function(name: str, breaking: Callable[[Any], Any]) -> Callable[[ModuleT
 
 
 IN_JOB: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
-    "cursor before init": ("bridge.publishing.lane_publisher", _in_class(cursor_before_init)),
-    "marker outside": ("bridge.publishing.lane_publisher", _in_class(marker_outside)),
-    "mid group": ("bridge.publishing.lane_publisher", _in_class(mid_group)),
-    "ownerless": ("bridge.publishing.lane_publisher", _in_class(ownerless)),
-    "laid at once": ("bridge.publishing.ownership", _in_class(laid_at_once, "LaneOwnership")),
-    "too few lanes": ("bridge.publishing.ownership", _in_class(too_few_lanes, "LaneOwnership")),
-    "unseen loss": ("bridge.publishing.ownership", _in_class(unseen_loss, "LaneOwnership")),
-    "random id": ("bridge.publishing.lane_recovery", _in_function("transactional_id", random_id)),
-    "own clock": ("bridge.planning.server_clock", _in_class(own_clock, "ServerTime")),
-    "crossing": ("bridge.planning.micro_batches", _in_function("plan", crossing)),
+    "progress before init": ("bridge.publishing.lane_publisher", _in_class(progress_before_init)),
+    "progress apart": ("bridge.publishing.lane_publisher", _in_class(progress_apart)),
+    "commit within a group": ("bridge.publishing.lane_publisher", _in_class(commit_within_group)),
+    "owner not checked": ("bridge.publishing.lane_publisher", _in_class(owner_not_checked)),
+    "lanes not acquired": ("bridge.publishing.ownership", _in_class(lanes_not_acquired, "LaneOwnership")),
+    "new lanes not acquired": ("bridge.publishing.ownership", _in_class(new_lanes_not_acquired, "LaneOwnership")),
+    "ownership not checked again": ("bridge.publishing.ownership", _in_class(ownership_not_rechecked, "LaneOwnership")),
+    "random transactional id": (
+        "bridge.publishing.lane_recovery",
+        _in_function("transactional_id", random_transactional_id),
+    ),
+    "local clock only": ("bridge.planning.server_clock", _in_class(local_clock_only, "ServerTime")),
+    "window across generations": ("bridge.planning.micro_batches", _in_function("plan", window_across_generations)),
 }
-"""For a job's processes (see `fault_points`): the module that a mistake is in, and what makes it there."""
+"""Variants for the processes of a job, by name: the module to change, and the function that changes it."""

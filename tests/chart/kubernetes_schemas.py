@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.chart.tools import module_folder, tools_folder
+from tests.go_tools import ToolMissingError, module_folder, tools_folder
 
 Schema = dict[str, Any]
 KUBERNETES: Final = "k8s.io/kubernetes"
@@ -26,12 +26,25 @@ _REFERENCE: Final = "#/definitions/"
 
 
 def schemas_folder(version: str) -> Path:
-    """The folder of one version's schemas, made on first use; a file each, `<kind>-<group>-<version>.json`.
+    """Return the folder of one version's schemas; each is a file `<kind>-<group>-<version>.json`.
 
     Raises:
-        ToolMissingError: there is no Go to fetch modules with.
+        ToolMissingError: the schemas are not built.
     """
-    folder = tools_folder() / f"schemas-{version}"
+    folder = _folder(version)
+    if not folder.exists():
+        raise ToolMissingError(f"{folder.name} is not built here; `make tools` builds it and needs Go")
+    return folder
+
+
+def build_schemas(version: str) -> Path:
+    """Build one version's schemas unless they are built already, and return their folder.
+
+    Raises:
+        ToolMissingError: Go, which fetches the modules, is not installed.
+        RuntimeError: Go fails; with its output.
+    """
+    folder = _folder(version)
     if not folder.exists():
         document = json.loads(
             (module_folder(f"{KUBERNETES}@v{version}") / "api/openapi-spec/swagger.json").read_bytes()
@@ -42,6 +55,10 @@ def schemas_folder(version: str) -> Path:
             (fresh / name).write_text(json.dumps(schema), encoding="utf-8")
         fresh.replace(folder)
     return folder
+
+
+def _folder(version: str) -> Path:
+    return tools_folder() / f"schemas-{version}"
 
 
 def _builtin(definitions: dict[str, Schema]) -> Iterator[tuple[str, Schema]]:

@@ -21,7 +21,7 @@ NAME: Final = "shop-scylla-cdc-bridge"
 
 
 class HelmError(Exception):
-    """Helm's own words."""
+    """Helm failed; with its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Rendered:
     manifests: tuple[Manifest, ...]
 
     def kinds(self) -> list[str]:
-        """Kind and name of each, sorted."""
+        """Return kind and name of each manifest, sorted."""
         return sorted(f"{one['kind']} {one['metadata']['name']}" for one in self.manifests)
 
     def find(self, kind: str, name: str = NAME) -> Manifest:
-        """The one of a kind and name."""
+        """Return the manifest of a kind and name."""
         found = [one for one in self.manifests if (one["kind"], one["metadata"]["name"]) == (kind, name)]
         assert len(found) == 1, f"{kind} {name} among {self.kinds()}"
         return found[0]
@@ -78,29 +78,29 @@ class Chart:
 
     Attributes:
         helm: the program.
-        scratch: where values are written.
+        scratch: folder for values files.
     """
 
     helm: Path
     scratch: Path
 
     def render(self, *files: Path, values: Mapping[str, Any] | None = None, release: str = RELEASE) -> Rendered:
-        """What `helm template` makes of files (by default the least that has to be given) and of a mapping over them.
+        """Return what `helm template` renders from files (by default `LOCAL`) and a mapping over them.
 
         Raises:
-            HelmError: Helm does not take them.
+            HelmError: Helm rejects them.
         """
         text = self.run("template", release, str(CHART), "--namespace", NAMESPACE, *self._values(files, values))
         # The safe loader in C: the one in Python takes as long as Helm does.
         return Rendered(tuple(one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one is not None))
 
     def notes(self, *files: Path, values: Mapping[str, Any] | None = None) -> str:
-        """What Helm says after an installation."""
+        """Return the notes that Helm prints after an installation."""
         words = ["install", RELEASE, str(CHART), "--dry-run=client", "--namespace", NAMESPACE]
         return self.run(*words, *self._values(files, values)).partition("NOTES:")[2]
 
     def run(self, *words: str) -> str:
-        """Helm's output.
+        """Run Helm and return its output.
 
         Raises:
             HelmError: it fails.

@@ -20,7 +20,7 @@ ETC = "/etc/scylla-cdc-bridge"
 
 @pytest.mark.parametrize("values", [LOCAL, FULL], ids=lambda path: path.stem)
 def test_the_job_takes_the_file(chart: Chart, values: Path, tmp_path: Path) -> None:
-    """What is rendered is a configuration file without a mistake, and means what was given."""
+    """The rendered configuration file has no mistake and the given values."""
     path = tmp_path / "bridge.yaml"
     path.write_text(chart.render(values).config_text, encoding="utf-8")
     config = load(path)
@@ -58,7 +58,7 @@ def _objects(node: Any) -> set[tuple[str, str, str]]:
 
 
 def test_steps_of_the_installation_make_what_its_values_name() -> None:
-    """Whoever follows the README has every Secret and ConfigMap of its values, with the key, before Helm is called."""
+    """The README's steps create every Secret and ConfigMap of its values, with the key, before Helm is called."""
     text = (CHART / "README.md").read_text(encoding="utf-8")
     steps = text.partition("helm install")[0]
     made = re.findall(
@@ -136,9 +136,9 @@ def _given(paths: list[str], value: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
 def test_every_secret_and_every_file_may_lie_in_an_object(chart: Chart, kind: str) -> None:
-    """Whatever setting the configuration file has for a secret or a path: its object is mounted where the file says.
+    """The object of every secret and path is mounted where the configuration file says.
 
-    The chart knows none of them by name, so a new one needs nothing in it.
+    The chart knows no such setting by name, so a new setting needs no change of the chart.
     """
     settings = [one for one in catalog_of().settings.values() if "[]" not in one.path]
     files = [one.path for one in settings if one.expected == "a path" and one.path != "spark.checkpoint"]
@@ -159,7 +159,7 @@ def test_every_secret_and_every_file_may_lie_in_an_object(chart: Chart, kind: st
 
 
 def test_large_numbers_stay_whole(full: Rendered) -> None:
-    """Helm keeps numbers as floats; the file has them as they were given."""
+    """Helm keeps numbers as floats; the file has them as given."""
     assert '"max_transaction_bytes": 67108864' in full.config_text
     assert '"message.max.bytes": 10000000' in full.config_text
 
@@ -172,7 +172,7 @@ def test_local_work_is_done_by_as_many_tasks_as_cores(chart: Chart) -> None:
 
 
 def test_further_spark_properties_are_taken(chart: Chart) -> None:
-    """What the chart does not decide is the configuration's."""
+    """Spark properties that the chart does not set come from the configuration."""
     given = {"spark.log.level": "WARN"}
     config = chart.render(values={"config": {"spark": {"properties": given, "lanes": 8}}}).config
     assert config["spark"]["properties"] == {"spark.driver.memory": "1g", **given}
@@ -238,5 +238,5 @@ def test_checkpoint_may_lie_in_an_object_store(chart: Chart) -> None:
 
 
 def test_job_goes_on_answering_when_its_tables_have_stopped(local: Rendered) -> None:
-    """In a pod, whose end would be the beginning of a restart loop."""
+    """The job keeps answering after its tables have stopped, because the pod would restart in a loop."""
     assert local.config["monitoring"]["outlive_tables"] is True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -10,33 +9,20 @@ import pytest
 
 from deploy.chart.values import RESTRICTED_POD
 from tests.chart.rendering import LOCAL, Chart
-from tests.chart.tools import may_build
-from tests.image import rootfs
 from tests.image.dockerfile import Copy, UnknownStepError, stages
-from tests.image.rootfs import ENTRYPOINT, RootFileSystem
+from tests.image.rootfs import ENTRYPOINT, RootFileSystem, image_root
 
 PYTHON = ENTRYPOINT[0]
-BUILT_VARIABLE = "SCYLLA_CDC_BRIDGE_ROOTFS"
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> RootFileSystem:
-    """The root file system; `SCYLLA_CDC_BRIDGE_ROOTFS` may name one that is built already."""
-    missing = rootfs.why_not_here()
-    if missing is not None:
-        pytest.skip(missing)
-    named = os.environ.get(BUILT_VARIABLE)
-    if named:
-        return RootFileSystem(Path(named))
-    if not may_build():
-        pytest.skip("the image's root file system is built by `make chart` alone")
-    built = RootFileSystem(tmp_path_factory.mktemp("image") / "root")
-    built.build()
-    return built
+    """Return the image's root file system."""
+    return image_root(tmp_path_factory.mktemp("image"))
 
 
 def test_image_is_what_the_chart_counts_on() -> None:
-    """The chart gives arguments alone, and its pods are the image's user."""
+    """The chart gives only arguments, and its pods run as the image's user."""
     image = stages()[-1]
     assert ENTRYPOINT == ("python", "-m", "spark.jvm.executor_entrypoint")
     assert image.last("USER") == f"{RESTRICTED_POD['runAsUser']}:{RESTRICTED_POD['runAsGroup']}"
@@ -54,7 +40,7 @@ def test_image_is_what_the_chart_counts_on() -> None:
     ],
 )
 def test_step_that_cannot_be_followed_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    """What the check knows nothing of is no step that it leaves out: it says so."""
+    """A step of the Dockerfile that the check cannot follow is an error."""
     with pytest.raises(UnknownStepError, match=re.escape(words)):
         RootFileSystem(tmp_path / "root").build(text)
 
@@ -84,7 +70,7 @@ CMD ["--help"]
 
 
 def test_command_answers(image: RootFileSystem) -> None:
-    """The entry point is the command line, in its release."""
+    """The entry point is the command line of this release."""
     ended = image.run([*ENTRYPOINT, "--version"])
     assert (ended.returncode, ended.stdout) == (0, "scylla-cdc-bridge 0.1.0\n"), ended.stderr
 
@@ -107,7 +93,7 @@ print(importlib.util.find_spec("pip"))
 
 
 def test_image_holds_no_file_of_the_sandbox(image: RootFileSystem) -> None:
-    """The simulator and the local stack stay out of what runs in production."""
+    """The image has neither the simulator nor the local stack."""
     packages = {path.name for path in image.root.glob("opt/scylla-cdc-bridge/lib/python*/site-packages/*")}
     assert {"bridge", "schemas", "spark"} <= packages
     assert "sandbox" not in packages
@@ -115,7 +101,7 @@ def test_image_holds_no_file_of_the_sandbox(image: RootFileSystem) -> None:
 
 
 def test_rendered_configuration_is_taken(image: RootFileSystem, chart: Chart) -> None:
-    """The chart's file is good for the image's release."""
+    """The image accepts the chart's configuration file."""
     write = "import pathlib, sys; pathlib.Path('/tmp/bridge.yaml').write_text(sys.argv[1]); "
     run = "from spark.jvm.executor_entrypoint import main; sys.exit(main(['validate', '-c', '/tmp/bridge.yaml']))"
     ended = image.run([PYTHON, "-c", write + run, chart.render(LOCAL).config_text])

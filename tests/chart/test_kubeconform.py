@@ -1,4 +1,4 @@
-"""Every manifest is what the supported versions of Kubernetes (and the Prometheus operator) take, field by field."""
+"""The supported versions of Kubernetes and the Prometheus operator accept every field of every manifest."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ import yaml
 
 from tests.chart.kubernetes_schemas import VERSIONS, schemas_folder
 from tests.chart.rendering import FULL, LOCAL, NAME, Chart
-from tests.chart.tools import KUBECONFORM, tool
-
-# The first run fetches 20 MB for each version.
-pytestmark = pytest.mark.timeout(900)
+from tests.go_tools import KUBECONFORM
 
 
 def conform(manifests: str, version: str) -> subprocess.CompletedProcess[str]:
-    """What kubeconform says of manifests."""
+    """Run kubeconform on manifests."""
     location = f"{schemas_folder(version)}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     return subprocess.run(
-        [tool(KUBECONFORM), "-strict", "-summary", "-kubernetes-version", version, "-schema-location", location],
+        [KUBECONFORM.get(), "-strict", "-summary", "-kubernetes-version", version, "-schema-location", location],
         input=manifests,
         capture_output=True,
         text=True,

@@ -237,7 +237,7 @@ def test_who_reaches_the_monitoring_port(chart: Chart, given: dict[str, Any], ru
     ],
 )
 def test_checkpoints_store_may_be_reached(chart: Chart, path: str, properties: dict[str, str], ports: set[int]) -> None:
-    """Restricted egress lets the driver, and nobody else, reach the store that the checkpoint lies in."""
+    """Restricted egress lets only the driver reach the checkpoint's store."""
 
     def allowed(given: dict[str, Any], name: str) -> set[int]:
         policy = chart.render(values=given | {"networkPolicy": {"egress": {"restricted": True}}})

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from tests.go_tools import ToolMissingError
 from tests.image.dockerfile import Copy, Stage, UnknownStepError, stages
 
 _HERE: Final = Path(__file__).parent
@@ -27,7 +28,36 @@ ENTRYPOINT: Final = _IMAGE.arguments("ENTRYPOINT")
 """The command of a container, before its arguments."""
 
 
-def why_not_here() -> str | None:
+BUILD_VARIABLE: Final = "SCYLLA_CDC_BRIDGE_BUILD"
+"""Lets tests build the image; `make chart` sets it."""
+ROOT_VARIABLE: Final = "SCYLLA_CDC_BRIDGE_ROOTFS"
+"""Names the folder of an image that is built already."""
+
+
+def image_root(folder: Path) -> RootFileSystem:
+    """Return the image's root file system: the one of `ROOT_VARIABLE`, or a new one.
+
+    Args:
+        folder: where a new one is built.
+
+    Raises:
+        ToolMissingError: this machine cannot enter root file systems, or the image may not be built now.
+        RuntimeError: a step of the build failed.
+    """
+    missing = _why_not_here()
+    if missing is not None:
+        raise ToolMissingError(missing)
+    named = os.environ.get(ROOT_VARIABLE)
+    if named:
+        return RootFileSystem(Path(named))
+    if BUILD_VARIABLE not in os.environ:
+        raise ToolMissingError("the image is not built here; `make chart` builds it and runs this test")
+    built = RootFileSystem(folder / "root")
+    built.build()
+    return built
+
+
+def _why_not_here() -> str | None:
     """Return the reason why this machine cannot enter root file systems; None if it can."""
     if shutil.which("unshare") is None or shutil.which("mountpoint") is None:
         return "unshare and mountpoint (util-linux) are missing"

@@ -32,7 +32,7 @@ def test_no_module_lies_loose(package: str, most: int) -> None:
 
 
 def test_packages_are_small() -> None:
-    """A package has at most twelve modules beside each other; a folder of tests is no package that anybody imports."""
+    """A package has at most twelve modules. Folders of tests are not counted, because nothing imports them."""
     modules = Counter(
         str(file.parent) for file in python_files() if file.name != "__init__.py" and file.parts[0] != "tests"
     )
@@ -40,13 +40,13 @@ def test_packages_are_small() -> None:
 
 
 def test_modules_are_short() -> None:
-    """A reader keeps a module in mind."""
+    """A module has at most 400 lines."""
     lines = {str(file): len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in python_files()}
     assert {file: count for file, count in lines.items() if count > MOST_LINES} == {}
 
 
 def test_functions_are_short() -> None:
-    """A function fits on a screen."""
+    """A function has at most 50 lines."""
     long: list[str] = []
     for file in python_files():
         for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
@@ -60,7 +60,7 @@ def test_functions_are_short() -> None:
 
 @pytest.mark.parametrize(("document", "most"), [("README.md", 160), ("ARCHITECTURE.md", 200)])
 def test_documents_are_short(document: str, most: int) -> None:
-    """The two pages that everybody opens first stay as long as a reader takes in."""
+    """README and ARCHITECTURE keep their limits of lines."""
     assert len((ROOT / document).read_text(encoding="utf-8").splitlines()) <= most
 
 

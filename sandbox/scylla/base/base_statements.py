@@ -24,7 +24,7 @@ from sandbox.scylla.base.mutations import (
     RangeDelete,
     RowDelete,
     RowExpiry,
-    Unheard,
+    UnknownOperation,
     Update,
 )
 from sandbox.scylla.base.ranges import RangeState, normalized
@@ -39,10 +39,10 @@ from schemas.cql.types import UdtType
 _LONG: Final = Struct(">q")
 _INT: Final = Struct(">i")
 _LOWEST: Final = b""
-"""CQL's empty value, which comes before every other one."""
+"""CQL's empty value, which sorts before all others."""
 
 WriteCells = list[Any]
-"""Parameters of a write: serialized cells, None for null, UNSET for columns that are left alone."""
+"""Parameters of a write: serialized cells, None for null, UNSET for columns that do not change."""
 
 Statement = tuple[Prepared, WriteCells]
 
@@ -52,7 +52,7 @@ class Slice(NamedTuple):
 
     Attributes:
         prefix: cells of the first clustering columns.
-        low, high: a value and whether it belongs to the slice; None where nothing bounds it.
+        low, high: a value and whether it belongs to the slice; None for an open side.
     """
 
     prefix: Key
@@ -61,9 +61,9 @@ class Slice(NamedTuple):
 
 
 def slices(start: Bound | None, end: Bound | None) -> list[Slice]:
-    """A range as slices of one column each: all that CQL can delete where columns run in different directions.
+    """Return a range as slices of one column each, which CQL can delete even if the columns' directions differ.
 
-    The start must not lie behind the end.
+    The start must not be after the end.
     """
     first, last = (() if bound is None else bound.prefix for bound in (start, end))
     from_inclusive = start is None or start.inclusive
@@ -100,7 +100,7 @@ def _up_to(prefix: Key, rest: Key, inclusive: bool) -> Iterator[Slice]:
 
 
 class BaseStatements:
-    """The statements of one table, each prepared when it is first needed."""
+    """The statements of one table. Each is prepared on its first use."""
 
     def __init__(
         self,
@@ -109,12 +109,12 @@ class BaseStatements:
         *,
         user_types: UserTypes = (),
     ) -> None:
-        """Take the table.
+        """Create the statements of a table.
 
         Args:
             session: where to write.
             table_schema: the table.
-            user_types: every UDT that its columns name.
+            user_types: all UDTs that its columns use.
 
         Raises:
             ValueError: a UDT's fields are not given, or a key can't be ordered.
@@ -134,7 +134,7 @@ class BaseStatements:
         self._regulars = tuple(column for column in self._values if column.name not in self._static_names)
 
     def write(self, operation: Operation, partition_key: Key, timestamp_us: UnixMicros) -> list[Statement]:
-        """The statements, with their parameters, that do what an operation says.
+        """Return the statements, with their parameters, that execute an operation.
 
         Raises:
             RetriableError, BridgeError: as `CqlSession.prepare`.
@@ -152,11 +152,11 @@ class BaseStatements:
             case PartitionDelete() | PartitionExpiry():
                 return [self._delete(stamp, partition_key, Slice(()))]
             case RangeDelete(start, end):
-                # A contradiction is dropped, as it is before the log.
+                # An empty range is dropped, as for the log.
                 kept = normalized([RangeState(start, end, timestamp_us)], self._order)
                 parts = [part for entry in kept for part in slices(entry.start, entry.end)]
                 return [self._delete(stamp, partition_key, part, rows=True) for part in parts]
-            case Unheard():
+            case UnknownOperation():
                 return []
 
     def _insert(self, operation: Insert, partition_key: Key, stamp: bytes) -> Statement:
@@ -232,7 +232,7 @@ class BaseStatements:
         where = [_equal((*self._partition_key, *self._clustering[:count]))]
         cells = [stamp, *partition_key, *part.prefix]
         if rows and part == Slice(()):
-            # Every row, but not the static one.
+            # All rows except the static one.
             where.append(f"{quoted(self._clustering[0].name)} >= ?")
             cells.append(_LOWEST)
         for limit, ascending, descending in ((part.low, ">", "<"), (part.high, "<", ">")):

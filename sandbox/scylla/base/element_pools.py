@@ -11,10 +11,10 @@ from sandbox.scylla.values.nested_values import Draw
 from schemas.cql.types import CqlType, ListType, MapType, NativeType, SetType, UdtType
 
 _KEYS: Final = 8
-"""Different element keys; few, so that removals and overwrites meet what is there."""
+"""Number of element keys. It is small, so that removals and overwrites often hit existing elements."""
 _VALUES: Final = 16
 _SHARED_BYTES: Final = 9
-"""Of the keys of two list elements: those that one statement appends have one time, and differ behind it alone."""
+"""Length of the prefix that the keys of two list elements share. One statement's elements have the same time."""
 _MOST: Final = 3
 
 
@@ -22,10 +22,10 @@ class ElementPool:
     """Element keys and values of one column, drawn once."""
 
     def __init__(self, cql_type: CqlType, draw: Draw) -> None:
-        """Draw them.
+        """Draw the keys and values.
 
         Raises:
-            ValueError: the type is no multi-cell one, or values of it can't be made.
+            ValueError: the type is not multi-cell, or its values can't be made.
         """
         self._random = draw.random
         match cql_type:
@@ -49,12 +49,12 @@ class ElementPool:
         self._keys = list(values)
 
     def write(self, is_update: bool, nulls: float, replaced: float) -> CollectionWrite | None:
-        """A write of the column; an INSERT can only replace it.
+        """Return a write of the column; an INSERT can only replace it.
 
         Args:
             is_update: whether the statement is an UPDATE (or a DELETE of columns).
-            nulls: that it is set to null, or deleted.
-            replaced: that an UPDATE replaces it.
+            nulls: probability that the column is set to null or deleted.
+            replaced: probability that an UPDATE replaces the column.
         """
         random = self._random
         if random.random() < nulls:

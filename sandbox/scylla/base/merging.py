@@ -16,7 +16,7 @@ from sandbox.scylla.base.mutations import (
     RangeDelete,
     RowDelete,
     RowExpiry,
-    Unheard,
+    UnknownOperation,
     Update,
 )
 from sandbox.scylla.base.ranges import RangeState, normalized
@@ -28,13 +28,13 @@ _SECOND_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One written cell with what decides between two of them.
+    """One written cell, with the fields that decide which of two cells wins.
 
     Attributes:
-        value: serialized; None is a dead cell.
+        value: serialized; None for a dead cell.
         timestamp_us: its write timestamp.
-        ttl_s: 0 is none; dead cells have none.
-        expires_us: when it dies of its TTL; 0 is never.
+        ttl_s: 0 for none; dead cells have none.
+        expires_us: when its TTL ends; 0 for never.
     """
 
     value: bytes | None
@@ -43,11 +43,11 @@ class Cell:
     expires_us: int = 0
 
     def beats(self, other: Cell) -> bool:
-        """Whether this cell wins over the other one if both are written (spec section 9, point 6)."""
+        """Return whether this cell wins over another one if both are written (spec section 9, point 6)."""
         return self._rank() > other._rank()
 
     def is_live(self, now_us: int, deleted_us: int | None) -> bool:
-        """Whether a reader sees it at a time, under a tombstone."""
+        """Return whether a reader sees the cell at a time, if a tombstone of `deleted_us` covers it."""
         return (
             self.value is not None
             and not 0 < self.expires_us <= now_us
@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(slots=True)
 class CollectionState:
-    """What is written to a multi-cell column.
+    """The merged writes of a multi-cell column.
 
     Attributes:
         deleted_us: the collection's tombstone, as it is stored.
@@ -75,22 +75,22 @@ class CollectionState:
 
     @property
     def logged_us(self) -> UnixMicros | None:
-        """When the tombstone shows in the log: one microsecond later than it is stored (spec section 2.4)."""
+        """The tombstone's timestamp in the log: one microsecond later than the stored one (spec section 2.4)."""
         return None if self.deleted_us is None else UnixMicros(self.deleted_us + 1)
 
     def clear(self, deleted_us: UnixMicros) -> None:
-        """Merge a tombstone in; elements that it covers are dropped."""
+        """Merge a tombstone, and drop the elements that it covers."""
         self.deleted_us = deleted_us if self.deleted_us is None else max(self.deleted_us, deleted_us)
         self.elements = {key: cell for key, cell in self.elements.items() if cell.timestamp_us > self.deleted_us}
 
     def put(self, key: bytes, cell: Cell) -> None:
-        """Merge an element in."""
+        """Merge an element."""
         known = self.elements.get(key)
         if (self.deleted_us is None or cell.timestamp_us > self.deleted_us) and (known is None or cell.beats(known)):
             self.elements[key] = cell
 
     def merge(self, other: CollectionState) -> None:
-        """Merge another write of the same column in."""
+        """Merge another write of the same column."""
         if other.deleted_us is not None:
             self.clear(other.deleted_us)
         for key, cell in other.elements.items():
@@ -99,15 +99,15 @@ class CollectionState:
 
 @dataclass(slots=True)
 class RowState:
-    """What a mutation does to one row, merged.
+    """The merged writes of a mutation to one row.
 
     Attributes:
-        clustering: its key; () is the static row, or the only row of a table without a clustering key.
+        clustering: its key; () for the static row, and for the only row of a table without a clustering key.
         marker: the row marker that an INSERT writes (its value is empty).
         cells: the surviving cells of atomic columns.
-        collections: what is written to multi-cell columns.
+        collections: the merged writes of multi-cell columns.
         deleted_us: timestamp of the row's tombstone.
-        is_expiry: whether that tombstone is the server's own.
+        is_expiry: whether ScyllaDB itself wrote that tombstone.
     """
 
     clustering: Key
@@ -119,31 +119,31 @@ class RowState:
 
     @property
     def is_written(self) -> bool:
-        """Whether there is more to it than a tombstone."""
+        """Whether it has a marker, cells or collections."""
         return bool(self.cells or self.collections) or self.marker is not None
 
     def put(self, name: str, cell: Cell) -> None:
-        """Merge a cell in; the stronger one stays."""
+        """Merge a cell; the one that wins stays."""
         known = self.cells.get(name)
         if known is None or cell.beats(known):
             self.cells[name] = cell
 
     def collection(self, name: str) -> CollectionState:
-        """What is written to a multi-cell column, to be added to."""
+        """Return the merged writes of a multi-cell column, for further writes."""
         return self.collections.setdefault(name, CollectionState())
 
     def mark(self, marker: Cell) -> None:
-        """Merge a row marker in."""
+        """Merge a row marker."""
         if self.marker is None or marker.beats(self.marker):
             self.marker = marker
 
     def delete(self, timestamp_us: UnixMicros, *, is_expiry: bool = False) -> None:
-        """Merge a row tombstone in; it stands beside the cells, it does not drop them."""
+        """Merge a row tombstone. It does not remove the cells."""
         if self.deleted_us is None or timestamp_us >= self.deleted_us:
             self.deleted_us, self.is_expiry = timestamp_us, is_expiry
 
     def cells_written(self) -> Iterator[Cell]:
-        """Every cell and the marker, elements of collections included."""
+        """Yield every cell, every element of a collection, and the marker."""
         yield from self.cells.values()
         for collection in self.collections.values():
             yield from collection.elements.values()
@@ -151,7 +151,7 @@ class RowState:
             yield self.marker
 
     def merge(self, other: RowState) -> None:
-        """Merge another write of the same row in."""
+        """Merge another write of the same row."""
         for name, cell in other.cells.items():
             self.put(name, cell)
         for name, collection in other.collections.items():
@@ -164,14 +164,14 @@ class RowState:
 
 @dataclass(slots=True)
 class PartitionState:
-    """A mutation merged: what is logged is made from this, not from the statements.
+    """A merged mutation. The log rows are made from it, not from the statements.
 
     Attributes:
         static: the static row.
         rows: the others by clustering key.
-        ranges: range tombstones in clustering order, no two of which overlap.
+        ranges: range tombstones without overlaps, in clustering order.
         deleted_us: the partition's tombstone.
-        is_expiry: whether that one is the server's own.
+        is_expiry: whether ScyllaDB itself wrote that tombstone.
     """
 
     static: RowState = field(default_factory=lambda: RowState(()))
@@ -181,25 +181,25 @@ class PartitionState:
     is_expiry: bool = False
 
     def row(self, clustering: Key) -> RowState:
-        """A row, to be added to."""
+        """Return a row, for further writes."""
         return self.rows.setdefault(clustering, RowState(clustering))
 
     def delete(self, timestamp_us: UnixMicros, *, is_expiry: bool = False) -> None:
-        """Merge a partition tombstone in."""
+        """Merge a partition tombstone."""
         if self.deleted_us is None or timestamp_us >= self.deleted_us:
             self.deleted_us, self.is_expiry = timestamp_us, is_expiry
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What of a table decides how its writes are merged.
+    """The properties of a table that decide how its writes are merged.
 
     Attributes:
         statics: names of its static columns.
         multi_cell: its columns of a non-frozen list, set, map or UDT.
-        order: its clustering order; how many clustering columns there are, too.
+        order: its clustering order, with one direction for each clustering column.
         compact: whether it has COMPACT STORAGE, so no row markers.
-        hidden: the column that holds an empty cell in place of the marker, in such tables without regular columns.
+        hidden: the column that holds an empty cell instead of a marker, if such a table has no regular columns.
     """
 
     statics: frozenset[str]
@@ -210,7 +210,7 @@ class Columns:
 
     @property
     def clustering_count(self) -> int:
-        """How many clustering columns there are."""
+        """Number of clustering columns."""
         return len(self.order.descending)
 
 
@@ -221,13 +221,13 @@ def merge(
 
     Args:
         mutation: the request.
-        timestamp_us: its timestamp, for statements that have none of their own.
+        timestamp_us: its timestamp, for statements without one.
         columns: those of the table.
-        now_us: the coordinator's clock, from which TTLs count; None takes `timestamp_us`.
+        now_us: the coordinator's clock, from which TTLs count; by default `timestamp_us`.
 
     Raises:
         ValueError: a regular column is written without a clustering key, a multi-cell column is written whole, or an
-            operation that no server knows stands where it can't be merged.
+            operation is unknown, so that it cannot be merged.
     """
     state = PartitionState()
     clock_us = timestamp_us if now_us is None else now_us
@@ -242,8 +242,8 @@ def merge(
                 state.delete(at_us, is_expiry=isinstance(operation, RowExpiry | PartitionExpiry))
             case RangeDelete():
                 _merge_range(state, operation, at_us, columns)
-            case Unheard():
-                raise ValueError(f"operation {operation.number} has no place in a mutation that is merged")
+            case UnknownOperation():
+                raise ValueError(f"operation {operation.number} is unknown and can't be merged")
     state.ranges = normalized(state.ranges, columns.order)
     return state
 
@@ -283,7 +283,7 @@ def _merge_cells(
             raise ValueError(f"column {name!r} is atomic and can't be written element by element")
         else:
             row.put(name, Cell(None, stamp[0]) if value is None else Cell(value, *stamp))
-    # A write that changes no element at all leaves nothing behind.
+    # A write that changes no element stores nothing.
     for name in [name for name in cells if name in row.collections]:
         collection = row.collections[name]
         if collection.deleted_us is None and not collection.elements:

@@ -1,4 +1,4 @@
-"""Base writes as values: what one CQL request changes in one partition of one table. Pure.
+"""Writes to the base table as values: the changes of one CQL request to one partition. Pure.
 
 All values are serialized cells: the simulator needs no Python values. Columns of a
 multi-cell type (a non-frozen list, set, map or UDT) are written element by element, as `CollectionWrite` says.
@@ -21,11 +21,11 @@ class CollectionWrite:
     """What a statement does to a multi-cell column.
 
     Attributes:
-        clear: whether what is there dies: "overwrite" for `= value` (`= null` and INSERT included), whose tombstone is
-            stored at T-1; "delete" for `DELETE column`, whose tombstone is stored at T (spec section 2.4).
+        clear: whether the present content is deleted: "overwrite" for `= value` (also `= null` and INSERT), whose
+            tombstone is stored at T-1; "delete" for `DELETE column`, whose tombstone is stored at T (spec section 2.4).
         put: element keys with their values: (element, b"") of a set, (key, value) of a map, (timeuuid, value) of a
             list, (index as smallint, value) of a UDT.
-        remove: keys of the elements that die; they need not exist.
+        remove: keys of the elements to delete; they need not exist.
     """
 
     clear: Clearing = "no"
@@ -34,10 +34,10 @@ class CollectionWrite:
 
 
 ColumnWrite = bytes | CollectionWrite | None
-"""A column's new value; None sets null, which of a multi-cell column is an overwrite without elements."""
+"""A column's new value. None sets null; for a multi-cell column this is an overwrite without elements."""
 
 Cells = Mapping[str, ColumnWrite]
-"""What is written, by column name; a column that is absent is left alone."""
+"""The written values by column name; an absent column is not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class Insert:
     """`INSERT`: writes cells and, where a clustering key is given (or none exists), the row's marker.
 
     Attributes:
-        clustering: the clustering key; () in a table that has none, and for an insert of static columns alone.
+        clustering: the clustering key; () in a table without one, and for an insert of static columns only.
         cells: regular and static columns.
-        ttl_s: `USING TTL`; 0 is none.
-        timestamp_us: `USING TIMESTAMP` of this statement alone; None takes the mutation's.
+        ttl_s: `USING TTL`; 0 for none.
+        timestamp_us: `USING TIMESTAMP` of this statement; None for the mutation's timestamp.
     """
 
     clustering: Key
@@ -69,7 +69,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class RowDelete:
-    """`DELETE` with the full clustering key; in a table without one it is a partition's (spec section 2.2)."""
+    """`DELETE` with the full clustering key; in a table without one, of the partition (spec section 2.2)."""
 
     clustering: Key
     timestamp_us: UnixMicros | None = None
@@ -87,7 +87,7 @@ class Bound:
     """One end of a range of clustering keys.
 
     Attributes:
-        prefix: the first clustering columns' cells, one at least.
+        prefix: cells of the first clustering columns, at least one.
         inclusive: whether the rows with this prefix belong to the range.
     """
 
@@ -99,11 +99,11 @@ class Bound:
 class RangeDelete:
     """`DELETE` of a clustering slice or prefix.
 
-    A range that holds one full key alone becomes that row's delete, and one that holds nothing vanishes, when the
-    mutation is merged (spec section 2.2).
+    When the mutation is merged, a range of one full key becomes the delete of that row, and an empty range is dropped
+    (spec section 2.2).
 
     Attributes:
-        start: the end that comes first in clustering order (the greater value where it is DESC); None is unbounded.
+        start: the end that comes first in clustering order (the greater value if DESC); None for unbounded.
         end: the other one.
         timestamp_us: as for `Insert`.
     """
@@ -129,7 +129,7 @@ class PartitionExpiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class UnknownOperation:
     """A log row with an unknown operation number. The base table does not change.
 
     It is the only operation of its mutation.
@@ -148,17 +148,17 @@ class Unheard:
     timestamp_us: UnixMicros | None = None
 
 
-Operation = Insert | Update | RowDelete | PartitionDelete | RangeDelete | RowExpiry | PartitionExpiry | Unheard
+Operation = Insert | Update | RowDelete | PartitionDelete | RangeDelete | RowExpiry | PartitionExpiry | UnknownOperation
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """All that one CQL request changes in one partition: a statement, or those of a batch on that partition.
+    """The changes of one CQL request to one partition: a statement, or a batch's statements on that partition.
 
     Attributes:
         partition_key: cells of the partition key, by position.
         operations: the statements, in the order of the request (of equal timestamps the greater cell wins).
-        timestamp_us: the request's timestamp; None takes the coordinator's clock.
+        timestamp_us: the request's timestamp; None for the coordinator's clock.
     """
 
     partition_key: Key
@@ -169,5 +169,5 @@ class Mutation:
         """Refuse a request without a statement."""
         if not self.operations:
             raise ValueError("a mutation has at least one operation")
-        if len(self.operations) > 1 and any(isinstance(operation, Unheard) for operation in self.operations):
-            raise ValueError("an operation that no server knows is alone in its mutation")
+        if len(self.operations) > 1 and any(isinstance(operation, UnknownOperation) for operation in self.operations):
+            raise ValueError("an unknown operation must be the only one of its mutation")

@@ -1,4 +1,4 @@
-"""Range tombstones: free of overlaps, and which rows they cover (spec section 2.2). Pure."""
+"""Range tombstones: removes their overlaps, and finds the rows that they cover (spec section 2.2). Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RangeState:
 
 
 def normalized(ranges: Collection[RangeState], order: ClusteringOrder) -> list[RangeState]:
-    """Range tombstones without overlaps: the latest holds where several do; what holds nothing is dropped."""
+    """Return range tombstones without overlaps: the latest one wins, and empty ranges are dropped."""
     if not ranges:
         return []
     placed = [(_edge(entry.start, "start", order), _edge(entry.end, "end", order), entry) for entry in ranges]
@@ -58,14 +58,14 @@ def _edge(bound: Bound | None, side: Literal["start", "end"], order: ClusteringO
 
 
 def covers(entry: RangeState, place: Position, order: ClusteringOrder) -> bool:
-    """Whether a row at a place lies within a range."""
+    """Return whether a range contains the row at a position."""
     return _edge(entry.start, "start", order)[0] < place < _edge(entry.end, "end", order)[0]
 
 
 def deleted_by(
     partition_us: UnixMicros | None, ranges: Iterable[RangeState], place: Position, order: ClusteringOrder
 ) -> UnixMicros | None:
-    """The latest tombstone that covers a row, but for its own."""
+    """Return the time of the latest partition or range tombstone that covers a row; None without one."""
     stamps = [entry.deleted_us for entry in ranges if covers(entry, place, order)]
     if partition_us is not None:
         stamps.append(partition_us)

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 from bridge.model.times import UnixMicros
 from sandbox.scylla.base.merging import Columns, PartitionState, RowState, merge
-from sandbox.scylla.base.mutations import Mutation, Unheard
+from sandbox.scylla.base.mutations import Mutation, UnknownOperation
 from sandbox.scylla.base.ranges import deleted_by
 from sandbox.scylla.values.ordering import Key
 
 
 @dataclass(frozen=True, slots=True)
 class BaseRow:
-    """A row as a reader sees it.
+    """A row as `SELECT` returns it.
 
     Attributes:
-        cells: values of atomic columns; what is null is absent.
-        collections: live elements of multi-cell columns in the order of their keys; an empty one is absent.
-        has_marker: whether it was inserted, so stays when its last cell is nulled.
+        cells: values of atomic columns; null columns are absent.
+        collections: live elements of multi-cell columns in the order of their keys; empty columns are absent.
+        has_marker: whether it has a live row marker, so that it stays when its last cell is set to null.
     """
 
     cells: Mapping[str, bytes] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class BaseRow:
 
 
 class BaseState:
-    """Every partition of one table, tombstones included, which are kept for ever."""
+    """All partitions of one table, with all tombstones."""
 
     def __init__(self, columns: Columns) -> None:
         """Start empty."""
@@ -42,12 +42,12 @@ class BaseState:
 
     @property
     def partitions(self) -> list[Key]:
-        """Keys of the partitions that were ever written."""
+        """Keys of all partitions that were written, also of empty ones."""
         return list(self._partitions)
 
     def write(self, mutation: Mutation, timestamp_us: UnixMicros, now_us: UnixMicros | None = None) -> None:
         """Apply a mutation; arguments and errors as of `merging.merge`."""
-        if isinstance(mutation.operations[0], Unheard):
+        if isinstance(mutation.operations[0], UnknownOperation):
             return
         self.apply(mutation.partition_key, merge(mutation, timestamp_us, self._columns, now_us))
 
@@ -74,12 +74,12 @@ class BaseState:
                     row.collections.pop(name, None)
 
     def static(self, partition_key: Key, now_us: UnixMicros) -> BaseRow:
-        """A partition's static row; empty where there is nothing."""
+        """Return a partition's static row, which may be empty."""
         known = self._partitions.get(partition_key)
         return BaseRow() if known is None else self._read(known.static, known.deleted_us, now_us)
 
     def row(self, partition_key: Key, clustering: Key, now_us: UnixMicros) -> BaseRow | None:
-        """A row; () is the clustering key in a table without one. None when there is no live marker or cell."""
+        """Return a row; None without a live marker or cell. The clustering key is () in a table without one."""
         known = self._partitions.get(partition_key)
         if known is None or clustering not in known.rows:
             return None
@@ -94,7 +94,7 @@ class BaseState:
         return None if found.is_empty and not exists else found
 
     def rows(self, partition_key: Key, now_us: UnixMicros) -> Iterator[tuple[Key, BaseRow]]:
-        """A partition's rows with their clustering keys, in clustering order."""
+        """Yield a partition's rows with their clustering keys, in clustering order."""
         known = self._partitions.get(partition_key)
         if known is None:
             return

@@ -120,7 +120,7 @@ class SimulatedTablets:
             seed: decides the stream ids.
         """
         self._session = session
-        self._shown = TabletStreams(session, keyspace, table)
+        self._metadata = TabletStreams(session, keyspace, table)
         self._table = (keyspace.encode(), table.encode())
         self._name = f"{keyspace}.{table}"
         self._known = KnownStreams(session, self._name)
@@ -139,8 +139,8 @@ class SimulatedTablets:
         Raises:
             RetriableError, BridgeError: as `CqlSession.rows`.
         """
-        for start in self._shown.generations():
-            shown = self._shown.streams(start.start_ms, TokenRange(None, MAX_TOKEN))
+        for start in self._metadata.generations():
+            shown = self._metadata.streams(start.start_ms, TokenRange(None, MAX_TOKEN))
             self._published.append(TabletSet(start.start_ms, tuple(sorted(shown, key=_by_token))))
         newest = self._published[-1].start_ms if self._published else 0
         waiting = [

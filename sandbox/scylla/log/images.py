@@ -40,7 +40,7 @@ class ImageOptions:
 
     @property
     def wanted(self) -> bool:
-        """Whether there are any."""
+        """Whether any images are logged."""
         return self.postimage or self.preimage != "false"
 
 
@@ -48,7 +48,7 @@ class Images:
     """The rows that one mutation touches; `before`, `apply` and `after` are called for each group in turn."""
 
     def __init__(self, options: ImageOptions, columns: Columns, regulars: frozenset[str]) -> None:
-        """Take what of the table matters; `read` comes next."""
+        """Create the images of one mutation; call `read` next."""
         self._options = options
         self._columns = columns
         self._regulars = regulars
@@ -66,14 +66,14 @@ class Images:
         """Read the rows that a merged mutation touches; `rows` are its rows in clustering order."""
         statics, regulars = self._fetched(state, rows)
         if state.static.is_written:
-            self._static = _shown(base.static(partition_key, now_us), statics)
+            self._static = _visible_values(base.static(partition_key, now_us), statics)
         touched = [row.clustering for row in rows]
         if state.deleted_us is not None and self._is_row_delete:
             touched.append(())
         for clustering in touched:
             known = base.row(partition_key, clustering, now_us)
             if known is not None:
-                self._rows[clustering] = _shown(known, regulars)
+                self._rows[clustering] = _visible_values(known, regulars)
 
     @property
     def _is_row_delete(self) -> bool:
@@ -81,7 +81,7 @@ class Images:
         return not self._columns.clustering_count and self._options.of_partition_deletes
 
     def _fetched(self, state: PartitionState, rows: Sequence[RowState]) -> tuple[frozenset[str], frozenset[str]]:
-        """The static and the regular columns that ScyllaDB's one read fetches."""
+        """Return the static and the regular columns that ScyllaDB reads with its one query."""
         deletes = any(row.deleted_us is not None for row in rows) or (
             state.deleted_us is not None and self._is_row_delete
         )
@@ -90,11 +90,11 @@ class Images:
         statics = frozenset({*state.static.cells, *state.static.collections})
         if deletes or not rows:
             return statics, self._regulars
-        # A known weakness of ScyllaDB: only the first of several rows decides, so values of the others may be missing.
+        # A known weakness of ScyllaDB: the first row decides for all rows, so values of the others can be missing.
         return statics, frozenset({*rows[0].cells, *rows[0].collections})
 
     def before(self, pieces: Sequence[Piece]) -> Iterator[LogRow]:
-        """A group's pre-images: the static row's, then the others' in clustering order."""
+        """Yield a group's pre-images: of the static row, then of the others in clustering order."""
         if self._options.preimage == "false":
             return
         full = self._options.preimage == "full"
@@ -121,9 +121,9 @@ class Images:
         """Apply a group's changes to the rows."""
         for piece in pieces:
             if piece.is_static:
-                self._lay(self._static, piece)
+                self._apply_piece(self._static, piece)
             elif piece.operation in _UPSERTS:
-                self._lay(self._rows.setdefault(piece.clustering, {}), piece)
+                self._apply_piece(self._rows.setdefault(piece.clustering, {}), piece)
             elif piece.operation in _ROW_DELETES:
                 self._rows.pop(piece.clustering, None)
             elif piece.operation in _PARTITION_DELETES:
@@ -137,7 +137,7 @@ class Images:
                     del self._rows[clustering]
 
     def after(self, pieces: Sequence[Piece]) -> Iterator[LogRow]:
-        """A group's post-images, once `apply` was called: the static row's, then the others' in clustering order."""
+        """Yield a group's post-images, after `apply`: of the static row, then of the others in clustering order."""
         if not self._options.postimage:
             return
         deleted = any(piece.operation in _PARTITION_DELETES for piece in pieces)
@@ -151,17 +151,17 @@ class Images:
     def _image(
         self, operation: LogOperation, clustering: Key, row: _Row, names: frozenset[str] | None = None
     ) -> LogRow:
-        """An image; `names` are the columns that a pre-image flags where they are null."""
+        """Return an image; `names` are the columns of a pre-image, which flags those that are null."""
         cells: dict[str, bytes | None] = {}
         for name in row if names is None else names - {self._columns.hidden}:
             value = row.get(name)
             cells[name] = self._columns.multi_cell[name].pack(value) if isinstance(value, dict) else value
         return LogRow(operation, clustering, cells)
 
-    def _lay(self, row: _Row, piece: Piece) -> None:
+    def _apply_piece(self, row: _Row, piece: Piece) -> None:
         for name, state in piece.cells.items():
             if isinstance(state, CollectionState):
-                value = self._laid(name, row.get(name), state)
+                value = self._apply_collection(name, row.get(name), state)
             else:
                 value = _value(state, name == self._columns.hidden)
             if value is None:
@@ -169,7 +169,7 @@ class Images:
             else:
                 row[name] = value
 
-    def _laid(self, name: str, known: _Value | None, state: CollectionState) -> _Value | None:
+    def _apply_collection(self, name: str, known: _Value | None, state: CollectionState) -> _Value | None:
         kept = dict(known) if isinstance(known, dict) and state.deleted_us is None else None
         live = {key: cell.value for key, cell in state.elements.items() if cell.value is not None}
         # A UDT that was touched is never null, and a collection whose last element is removed is empty, not null.
@@ -182,7 +182,7 @@ class Images:
         return found
 
 
-def _shown(row: BaseRow, names: frozenset[str]) -> _Row:
+def _visible_values(row: BaseRow, names: frozenset[str]) -> _Row:
     values: _Row = {name: value for name, value in row.cells.items() if name in names}
     values.update((name, dict(elements)) for name, elements in row.collections.items() if name in names)
     return values

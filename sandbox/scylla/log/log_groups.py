@@ -19,7 +19,7 @@ from sandbox.scylla.base.mutations import (
     RangeDelete,
     RowDelete,
     RowExpiry,
-    Unheard,
+    UnknownOperation,
     Update,
 )
 from sandbox.scylla.base.ranges import RangeState
@@ -57,11 +57,11 @@ class LogRules:
         compact: bool = False,
         images: ImageOptions = _NO_IMAGES,
     ) -> LogRules:
-        """The rules of a table.
+        """Return the rules of a table.
 
         Args:
             table_schema: the table.
-            user_types: every UDT that its columns name.
+            user_types: all UDTs that its columns use.
             compact: whether it has COMPACT STORAGE.
             images: which images are logged.
 
@@ -97,12 +97,12 @@ def log_groups(
     Args:
         rules: those of the mutation's table.
         mutation: the base write.
-        timestamp_us: its timestamp, for statements that have none of their own.
-        base: the table before the mutation, which images are read from; it is left as it is.
-        now_us: the coordinator's clock; None takes `timestamp_us`.
+        timestamp_us: its timestamp, for statements without one.
+        base: the table before the mutation, from which images are read; it is not changed.
+        now_us: the coordinator's clock; by default `timestamp_us`.
 
     Raises:
-        ValueError: as `merge`; or images are wanted without a base.
+        ValueError: as `merge`; or the table has images and `base` is missing.
     """
     plain = _plain(rules, mutation)
     if plain is not None:
@@ -121,8 +121,8 @@ def split_groups(
 ) -> list[LogGroup]:
     """Return the log groups of a mutation as `log_groups` does, but without its shortcut for plain statements."""
     (first, *_others) = mutation.operations
-    if isinstance(first, Unheard):
-        return [_unheard(rules, mutation, first, timestamp_us)]
+    if isinstance(first, UnknownOperation):
+        return [_unknown_group(rules, mutation, first, timestamp_us)]
     clock_us = timestamp_us if now_us is None else now_us
     state = merge(mutation, timestamp_us, rules.columns, clock_us)
     rows = rules.columns.order.sorted(state.rows.values(), key=lambda row: row.clustering)
@@ -135,14 +135,16 @@ def split_groups(
     images.read(base, mutation.partition_key, clock_us, state, rows)
     found = []
     for stamp, pieces in groups:
-        before = list(images.before(pieces))  # before the group's changes are laid over the rows
+        before = list(images.before(pieces))  # before the group's changes are applied
         delta = [_log_row(piece, rules) for piece in pieces]
         images.apply(pieces)
         found.append(LogGroup(stamp, (*before, *delta, *images.after(pieces))))
     return found
 
 
-def _unheard(rules: LogRules, mutation: Mutation, operation: Unheard, timestamp_us: UnixMicros) -> LogGroup:
+def _unknown_group(
+    rules: LogRules, mutation: Mutation, operation: UnknownOperation, timestamp_us: UnixMicros
+) -> LogGroup:
     at_us = timestamp_us if operation.timestamp_us is None else operation.timestamp_us
     merged = RowState(operation.clustering)
     if operation.cells:
@@ -155,7 +157,7 @@ def _unheard(rules: LogRules, mutation: Mutation, operation: Unheard, timestamp_
 
 
 def _plain(rules: LogRules, mutation: Mutation) -> LogRow | None:
-    """The only log row of a mutation that needs no merging, as most mutations of bulk loads."""
+    """Return the only log row of a mutation that needs no merging; None for others. Most bulk loads need none."""
     columns = rules.columns
     if len(mutation.operations) > 1 or rules.images.wanted or columns.compact:
         return None
@@ -168,7 +170,7 @@ def _plain(rules: LogRules, mutation: Mutation) -> LogRow | None:
             return LogRow(LogOperation.ROW_DELETE, clustering)
         case RowDelete() | PartitionDelete():
             return LogRow(LogOperation.PARTITION_DELETE)
-        case RangeDelete() | RowExpiry() | PartitionExpiry() | Unheard():
+        case RangeDelete() | RowExpiry() | PartitionExpiry() | UnknownOperation():
             return None
     cells = operation.cells
     if has_clustering and (not operation.clustering or not columns.statics.isdisjoint(cells)):
@@ -244,7 +246,7 @@ def _whole(state: PartitionState, rows: list[RowState]) -> Iterator[Piece]:
 
 
 def _bucket(state: PartitionState, rows: list[RowState], stamp_us: UnixMicros) -> Iterator[Piece]:
-    """The rows of one timestamp of a split mutation, in the order of spec section 2.5."""
+    """Yield the rows of one timestamp of a split mutation, in the order of spec section 2.5."""
     parts = [(row, _parts(row, stamp_us)) for row in rows]
     for ttl_s, cells in sorted(_parts(state.static, stamp_us).items()):
         yield Piece(LogOperation.UPDATE, (), True, cells, ttl_s)
@@ -266,7 +268,7 @@ def _bucket(state: PartitionState, rows: list[RowState], stamp_us: UnixMicros) -
 
 
 def _parts(row: RowState, stamp_us: UnixMicros) -> dict[int, Written]:
-    """What of a row has one timestamp, by TTL; dead cells and tombstones have none."""
+    """Return the writes of a row that have one timestamp, by TTL; dead cells and tombstones have none."""
     found: dict[int, Written] = {}
     for name, cell in row.cells.items():
         if cell.timestamp_us == stamp_us:
@@ -287,7 +289,7 @@ def _collection(written: Written, name: str) -> CollectionState:
 
 
 def _inserted(row: RowState, by_ttl: dict[int, Written]) -> Written:
-    """Take out of a row's parts what its INSERT carries: not the collections that are only added to."""
+    """Remove from a row's parts what belongs to its INSERT. Collections that are only added to do not."""
     assert row.marker is not None
     cells = by_ttl.pop(row.marker.ttl_s, {})
     added: Written = {
@@ -338,6 +340,6 @@ def _log_row(piece: Piece, rules: LogRules) -> LogRow:
 def _delta(kind: MultiCell, state: CollectionState) -> CollectionDelta:
     live = {key: cell.value for key, cell in state.elements.items() if cell.value is not None}
     dead = [key for key, cell in state.elements.items() if cell.value is None]
-    # A UDT is never null where it is touched at all (spec section 2.3).
+    # The value of a touched UDT is never null (spec section 2.3).
     value = kind.pack(live) if live or kind.kind == "udt" else None
     return CollectionDelta(value, state.deleted_us is not None, kind.pack_keys(dead) if dead else None)

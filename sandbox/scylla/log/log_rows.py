@@ -31,16 +31,16 @@ class LogOperation(IntEnum):
 
 
 RANGE_STARTS = frozenset({LogOperation.RANGE_DELETE_START_INCLUSIVE, LogOperation.RANGE_DELETE_START_EXCLUSIVE})
-"""A range delete is two rows: one of these, and its end right behind it."""
+"""Operations of the first row of a range delete; the row of its end follows."""
 
 
 class CollectionDelta(NamedTuple):
     """The log columns of a multi-cell column in a delta row.
 
     Attributes:
-        value: the column itself: the elements written; null if there are none.
-        deleted: whether `cdc$deleted_` is raised: what was there before is gone.
-        deleted_elements: `cdc$deleted_elements_`: keys of the elements that died; null if there are none.
+        value: the column itself: the written elements; null if there are none.
+        deleted: `cdc$deleted_`: whether the earlier content was deleted.
+        deleted_elements: `cdc$deleted_elements_`: keys of the deleted elements; null if there are none.
     """
 
     value: bytes | None
@@ -49,7 +49,7 @@ class CollectionDelta(NamedTuple):
 
 
 LogCell = bytes | CollectionDelta | None
-"""An atomic column or an image's (None raises `cdc$deleted_`), or a multi-cell column of a delta row."""
+"""A cell of an atomic column or of an image (None sets `cdc$deleted_`), or a multi-cell column of a delta row."""
 
 LogCells = Mapping[str, LogCell]
 
@@ -60,9 +60,9 @@ class LogRow:
 
     Attributes:
         operation: `cdc$operation`.
-        clustering: cells of the clustering columns, or of the first few; the others are null.
-        cells: base columns; an absent one was left alone.
-        ttl_s: `cdc$ttl`; None is null.
+        clustering: cells of all clustering columns, or of the first ones; the others are null.
+        cells: base columns; an absent one was not changed.
+        ttl_s: `cdc$ttl`; None for null.
     """
 
     operation: int
@@ -80,7 +80,7 @@ class LogGroup:
 
 
 Written = dict[str, Cell | CollectionState]
-"""What is written to columns, by name."""
+"""The writes of columns, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,10 @@ class Piece:
     """A delta row before its cells are serialized as the log shows them.
 
     Attributes:
-        operation, clustering, ttl_s: as of `LogRow`; a `ttl_s` of 0 is none.
-        is_static: whether it is the static row's.
-        cells: what is written.
-        deleted_range: of a range delete's first row, the range.
+        operation, clustering, ttl_s: as for `LogRow`, but a `ttl_s` of 0 for none.
+        is_static: whether it belongs to the static row.
+        cells: the writes.
+        deleted_range: the range, in the first row of a range delete.
     """
 
     operation: int

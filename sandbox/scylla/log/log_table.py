@@ -14,7 +14,7 @@ from schemas.cql.table import LOG_TABLE_SUFFIX, Column, TableSchema
 from schemas.log.columns import END_OF_BATCH, OPERATION, TTL, deleted_elements, deleted_flag
 
 CDC_PARTITIONER: Final = "com.scylladb.dht.CDCPartitioner"
-"""The partitioner that `system_schema.scylla_tables` has for log tables, and for no other table."""
+"""The partitioner that `system_schema.scylla_tables` shows for log tables only."""
 
 _META: Final = (
     (OPERATION, "tinyint"),
@@ -28,7 +28,7 @@ class CdcOptions:
     """The `cdc` option of a base table.
 
     Attributes:
-        ttl_s: TTL of log rows in seconds; 0 keeps them.
+        ttl_s: TTL of log rows in seconds; 0 for none.
         preimage, postimage, delta: as in ScyllaDB.
         enabled: false for a table that is not captured.
         images_of_partition_deletes: not an option, but a property of the server's version: whether the delete of a
@@ -48,7 +48,7 @@ class CdcOptions:
         return ImageOptions(self.preimage, self.postimage, self.images_of_partition_deletes)
 
     def __str__(self) -> str:
-        """The map literal that CQL takes."""
+        """Return the options as a map literal of CQL."""
         options = {
             "delta": self.delta,
             "enabled": str(self.enabled).lower(),
@@ -60,7 +60,7 @@ class CdcOptions:
 
 
 def log_columns(table_schema: TableSchema) -> tuple[tuple[str, str], ...]:
-    """Names and types of the log's regular columns, sorted by name bytes as the server lists them."""
+    """Return names and types of the log's regular columns, sorted by the bytes of the names as on the server."""
     columns = list(_META)
     for column in table_schema.columns:
         if column.is_hidden:
@@ -70,7 +70,7 @@ def log_columns(table_schema: TableSchema) -> tuple[tuple[str, str], ...]:
 
 
 def columns_of(column: Column) -> list[tuple[str, str]]:
-    """Names and types of the log's columns that stand for one base column (spec section 1.2)."""
+    """Return names and types of the log's columns for one base column (spec section 1.2)."""
     if column.position >= 0:
         return [(column.name, str(column.type))]
     value, elements = log_types(column.type)
@@ -79,13 +79,13 @@ def columns_of(column: Column) -> list[tuple[str, str]]:
 
 
 def type_ddl(keyspace: str, user_type: UserType) -> str:
-    """`CREATE TYPE` of a UDT."""
+    """Return the `CREATE TYPE` of a UDT."""
     fields = ", ".join(f"{quoted(name)} {cql_type}" for name, cql_type in user_type.fields)
     return f"CREATE TYPE {quoted(keyspace)}.{quoted(user_type.name)} ({fields})"
 
 
 def base_ddl(table_schema: TableSchema, options: CdcOptions) -> str:
-    """`CREATE TABLE` of the base table with its cdc option."""
+    """Return the `CREATE TABLE` of the base table with its cdc option."""
     columns = [
         f"{quoted(column.name)} {column.type}{' STATIC' if column in table_schema.statics else ''}"
         for column in table_schema.columns
@@ -106,12 +106,12 @@ def base_ddl(table_schema: TableSchema, options: CdcOptions) -> str:
 
 
 def log_ddl(table_schema: TableSchema, options: CdcOptions) -> str:
-    """`CREATE TABLE` of a table's log; see `log_ddl_of`."""
+    """Return the `CREATE TABLE` of a table's log, as `log_ddl_of` does."""
     return log_ddl_of(table_schema.keyspace, table_schema.name, log_columns(table_schema), options)
 
 
 def log_ddl_of(keyspace: str, table: str, columns: Sequence[tuple[str, str]], options: CdcOptions) -> str:
-    """`CREATE TABLE` of a log with these regular columns, with those of ScyllaDB's options that Cassandra has too."""
+    """Return the `CREATE TABLE` of a log with these regular columns, with the options that Cassandra has, too."""
     regulars = ", ".join(f"{quoted(name)} {type_text}" for name, type_text in columns)
     comment = f"CDC log for {keyspace}.{table}".replace("'", "''")
     return (
@@ -130,7 +130,7 @@ def log_ddl_of(keyspace: str, table: str, columns: Sequence[tuple[str, str]], op
 def _compaction(ttl_s: int) -> str:
     options = {"class": "TimeWindowCompactionStrategy"}
     if ttl_s:
-        # Some 24 windows to a TTL (spec section 1.3).
+        # About 24 windows in a TTL (spec section 1.3).
         slice_s = -(-ttl_s // 24)
         options["compaction_window_unit"] = "MINUTES"
         options["compaction_window_size"] = str(-(-slice_s // 60))

@@ -1,4 +1,4 @@
-"""Columns of a non-frozen list, set, map or UDT: how the log shows them (spec section 1.2). Pure."""
+"""Columns of a non-frozen list, set, map or UDT, and their form in the log (spec section 1.2). Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SMALLINT: Final = Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class MultiCell:
-    """How the elements of one column are ordered and put together.
+    """The order and the serialization of the elements of one column.
 
     Attributes:
-        kind: what it is.
+        kind: the kind of collection.
         order: sorts the element keys.
-        field_count: of a UDT; else 0.
+        field_count: number of fields of a UDT; otherwise 0.
     """
 
     kind: Literal["list", "set", "map", "udt"]
@@ -30,7 +30,7 @@ class MultiCell:
 
     @classmethod
     def of(cls, cql_type: CqlType, user_types: UserTypes = ()) -> MultiCell | None:
-        """The same of a column's type; None for an atomic one.
+        """Return the properties of a column's type; None for an atomic type.
 
         Raises:
             ValueError: keys of the type can't be ordered, or a UDT's fields are not given.
@@ -47,23 +47,23 @@ class MultiCell:
         return None
 
     def sorted(self, elements: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """The elements in the order of their keys."""
+        """Return the elements in the order of their keys."""
         return {key: elements[key] for key in sorted(elements, key=self.order)}
 
     def pack(self, elements: Mapping[bytes, bytes]) -> bytes:
-        """The value that the log shows of these elements: the frozen collection, of a list a map by timeuuid."""
+        """Return the log's value of these elements: a frozen collection; for a list, a map by timeuuid."""
         if self.kind == "udt":
             return pack_fields(elements.get(_SMALLINT.pack(index)) for index in range(self.field_count))
         found = self.sorted(elements)
         return pack_elements(list(found)) if self.kind == "set" else pack_pairs(list(found.items()))
 
     def pack_keys(self, keys: Iterable[bytes]) -> bytes:
-        """What `cdc$deleted_elements_` shows of these element keys."""
+        """Return the value of `cdc$deleted_elements_` for these element keys."""
         return pack_elements(sorted(keys, key=self.order))
 
 
 def log_types(cql_type: CqlType) -> tuple[str, str | None]:
-    """CQL types of a column in the log, and of its `cdc$deleted_elements_`, which atomic columns don't have."""
+    """Return the CQL types of a column in the log and of its `cdc$deleted_elements_`; None for an atomic column."""
     match cql_type:
         case ListType(element):
             return f"frozen<map<timeuuid, {element}>>", "frozen<set<timeuuid>>"
@@ -78,5 +78,5 @@ def log_types(cql_type: CqlType) -> tuple[str, str | None]:
 
 
 def field_key(index: int) -> bytes:
-    """The element key of a UDT's field."""
+    """Return the element key of a UDT's field."""
     return _SMALLINT.pack(index)

@@ -20,7 +20,7 @@ _INT64: Final = 1 << 63
 
 
 class Duration(NamedTuple):
-    """CQL's duration; all three parts have the same sign."""
+    """A CQL duration; all three parts have the same sign."""
 
     months: int
     days: int
@@ -47,7 +47,7 @@ def _decimal(value: object) -> bytes:
 
 
 def _vint(value: int) -> bytes:
-    """A signed vint: zigzag, then the count of further bytes as leading ones of the first."""
+    """Return a signed vint: zigzag, with the number of further bytes as leading ones of the first byte."""
     number = (value << 1) ^ (value >> 63)
     extra = min(max(0, (number.bit_length() - 1) // 7), 8)
     if extra == 8:
@@ -91,7 +91,7 @@ _ENCODERS: Final[Mapping[str, Callable[[object], bytes]]] = {
 
 
 def encode(cql_type: CqlType, value: object) -> bytes:
-    """The serialized cell of a value.
+    """Return the serialized cell of a value.
 
     Args:
         cql_type: a scalar type.
@@ -99,8 +99,8 @@ def encode(cql_type: CqlType, value: object) -> bytes:
             since the epoch); a str for texts and `inet`; a `Decimal`, `Duration`, `UUID`, float, bool or bytes.
 
     Raises:
-        ValueError: the type is no scalar, or the value does not fit it.
-        TypeError, OverflowError, struct.error: the value is of another kind, or too large.
+        ValueError: the type is not a scalar, or the value does not fit it.
+        TypeError, OverflowError, struct.error: the value has another Python type, or is too large.
     """
     encoder = _ENCODERS.get(str(cql_type))
     if encoder is None:
@@ -146,7 +146,7 @@ _DRAWS: Final[Mapping[str, Callable[[Random], bytes]]] = {
     "bigint": lambda random: random.randbytes(8),
     "blob": lambda random: random.randbytes(random.randint(1, 40)),
     "boolean": lambda random: random.choice((b"\x00", b"\x01")),
-    # Days of the years 1 to 9999: beyond them Python's date can't follow, nor can many a consumer.
+    # Days of the years 1 to 9999, the range of Python's date and of many consumers.
     "date": lambda random: (random.randint(-719_162, 2_932_896) + _INT32).to_bytes(4, "big"),
     "decimal": _draw_decimal,
     "double": lambda random: pack(">d", random.gauss(0, 1e6)),
@@ -208,14 +208,14 @@ _EXTREME_VALUES: Final[Mapping[str, tuple[object, ...]]] = {
 EXTREMES: Final[Mapping[str, tuple[bytes, ...]]] = {
     name: tuple(_ENCODERS[name](value) for value in values) for name, values in _EXTREME_VALUES.items()
 }
-"""For each scalar type the serialized values at its edges."""
+"""The serialized values at the limits of each scalar type."""
 
 
 def draw(type_name: str, random: Random, extreme_share: float = 0.125) -> bytes:
-    """A serialized value of a scalar type, which is one of its extremes with the given probability.
+    """Return a serialized value of a scalar type; with the given probability, one of its extremes.
 
     Raises:
-        KeyError: the type is no scalar.
+        KeyError: the type is not a scalar.
     """
     if extreme_share and random.random() < extreme_share:
         return random.choice(EXTREMES[type_name])

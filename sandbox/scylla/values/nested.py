@@ -24,7 +24,7 @@ _FIXED_IN_VECTORS: Final = {
     "timeuuid": 16,
     "uuid": 16,
 }
-"""Widths of the types whose elements stand in a vector without a length; the server counts no others among them."""
+"""Widths in bytes of the types whose elements have no length in a vector. The server has no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ UserTypes = tuple[UserType, ...]
 
 
 def fields_of(udt: UdtType, user_types: UserTypes) -> tuple[tuple[str, CqlType], ...]:
-    """Names and types of a UDT's fields: its own, or where it has none those of the type of its name.
+    """Return names and types of a UDT's fields: its own, or those of the user type of its name.
 
     Raises:
         ValueError: the type is not resolved, and not among those given.
@@ -58,58 +58,58 @@ def fields_of(udt: UdtType, user_types: UserTypes) -> tuple[tuple[str, CqlType],
 
 
 def is_multi_cell(cql_type: CqlType) -> bool:
-    """Whether a column of this type is stored element by element."""
+    """Return whether a column of this type is stored element by element."""
     return isinstance(cql_type, ListType | SetType | MapType | UdtType)
 
 
 def unfrozen(cql_type: CqlType) -> CqlType:
-    """The type without `frozen<>` around it."""
+    """Return the type without `frozen<>` around it."""
     while isinstance(cql_type, FrozenType):
         cql_type = cql_type.inner
     return cql_type
 
 
 def pack_elements(elements: Sequence[bytes]) -> bytes:
-    """A serialized list or set."""
+    """Return a serialized list or set."""
     return _INT.pack(len(elements)) + b"".join(_INT.pack(len(element)) + element for element in elements)
 
 
 def pack_pairs(pairs: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """A serialized map."""
+    """Return a serialized map."""
     flat = b"".join(_INT.pack(len(part)) + part for pair in pairs for part in pair)
     return _INT.pack(len(pairs)) + flat
 
 
 def pack_fields(fields: Iterable[bytes | None]) -> bytes:
-    """A serialized tuple or UDT."""
+    """Return a serialized tuple or UDT."""
     return b"".join(_NULL if field is None else _INT.pack(len(field)) + field for field in fields)
 
 
 def pack_vector(elements: Iterable[bytes], element_type: CqlType) -> bytes:
-    """A serialized vector: elements of variable width have their length, as a vint, before them."""
+    """Return a serialized vector. An element of variable width has its length before it, as a vint."""
     if vector_width(element_type) is not None:
         return b"".join(elements)
     return b"".join(pack_unsigned_vint(len(element)) + element for element in elements)
 
 
 def unpack_elements(raw: bytes) -> list[bytes]:
-    """Elements of a serialized list or set."""
+    """Return the elements of a serialized list or set."""
     return [part for part in _parts(raw, 4) if part is not None]
 
 
 def unpack_pairs(raw: bytes) -> list[tuple[bytes, bytes]]:
-    """Keys and values of a serialized map."""
+    """Return the keys and values of a serialized map."""
     flat = unpack_elements(raw)
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def unpack_fields(raw: bytes) -> list[bytes | None]:
-    """Fields of a serialized tuple or UDT; those that a later ALTER TYPE added may be missing."""
+    """Return the fields of a serialized tuple or UDT. Those that ALTER TYPE added later may be missing."""
     return _parts(raw, 0)
 
 
 def unpack_vector(raw: bytes, vector: VectorType) -> list[bytes]:
-    """Elements of a serialized vector."""
+    """Return the elements of a serialized vector."""
     width, at, elements = vector_width(vector.element), 0, []
     for _ in range(vector.dimension):
         length = width
@@ -121,7 +121,7 @@ def unpack_vector(raw: bytes, vector: VectorType) -> list[bytes]:
 
 
 def vector_width(element: CqlType) -> int | None:
-    """Bytes of a vector's element; None where they vary."""
+    """Return the width of a vector's element in bytes; None if it varies."""
     match unfrozen(element):
         case NativeType(name):
             return _FIXED_IN_VECTORS.get(name)
@@ -132,7 +132,7 @@ def vector_width(element: CqlType) -> int | None:
 
 
 def pack_unsigned_vint(number: int) -> bytes:
-    """An unsigned vint: the count of further bytes as leading ones of the first."""
+    """Return an unsigned vint: the first byte's leading ones count the further bytes."""
     extra = min(max(0, (number.bit_length() - 1) // 7), 8)
     if extra == 8:
         return b"\xff" + number.to_bytes(8, "big")

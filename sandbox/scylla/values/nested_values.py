@@ -21,21 +21,21 @@ from sandbox.scylla.values.ordering import order_of
 from schemas.cql.types import CqlType, ListType, MapType, NativeType, SetType, TupleType, UdtType, VectorType
 
 EQUAL_BUT_DIFFERENT: Final = frozenset({"decimal", "double", "float"})
-"""Types with values that compare equal and serialize differently: no extremes of them in keys."""
+"""Types with values that compare equal and serialize differently; keys have none of their extremes."""
 
 
 def encode_nested(cql_type: CqlType, value: object, user_types: UserTypes = ()) -> bytes:
-    """The serialized cell of a value of any type.
+    """Return the serialized cell of a value of any type.
 
     Args:
         cql_type: the type; `frozen<>` makes no difference.
-        value: as for `values.encode`; an iterable for a list, set or vector; a mapping for a map; a sequence for a
+        value: as for `native.encode`; an iterable for a list, set or vector; a mapping for a map; a sequence for a
             tuple; a mapping by field for a UDT. None and missing fields of tuples and UDTs are null.
-        user_types: every UDT that the type names.
+        user_types: all UDTs that the type uses.
 
     Raises:
         ValueError: elements of the type can't be ordered, or a UDT's fields are not given.
-        TypeError, OverflowError, struct.error: a value is of another kind, or too large.
+        TypeError, OverflowError, struct.error: a value has another Python type, or is too large.
     """
 
     def inner(element_type: CqlType) -> Callable[[object], bytes]:
@@ -69,10 +69,10 @@ class Draw:
     """Draws values of any type.
 
     Attributes:
-        random: decides everything.
-        user_types: every UDT that the types name.
+        random: the source of randomness.
+        user_types: all UDTs that the types use.
         extremes: share of extreme values among scalars.
-        most: most elements of a collection.
+        most: the largest number of elements of a collection.
         nulls: share of null fields in tuples and UDTs.
     """
 
@@ -83,11 +83,11 @@ class Draw:
     nulls: float = 0.15
 
     def value(self, cql_type: CqlType) -> bytes:
-        """One serialized value; collections inside may be empty."""
+        """Return a serialized value; collections inside may be empty."""
         return self._draw(cql_type, self.extremes)
 
     def key(self, cql_type: CqlType) -> bytes:
-        """The same for a key or an element of a set: no two that are equal but serialized differently."""
+        """Return a serialized key or element of a set. No two values are equal but serialized differently."""
         return self._draw(cql_type, None)
 
     def _draw(self, cql_type: CqlType, extremes: float | None) -> bytes:

@@ -1,4 +1,4 @@
-"""The order of clustering rows, as the server compares serialized values of each type. Pure."""
+"""The order of clustering rows: compares serialized values of each type as the server does. Pure."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ def _decimal(raw: bytes) -> Decimal:
 
 
 def _uuid(raw: bytes) -> tuple[int, bytes]:
+    # The type uuid compares the last 8 bytes unsigned, also those of version 1; the type timeuuid compares them signed.
     version = raw[6] >> 4
-    return (version, sort_key(raw) if version == 1 else raw)
+    return (version, raw[6:8] + raw[4:6] + raw[:4] + raw[8:] if version == 1 else raw)
 
 
 _ORDERS: Final[Mapping[str, OrderKey]] = {
@@ -66,7 +67,7 @@ _ORDERS: Final[Mapping[str, OrderKey]] = {
 
 
 def order_of(cql_type: CqlType, user_types: UserTypes = ()) -> OrderKey:
-    """A key function that sorts serialized values of a type as the server does; empty values come first.
+    """Return a key function that sorts serialized values of a type as the server does; empty values come first.
 
     Raises:
         ValueError: the server has no order of the type, or a UDT's fields are not given.
@@ -105,7 +106,7 @@ def _by_fields(orders: Sequence[OrderKey]) -> OrderKey:
 
 @total_ordering
 class _Descending:
-    """A sort key turned round."""
+    """A sort key in descending order."""
 
     __slots__ = ("key",)
 
@@ -122,14 +123,14 @@ class _Descending:
 
 
 Position = tuple[Any, ...]
-"""A place in a partition that compares with others of the same table: a row's, or a bound's between rows."""
+"""The place of a row or of a bound in a partition. Positions of one table can be compared."""
 
 
 class ClusteringOrder:
     """Sorts rows of one table into clustering order, and compares the bounds of ranges with them."""
 
     def __init__(self, types: Sequence[CqlType], descending: Sequence[bool], user_types: UserTypes = ()) -> None:
-        """Take the clustering columns' types and directions, by position.
+        """Create the order from the clustering columns' types and directions, by position.
 
         Raises:
             ValueError: as `order_of`.
@@ -139,7 +140,7 @@ class ClusteringOrder:
         self.descending = tuple(descending)
 
     def sorted(self, rows: Iterable[T], key: Callable[[T], Key]) -> list[T]:
-        """The rows in clustering order of their keys."""
+        """Return the rows in clustering order of their keys."""
         found = list(rows)
         if len(found) < 2:
             return found
@@ -150,7 +151,7 @@ class ClusteringOrder:
         return found
 
     def position(self, prefix: Key, weight: int = 0) -> Position:
-        """Where a key lies, or the bound right before (-1) or right behind (1) all rows with a prefix."""
+        """Return the position of a key, or of the bound directly before (-1) or after (1) all rows with a prefix."""
         parts = zip(prefix, self._columns, strict=False)
         keys = ((0, _Descending(order(cell)) if reverse else order(cell)) for cell, (order, reverse) in parts)
         return (*keys, (weight,))

@@ -23,7 +23,7 @@ from urllib.request import Request, urlopen
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.chart.tools import OwnProgram
+from tests.go_tools import OwnProgram
 
 KUBERNETES: Final = "1.36.3"
 NODE: Final = "node-1"
@@ -46,6 +46,7 @@ CONTROL_PLANE: Final = OwnProgram(
         "-ldflags",
         f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor={_MAJOR} -X {_VERSION}.gitMinor={_MINOR}",
     ),
+    "make chart-e2e",
 )
 """Takes eight minutes of CPU time to build from nothing, and some 3 GB in Go's caches.
 
@@ -111,7 +112,7 @@ class Cluster:
 
     @contextmanager
     def watching(self, path: str, since: str) -> Iterator[Iterator[Json]]:
-        """Events of a list's objects from a resource version on: asked for at the block's begin, kept until read.
+        """Yield the events of a list's objects after a resource version. Unread events are kept.
 
         Raises:
             ApiError: the API server ends the watch by an event, as when it no longer has that version.

@@ -14,7 +14,7 @@ _MARK: Final = "test/watched-until"
 
 
 def most_at_once(before: Iterable[Json], events: Iterable[Json]) -> int:
-    """The largest number of pods that there were at one time. One that is told to end is there until it is gone.
+    """The largest number of pods at one time. A terminating pod counts until it is gone.
 
     Args:
         before: the pods that there are before the first event.

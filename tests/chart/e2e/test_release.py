@@ -43,7 +43,7 @@ def helm(chart: Chart, namespace: str, *words: str) -> str:
 def test_every_manifest_passes_server_side_validation(
     chart: Chart, cluster: Cluster, namespace: str, values: Path
 ) -> None:
-    """The API server takes each object as it stands, with strict validation of its fields."""
+    """The API server accepts each object unchanged, with strict validation of its fields."""
     for one in chart.render(values).manifests:
         one["metadata"]["namespace"] = namespace
         if one["kind"] == "Pod":

@@ -65,7 +65,7 @@ def release(chart: Chart, cluster: Cluster, namespace: str, tmp_path: Path) -> R
 
 
 def test_other_values_change_the_same_objects(release: Release, cluster: Cluster, namespace: str) -> None:
-    """Whatever changes, no field that can't change is touched: one driver after the other, of the same StatefulSet.
+    """No change touches an immutable field: one driver follows the other in the same StatefulSet.
 
     A watch on the pods sees that the next never comes before the one before is gone.
     """

@@ -45,7 +45,7 @@ def alive(members: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def test_nothing_outlives_the_block(module: str, tmp_path: Path) -> None:
-    """Descendants end too, whatever their process group and however the block ends."""
+    """Descendants end too, in any process group and however the block ends."""
     members: list[psutil.Process] = []
 
     def interrupted() -> None:

@@ -52,7 +52,7 @@ class Port:
         return found and found[1]
 
     def get(self, path: str, accept: str = "*/*") -> tuple[int, str]:
-        """Status and body; status 0 while nobody listens."""
+        """Return status and body; status 0 if nothing listens."""
         try:
             with urlopen(Request(self.url + path, headers={"Accept": accept}), timeout=10) as answer:
                 return answer.status, answer.read().decode()

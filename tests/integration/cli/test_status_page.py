@@ -29,7 +29,7 @@ def test_page_renews_itself(tmp_path: Path) -> None:
 @needs_browser
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_page_suits_light_and_dark(tmp_path: Path, scheme: str) -> None:
-    """The page's corner is as light or dark as the reader wants it; the picture is kept for whoever wants to look."""
+    """The page's corner is light or dark as the reader's setting says. The picture is kept."""
     picture = tmp_path / f"{scheme}.png"
     take_picture(jobs.running(), scheme, picture, tmp_path)
     image = pytest.importorskip("matplotlib.image").imread(picture)
@@ -39,7 +39,7 @@ def test_page_suits_light_and_dark(tmp_path: Path, scheme: str) -> None:
 
 
 def test_address_that_is_taken() -> None:
-    """An address that was asked for must be free; the default gives way."""
+    """A configured address must be free; the default one may be replaced by another."""
     first = serve(jobs.running())
     try:
         with pytest.raises(StartupError, match=rf"monitoring\.listen {first.address}: Address already in use"):

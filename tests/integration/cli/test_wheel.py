@@ -140,7 +140,7 @@ def test_product_alone_validates_its_example(product_alone: Environment) -> None
 
 @pytest.mark.parametrize("command", ["demo", "local"])
 def test_product_alone_names_the_distribution_of_a_missing_command(product_alone: Environment, command: str) -> None:
-    """A user who read of the command is told what to install."""
+    """The command without the sandbox names the package to install."""
     refused = product_alone.run(command, "--help")
     assert refused.returncode == 2
     assert refused.stderr == (

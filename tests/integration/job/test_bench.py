@@ -71,7 +71,7 @@ def test_latency_is_above_the_confidence_window(line: dict[str, Any]) -> None:
 
 
 def test_nothing_of_it_stays_on_the_stack(printed: str, local_stack: LocalStack) -> None:
-    """The stack was somebody's: it runs on, without the benchmark's processes."""
+    """A stack that ran before the benchmark keeps running; the benchmark's processes end."""
     assert "collections" in printed.splitlines()[3]
     assert all(component.is_up for component in local_stack.status())
     here = str(local_stack.folder / "bench").encode()

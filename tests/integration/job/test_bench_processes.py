@@ -99,7 +99,7 @@ def test_a_process_with_a_used_up_pid_is_another_one() -> None:
 
 
 def test_roles_add_up_to_the_total() -> None:
-    """What ran between two looks only is nobody's: it is shown as `other`."""
+    """A process that ran only between two samples is counted as `other`."""
     times = RoleTimes()
     mine = ProcessStat(os.getpid(), os.getppid(), 1, 2.0, 0.0, 0)
     times.look([mine], os.getpid())

@@ -78,7 +78,7 @@ def _forks(process: psutil.Process) -> list[psutil.Process]:
 
 
 def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[ForkServer, psutil.Process], short_path: Path) -> None:
-    """It has the variables and the streams of the process that asked, and ends with the end of its input."""
+    """A fork has the variables and the streams of the client, and ends when its input ends."""
     with Daemon(warm[0].python, short_path) as daemon:
         assert daemon.socket().parent == short_path
         (fork,) = _forks(warm[1])
@@ -93,7 +93,7 @@ def test_fork_is_the_daemon_that_was_asked_for(warm: tuple[ForkServer, psutil.Pr
 def test_fork_ends_with_what_spark_started(
     warm: tuple[ForkServer, psutil.Process], short_path: Path, number: signal.Signals
 ) -> None:
-    """Spark ends its processes by signals; what they stand for must not go on."""
+    """Spark ends its processes by signals; the forks end with them."""
     with Daemon(warm[0].python, short_path) as daemon:
         daemon.socket()
         assert len(_forks(warm[1])) == 1
@@ -103,7 +103,7 @@ def test_fork_ends_with_what_spark_started(
 
 
 def test_who_ends_too_soon_leaves_nothing(warm: tuple[ForkServer, psutil.Process], short_path: Path) -> None:
-    """Neither before anything was asked for, nor before the fork could learn of its end; others are served on."""
+    """A client that ends before its request, or before the fork has started, does not disturb the others."""
     address = str(Path(warm[0].python).with_name("socket"))
     reading, writing = os.pipe()
     for request in (b"", _request(short_path)):
@@ -128,7 +128,7 @@ def _request(folder: Path) -> bytes:
 def test_planner_that_spark_leaves_ends_in_silence(
     warm: tuple[ForkServer, psutil.Process], short_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A query that is stopped in the midst of a question hangs up: no traceback of the answer that nobody waits for."""
+    """A planner whose query is stopped during a request ends without a traceback."""
     path = str(short_path / "planner")
     environment = os.environ | {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_PATH": path}
     with socket.socket(socket.AF_UNIX) as spark:
@@ -148,7 +148,7 @@ def test_planner_that_spark_leaves_ends_in_silence(
 def test_worker_that_spark_leaves_ends_in_silence(
     warm: tuple[ForkServer, psutil.Process], short_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One of the daemon that plans: a query that starts again after a failure hangs up while it is asked."""
+    """A worker whose query restarts after a failure ends without a traceback."""
     # As Spark sets it.
     with Daemon(warm[0].python, short_path, PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE="1") as daemon:
         path = str(daemon.socket())
@@ -162,7 +162,7 @@ def test_worker_that_spark_leaves_ends_in_silence(
 
 
 def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[ForkServer, psutil.Process], short_path: Path) -> None:
-    """When the warm process has died, or could not come up."""
+    """Without the fork server, a new process does the work."""
     with Daemon(warm[0].python, short_path, **{VARIABLE: str(short_path / "nobody")}) as daemon:
         assert daemon.socket().parent == short_path
         assert _forks(warm[1]) == []
@@ -172,7 +172,7 @@ def test_without_a_warm_process_a_cold_one_does_it(warm: tuple[ForkServer, psuti
 
 
 def test_ends_with_the_job(short_path: Path) -> None:
-    """Also when that is killed: its standard input ends then."""
+    """The fork server ends with the job, also if the job is killed, because its standard input ends."""
     script = "from spark.workers.fork_server import ForkServer; print(ForkServer().pid, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -71,7 +71,7 @@ def kill_while_it_publishes(job: BridgeJob, killer: Callable[[BridgeJob], None],
 
 @pytest.mark.timeout(1200)
 def test_kills_and_new_lanes_change_nothing(session: WritingSession, bridge: MakeJob, tmp_path: Path) -> None:
-    """10,000 keys over three generations arrive once, each in its order, whatever happens to the job on the way.
+    """10,000 keys over three generations arrive once, each in its order, although the job is disturbed meanwhile.
 
     `kill -9` of the JVM, of workers and of everything at random moments, and each dead letter comes once, too; a killed
     job that comes back as it was, with more lanes, with fewer, without its checkpoint loses and doubles nothing.

@@ -26,9 +26,8 @@ from sandbox.writing_session import WritingSession
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.chart.rendering import Chart, Rendered
-from tests.chart.tools import HELM, PROMTOOL, ToolMissingError, may_build, tool
-from tests.image import rootfs
-from tests.image.rootfs import ENTRYPOINT, RootFileSystem
+from tests.go_tools import HELM, PROMTOOL
+from tests.image.rootfs import ENTRYPOINT, RootFileSystem, image_root
 from tests.integration.support.histories import history
 from tests.integration.support.running import BridgeJob, wait_for
 
@@ -47,7 +46,7 @@ SCHEMA = TableSchema(
 
 @dataclass
 class Pod(BridgeJob):
-    """The driver's pod; its volumes stay when it ends, its file system does not."""
+    """The driver's pod. Its volumes stay when it ends, but not its file system."""
 
     image: RootFileSystem = field(default_factory=lambda: RootFileSystem(Path()))
     chart: Chart | None = None
@@ -59,7 +58,7 @@ class Pod(BridgeJob):
         for folder in (config, checkpoint):
             folder.mkdir(exist_ok=True)
         rendered = self.rendered()
-        # A pod has a network of its own; here it is everybody's.
+        # A pod has a network of its own; here it uses this machine's.
         text = rendered.config_text.replace("0.0.0.0:", "127.0.0.1:")
         (config / "bridge.yaml").write_text(text, encoding="utf-8")
         # These two volumes are all that it has beside /tmp.
@@ -75,13 +74,13 @@ class Pod(BridgeJob):
         return self.process
 
     def rendered(self, monitoring: Mapping[str, Any] = MappingProxyType({})) -> Rendered:
-        """The release that is this job."""
+        """Return the rendered release of this job."""
         assert self.chart is not None
         config = {name: value for name, value in self.mapping().items() if name != "spark"}
         return self.chart.render(values={"config": config, "monitoring": {"port": self.port, **monitoring}})
 
     def probe(self, which: str) -> int:
-        """The status that the kubelet gets from a probe; 0 while nobody answers."""
+        """Return the status that the kubelet gets from a probe; 0 without an answer."""
         path = self.rendered().container[which]["httpGet"]["path"]
         try:
             with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
@@ -95,30 +94,18 @@ class Pod(BridgeJob):
 @pytest.fixture
 def image(tmp_path_factory: pytest.TempPathFactory) -> RootFileSystem:
     """The image's root file system."""
-    missing = rootfs.why_not_here()
-    if missing is not None:
-        pytest.skip(missing)
-    named = os.environ.get("SCYLLA_CDC_BRIDGE_ROOTFS")
-    if not named and not may_build():
-        pytest.skip("the image's root file system is built by `make chart` alone")
-    found = RootFileSystem(Path(named) if named else tmp_path_factory.mktemp("image") / "root")
-    if not named:
-        found.build()
-    return found
+    return image_root(tmp_path_factory.mktemp("image"))
 
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Chart:
     """The chart, with Helm."""
-    try:
-        return Chart(tool(HELM), tmp_path)
-    except ToolMissingError as missing:
-        pytest.skip(str(missing))
+    return Chart(HELM.get(), tmp_path)
 
 
 @pytest.fixture
 def pod(local_stack: LocalStack, image: RootFileSystem, chart: Chart, tmp_path: Path) -> Iterator[Pod]:
-    """The pod of a release on the local stack; nothing of it runs on."""
+    """Yield the pod of a release on the local stack, and stop it afterwards."""
     settings: dict[str, Any] = {"publishing": {"max_transaction_records": 500}, "reading": {"max_window_ms": 60_000}}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
@@ -126,8 +113,8 @@ def pod(local_stack: LocalStack, image: RootFileSystem, chart: Chart, tmp_path: 
         yield made
 
 
-def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack, pod: Pod) -> None:
-    """SIGTERM in the midst of the work ends the first pod within its grace; the second loses and doubles nothing."""
+def test_second_pod_continues_where_the_first_stopped(local_stack: LocalStack, pod: Pod) -> None:
+    """SIGTERM during work ends the first pod within its grace period. The second pod loses and duplicates nothing."""
     session = WritingSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
     try:
         written = history(session, SCHEMA, seed=8, changes=6_000, keys=500)
@@ -153,8 +140,8 @@ def test_second_pod_goes_on_where_the_first_was_stopped(local_stack: LocalStack,
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
 
 
-def test_stop_is_heard_while_a_start_waits_for_kafka(local_stack: LocalStack, pod: Pod) -> None:
-    """Brokers that stand still in the midst of a start: the pod stays alive, is not ready, and ends when it is to."""
+def test_sigterm_stops_a_start_that_waits_for_kafka(local_stack: LocalStack, pod: Pod) -> None:
+    """While brokers do not answer at a start, the pod is alive and not ready, and it stops on SIGTERM."""
     session = WritingSession.connect(ScyllaSettings(contact_points=local_stack.cql, consistency="ONE"))
     try:
         history(session, SCHEMA, seed=9, changes=100, keys=10)
@@ -169,7 +156,7 @@ def test_stop_is_heard_while_a_start_waits_for_kafka(local_stack: LocalStack, po
     wait_for("the servers being found", lambda: "Schema registry at" in pod.log.read_text(encoding="utf-8"), 180)
     os.kill(broker, signal.SIGSTOP)
     try:
-        wait_for("somebody who answers", lambda: pod.probe("livenessProbe") == 200, 60)
+        wait_for("an answer", lambda: pod.probe("livenessProbe") == 200, 60)
         # Before the first start there is Spark's own, which takes its time.
         wait_for("the start", lambda: re.search(r"query_starts_total{[^}]*} 1", scrape(pod)) is not None, 180)
         began_s = time.monotonic()
@@ -184,17 +171,17 @@ def test_stop_is_heard_while_a_start_waits_for_kafka(local_stack: LocalStack, po
 
 
 def scrape(pod: Pod) -> str:
-    """The pod's metrics."""
+    """Return the pod's metrics."""
     with urlopen(f"http://127.0.0.1:{pod.port}/metrics", timeout=10) as answer:
         text: str = answer.read().decode()
     return text
 
 
 def check_scrape(pod: Pod) -> None:
-    """Prometheus finds nothing amiss in the metrics; dashboard and alerts query only what is there."""
+    """Prometheus accepts the metrics, and dashboard and alerts query only existing ones."""
     scraped = scrape(pod)
     judged = subprocess.run(
-        [PROMTOOL.build(), "check", "metrics"], input=scraped, text=True, capture_output=True, check=False, timeout=60
+        [PROMTOOL.get(), "check", "metrics"], input=scraped, text=True, capture_output=True, check=False, timeout=60
     )
     assert (judged.returncode, judged.stdout + judged.stderr) == (0, "")
     families = set(re.findall(r"^# TYPE (\S+) ", scraped, re.MULTILINE))
@@ -205,7 +192,7 @@ def check_scrape(pod: Pod) -> None:
 
 
 def committed(pod: Pod) -> int:
-    """Committed records and markers, 0 while there is no topic."""
+    """Return the number of committed records and markers; 0 without a topic."""
     assert pod.process is not None
     assert pod.process.poll() in (None, 0), pod.log_tail()
     text = pod.log.read_text(encoding="utf-8")

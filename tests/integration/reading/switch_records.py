@@ -87,7 +87,7 @@ class Switch:
 
 @dataclass(slots=True)
 class Outage:
-    """A kill that was carried out: of which switch, since when, and since when each table's progress moves on."""
+    """A kill: its switch, its time, and the times from which each table's progress advances again."""
 
     switch: Switch
 
@@ -98,7 +98,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A change that waited for nothing but its turn: of which table, when it was written, and when it was there."""
+    """A change that nothing delayed: its table, the time of its write, and the time of its arrival."""
 
     table: str
     written_us: UnixMicros

@@ -61,7 +61,7 @@ def source(
 
 
 def work(reader: ScyllaCdcStreamReader, start: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Where the source stands after the next micro-batch, if one is due, and the rows of it."""
+    """Return the source's position after the next micro-batch, if one is due, and the rows of that batch."""
     end = reader.latestOffset(start, ReadAllAvailable())
     partitions = reader.partitions(start, end) if end != start else []
     return end, [row for one in partitions for batch in reader.read(one) for row in batch.to_pylist()]

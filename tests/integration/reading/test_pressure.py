@@ -110,7 +110,7 @@ def test_limit_that_nobody_told_us_stops_with_what_to_do(
 def test_quota_makes_the_job_wait_and_is_told(
     local_stack: LocalStack, settings: KafkaSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broker that holds producers back costs time alone; the log says so, and the waiting is counted."""
+    """A broker that throttles producers only delays them. The job logs this and counts the waiting time."""
     name = f"throttled-{uuid.uuid4().hex[:8]}"
     KafkaAdmin(settings).ensure_topic(name, 1, {})
     sent = [os.urandom(10_000) for _ in range(20)]

@@ -33,7 +33,7 @@ from tests.integration.support.running import wait_for
 WANTED = "SCYLLA_CDC_BRIDGE_CLUSTER"
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(WANTED not in os.environ, reason=f"two more CQL servers take 15 to 60 s: set {WANTED}"),
+    pytest.mark.skipif(WANTED not in os.environ, reason="two more CQL servers take 15 to 60 s: `make cluster` runs it"),
 ]
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -159,7 +159,7 @@ def test_each_stream_is_asked_of_its_owner(cluster: int, session: WritingSession
 def test_streams_are_asked_together_of_the_firsts_owner(
     cluster: int, session: WritingSession, ring: list[tuple[int, str]]
 ) -> None:
-    """One request for neighbours on the ring, which mostly have the same owner; both nodes are asked so."""
+    """A request for neighbours on the ring, which mostly have one owner, goes to it: both nodes get requests."""
     log = ChangeLog(session).log_reader("ks", "t")
     random = Random(3)
     streams = sorted(

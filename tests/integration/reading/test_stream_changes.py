@@ -28,7 +28,7 @@ SEED = int(os.environ.get("SCYLLA_CDC_BRIDGE_SEED", "7"))
 
 
 def test_lanes_share_out_a_generation(session: WritingSession) -> None:
-    """Whatever the number of lanes, each stream is in one of them."""
+    """Each stream is in exactly one lane, for any number of lanes."""
     cluster = SimulatedCluster(session, seed=5)
     cluster.reset()
     made = cluster.add_generation(UnixMillis(1_700_000_000_000))

@@ -35,9 +35,9 @@ OPERATIONS = ["insert", "update", "static_update", "row_delete", "range_delete",
 DEAD_LETTERS = f"{JOB}.dead-letters"
 RETRIED = "delta"
 """The table whose statements all came twice; the job takes the second for what it is."""
-UNHEARD = ("debezium", "flat")
+SHAPES_WITH_UNKNOWN = ("debezium", "flat")
 """Tables that end with an operation which no server has yet."""
-UNHEARD_OPERATION = 77
+UNKNOWN_OPERATION = 77
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ def write_oddities(session: WritingSession, stamps: dict[str, list[int]]) -> Non
     assert stream_id is not None
     time = timeuuid_of(UnixMicros(stamps["delta"][0] + 500_000), POISON_LOW)
     contradiction(session, f"{KEYSPACE}.delta", stream_id, time, KEY, "note")
-    for shape in UNHEARD:
+    for shape in SHAPES_WITH_UNKNOWN:
         cells = {
             "cdc$stream_id": stream_id,
             "cdc$time": timeuuid_of(UnixMicros(stamps[shape][-1] + 500_000), POISON_LOW),
             "cdc$batch_seq_no": bytes(4),
-            "cdc$operation": bytes((UNHEARD_OPERATION,)),
+            "cdc$operation": bytes((UNKNOWN_OPERATION,)),
             "cdc$end_of_batch": b"\x01",
             **KEY,
             "note": b"what?",

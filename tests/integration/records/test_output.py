@@ -37,9 +37,9 @@ from tests.integration.records.output_table import (
     POISON_LOW,
     RETRIED,
     SHAPES,
+    SHAPES_WITH_UNKNOWN,
     STATEMENTS,
-    UNHEARD,
-    UNHEARD_OPERATION,
+    UNKNOWN_OPERATION,
     Read,
     _int,
     mutations,
@@ -152,12 +152,12 @@ BOUNDS = {
 def test_keys_headers_and_tombstones(
     local_stack: LocalStack, job: BridgeJob, written: dict[str, list[int]], shape: str
 ) -> None:
-    """Whatever the shape: keys, headers, the place of the base partition, and a tombstone behind the row's delete."""
+    """Every shape has keys, headers, one partition for a base partition, and a tombstone after a row's delete."""
     found = consume(local_stack, f"{JOB}.{shape}")
     operations = [*OPERATIONS[:4], "row_delete", *OPERATIONS[4:]]
     stamps = [*written[shape][:4], written[shape][3], *written[shape][4:]]
     lines = [*LINES[:4], 1, *LINES[4:]]
-    if shape in UNHEARD:
+    if shape in SHAPES_WITH_UNKNOWN:
         operations, lines = [*operations, "unknown"], [*lines, 9]
         stamps.append(stamps[-1] + 500_000)
     assert [one.value is None for one in found] == [False] * 4 + [True] + [False] * (len(operations) - 5)
@@ -177,7 +177,7 @@ def test_keys_headers_and_tombstones(
 def changes(stack: LocalStack, shape: str) -> list[Read]:
     """What came of the statements, without tombstones."""
     found = [one for one in consume(stack, f"{JOB}.{shape}") if one.value is not None]
-    return found[:-1] if shape in UNHEARD else found
+    return found[:-1] if shape in SHAPES_WITH_UNKNOWN else found
 
 
 @pytest.mark.usefixtures("job")
@@ -263,10 +263,10 @@ def test_flat(local_stack: LocalStack, written: dict[str, list[int]]) -> None:
 
 @pytest.mark.usefixtures("job")
 def test_unknown_operation(local_stack: LocalStack) -> None:
-    """It is there and says which it is, and no row is told of that nobody knows."""
+    """An unknown operation gives a record with its number and without a row."""
     *_, debezium = consume(local_stack, f"{JOB}.debezium")
     assert (debezium.value["op"], debezium.value["before"], debezium.value["after"]) == ("m", None, None)
-    assert source_of(debezium)["operation"] == UNHEARD_OPERATION
+    assert source_of(debezium)["operation"] == UNKNOWN_OPERATION
     *_, flat = consume(local_stack, f"{JOB}.flat")
     assert (flat.value["__op"], flat.value["__deleted"], flat.value["note"]) == ("unknown", False, None)
     assert {"note", "total"} <= set(json.loads(flat.value["__unavailable"]))
@@ -328,7 +328,7 @@ def test_dead_letter(local_stack: LocalStack, session: WritingSession, written: 
 def test_without_a_dead_letter_topic_the_table_stops(
     local_stack: LocalStack, written: dict[str, list[int]], tmp_path: Path
 ) -> None:
-    """The job says what stands where, and what is wrong with it; nothing behind it is delivered."""
+    """The job logs the position of the change and what is wrong with it, and publishes nothing after it."""
     tables = [f"{KEYSPACE}.delta"]
     with BridgeJob(local_stack, tmp_path, "stopped", tables, {"publishing": {"topic": "stopped.{table}"}}) as job:
         status = job.start("--once").wait(120)

@@ -330,7 +330,7 @@ def _recreate_between_two_runs(session: WritingSession, job: BridgeJob, written:
 def test_what_expired_under_a_ttl_that_was_raised_again_is_told(
     local_stack: LocalStack, session: WritingSession, cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
-    """The job has seen the short TTL, and stands still while changes expire; the next one finds a long TTL again."""
+    """The job has seen the short TTL and stops while changes expire. The next job finds a long TTL again."""
     create_keyspace(session, KEYSPACE)
     written = Written(session, cluster, [table("short", v="text")])
     written.create()

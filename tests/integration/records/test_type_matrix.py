@@ -235,7 +235,7 @@ def test_operations_arrive_with_their_meaning(
 
 @pytest.mark.parametrize("reader", READERS)
 def test_every_type_serves_as_key(readers: dict[str, Topics], reader: str) -> None:
-    """The Kafka key holds the partition key columns in their order, whatever their types."""
+    """The Kafka key holds the partition key columns in their order, for all types."""
     (found,) = readers[reader][topic_of("as_keys")]
     wanted: dict[str, Any] = {f"p{number:02}": value.read for number, value in enumerate(KEYS)}
     assert exact(found.key) == exact(wanted)
@@ -246,7 +246,7 @@ def test_every_type_serves_as_key(readers: dict[str, Topics], reader: str) -> No
 
 @pytest.mark.parametrize("table", [*TABLES, "as_keys"])
 def test_both_readers_see_the_same_records(readers: dict[str, Topics], table: str) -> None:
-    """Whatever no other test looks at is the same for both as well: every field, and partition and offset."""
+    """Both readers also agree on what no other test checks: every field, the partition and the offset."""
 
     def all_of(reader: str) -> list[Any]:
         records = readers[reader][topic_of(table)]

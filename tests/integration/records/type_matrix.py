@@ -50,7 +50,7 @@ _TRUE: Final = b"\x01"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one change holds for one column: its log cells, what a reader gives, whether it is told to be empty."""
+    """One column of one change: its log cells, the value for a reader, and whether the record names it as empty."""
 
     cells: Cells
     read: Any

@@ -307,7 +307,7 @@ def validate(mapping: dict[str, Any], folder: Path, capsys: pytest.CaptureFixtur
 
 
 def around_trip(settings: dict[str, Any], name: str) -> bytes | None:
-    """What a lane does: make topics, open its id, read where it stands, publish a transaction, read it back."""
+    """Do what a lane does: create topics, open its id, read its progress, publish a transaction, and read it back."""
     kafka = KafkaSettings.model_validate(settings)
     admin = KafkaAdmin(kafka)
     admin.ping()

@@ -105,7 +105,7 @@ def test_kafka_right_is_needed(world: World, right: Right) -> None:
 
 
 def test_rights_to_topics_that_are_there_are_not_needed(world: World) -> None:
-    """Whoever has made the topics, with enough partitions, need not allow Create and Alter."""
+    """If the topics exist with enough partitions, the job needs neither Create nor Alter."""
     without_topics(world)
     admin = KafkaAdmin(KafkaSettings.model_validate({"bootstrap_servers": world.broker}))
     admin.ensure_topic("sec.t", 1, {})

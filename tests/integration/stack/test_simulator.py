@@ -62,7 +62,7 @@ def assert_log_is_the_oracles(session: WritingSession, simulator: Simulator, sch
 
 
 def test_a_workload_over_a_generation_change_is_read_back(session: WritingSession) -> None:
-    """Every type, all operations, two generations of which one is published late: the log holds the oracle's rows."""
+    """With all types and operations, and a generation that is published late, the log has the oracle's rows."""
     schema = everything()
     shop = SimulatedTable(schema)
     shop.create(session)

@@ -102,7 +102,7 @@ class BridgeJob:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave nothing running, whatever the test came to."""
+        """Stop everything, whether or not the test passed."""
         self._clients.close()
         if self.process is not None and self.process.poll() is None:
             self.kill_group()
@@ -189,7 +189,7 @@ class BridgeJob:
         return self.records_of(self.config.topic_of(table), within_s)
 
     def records_of(self, topic: str, within_s: float = 60) -> Iterator[Record]:
-        """The same of any topic."""
+        """Return the number of committed records and markers of any topic."""
         partitions = range(KafkaAdmin(self.config.kafka).partitions(topic))
         with CommittedReader(self.config.kafka) as reader:
             yield from reader.read_to_end(topic, partitions, within_s)

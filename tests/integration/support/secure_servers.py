@@ -212,7 +212,7 @@ class TlsFront:
 
 
 class Door:
-    """A registry's front door: TLS, basic or bearer authentication, and a list of what may be asked."""
+    """A proxy before a registry: TLS, basic or bearer authentication, and a list of allowed requests."""
 
     def __init__(self, registry: str, shown: Issued, login: tuple[str, str], token: str) -> None:
         self.registry = registry

@@ -37,7 +37,7 @@ def test_a_percentile_of_nothing_is_refused(values: list[float], share: float) -
 
 @pytest.mark.parametrize(("at", "value"), [(0, 1), (10, 1), (15, 2), (20, 3), (30, 9), (99, 9)])
 def test_a_value_between_two_samples_lies_on_their_line(at: float, value: float) -> None:
-    """A growing quantity is read off at any instant; before the first and after the last sample it stands still."""
+    """A growing quantity is interpolated; it is constant before the first and after the last sample."""
     assert figures.value_at([(10, 1), (20, 3), (30, 9)], at) == value
 
 
@@ -88,7 +88,7 @@ def test_the_markdown_table_has_the_plain_tables_cells() -> None:
 
 
 def test_the_machine_line_names_cores_versions_and_every_load() -> None:
-    """Whoever reads the figures sees what they were measured with, and how busy the machine was before each table."""
+    """The figures name what they were measured with, and how busy the machine was before each table."""
     machine = {"cores": 2, "memory_gib": 24, "python": "3.11.7", "versions": {"pyspark": "4.3.0"}, "load_average": 0.5}
     line = figures.machine_line([machine, {**machine, "load_average": 2.25}])
     assert line == ("2 cores, 24 GiB; Python 3.11.7, pyspark 4.3.0; load average before each table's drain: 0.5, 2.25")
@@ -107,7 +107,7 @@ def test_memory_over_time_tells_growth_from_warming_up() -> None:
 
 
 def test_a_drain_is_compared_with_each_stage() -> None:
-    """The slowest is the one with the fewest changes a second, whatever its CPU time."""
+    """The slowest run is the one with the fewest changes a second, for any CPU time."""
     stages = {
         "read": {"per_s": 200.0, "cpu_s_per_million": 4.0},
         "encode": {"per_s": 100.0, "cpu_s_per_million": 16.0},
@@ -124,7 +124,7 @@ def test_a_drain_is_compared_with_each_stage() -> None:
 
 @pytest.mark.parametrize("by", ["cpu_ratio_to_read_streaming", "cpu_s_per_million_streaming"])
 def test_of_several_rounds_the_middle_one_counts(by: str) -> None:
-    """With what belongs to it, not each figure by itself; of an even number the dearer one."""
+    """The median is a whole run, not each figure separately; of an even number of runs, the dearer one."""
     rounds = [{by: cost, "changes_per_s": 10 * cost, "seconds": cost} for cost in (2.0, 9.0, 1.0)]
     kept = [{"changes_per_s": one["changes_per_s"], by: one[by]} for one in rounds]
     assert figures.of_rounds(rounds) == {by: 2.0, "changes_per_s": 20.0, "seconds": 2.0, "rounds": kept}

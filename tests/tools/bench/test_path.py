@@ -48,7 +48,7 @@ def lane_of(table: str, changes: int) -> Lane:
 
 
 def publishing(table: str, changes: int, way: str, check_every: int) -> Callable[[], object]:
-    """One way of a lane that has been gone once: the loops are compiled then, which each count has for itself."""
+    """Return the path of a lane that ran once before, so that the compiled loops exist."""
     lane = lane_of(table, changes)
     lane = replace(lane, codec=TableCodec(lane.table, lane.layout.columns), check_every=check_every)
     steps = fast_path_steps(lane) if way == "fast" else general_path_steps(lane)
@@ -121,7 +121,7 @@ def test_plain_rows_cost_few_instructions(table: str) -> None:
 
 
 def test_narrow_plain_rows_cost_a_fraction_of_the_instructions() -> None:
-    """Less than a third of the general path's, whatever release of Python counts them."""
+    """The fast path needs less than a third of the general path's instructions."""
     assert 3 * each(instructions, "narrow", "fast") < each(instructions, "narrow", "general")
 
 

@@ -35,32 +35,32 @@ BURSTS = (1, 1, 2, 5, 20, 100)
 """How many steps a job takes before it is another's turn; some long, or nobody would ever get anywhere."""
 
 IN_LANES = {
-    "laid at once": broken.laid_at_once,
-    "too few lanes": broken.too_few_lanes,
-    "unseen loss": broken.unseen_loss,
+    "lanes not acquired": broken.lanes_not_acquired,
+    "new lanes not acquired": broken.new_lanes_not_acquired,
+    "ownership not checked again": broken.ownership_not_rechecked,
 }
 IN_PUBLISHER = {
-    "cursor before init": broken.cursor_before_init,
-    "marker outside": broken.marker_outside,
-    "ownerless": broken.ownerless,
+    "progress before init": broken.progress_before_init,
+    "progress apart": broken.progress_apart,
+    "owner not checked": broken.owner_not_checked,
 }
 HARM = [
-    ("laid at once", "missing", 12),
-    ("laid at once", "damaged", 4),
-    ("too few lanes", "doubled", 247),
-    ("too few lanes", "damaged", 4),
-    ("unseen loss", "damaged", 549),
-    ("cursor before init", "doubled", 4),
-    ("marker outside", "doubled", 0),
-    ("ownerless", "damaged", 57),
-    ("ownerless", "doubled", 155),
-    ("random id", "doubled", 2),
+    ("lanes not acquired", "missing", 12),
+    ("lanes not acquired", "damaged", 4),
+    ("new lanes not acquired", "doubled", 247),
+    ("new lanes not acquired", "damaged", 4),
+    ("ownership not checked again", "damaged", 549),
+    ("progress before init", "doubled", 4),
+    ("progress apart", "doubled", 0),
+    ("owner not checked", "damaged", 57),
+    ("owner not checked", "doubled", 155),
+    ("random transactional id", "doubled", 2),
 ]
 """What each mistake brings about, and the first seed that shows it; sought again when the protocol has other steps."""
 
 
 class InTurn:
-    """Works lanes one after the other, up to the first that is refused: with threads a seed is not always replayed."""
+    """Runs lanes one after the other up to the first refused one. With threads, a seed would not be repeatable."""
 
     def __init__(self, _most: int) -> None:
         self.map = map
@@ -95,7 +95,7 @@ class World:
             IN_LANES[variant](self.lanes)
         elif variant in IN_PUBLISHER:
             IN_PUBLISHER[variant](self.publisher)
-        self.own_ids = variant == "random id"
+        self.own_ids = variant == "random transactional id"
         self._turn = threading.Semaphore(0)
 
     def jobs(self, number: int) -> None:
@@ -199,7 +199,7 @@ class Job(threading.Thread):
             cursor, interrupted = batch.next, None
 
     def _work(self, batch: PlannedBatch) -> None:
-        """Lanes come in any order, as Spark's tasks do, and whether one has failed is asked when all are through."""
+        """Run lanes in any order, as Spark's tasks, and check for failures when all have ended."""
         lanes = list(range(batch.layout.lanes))
         self._world.random.shuffle(lanes)
         failures = [failure for lane in lanes if (failure := self._attempts(LaneTask("ks", "t", lane, batch)))]
@@ -272,4 +272,4 @@ def test_two_writers_are_found(variant: str, harm: str, seed: int) -> None:
 
 def test_harm_of_every_mistake_is_named() -> None:
     """None is left out, so that none is found by a failure of another kind."""
-    assert {variant for variant, _, _ in HARM} == {*IN_LANES, *IN_PUBLISHER, "random id"}
+    assert {variant for variant, _, _ in HARM} == {*IN_LANES, *IN_PUBLISHER, "random transactional id"}

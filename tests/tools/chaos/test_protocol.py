@@ -51,13 +51,13 @@ class Lane:
         class Own(LanePublisher):
             pass
 
-        own = f".{next(self._processes)}" if self._variant == "random id" else ""
-        if self._variant == "cursor before init":
-            broken.cursor_before_init(Own)
-        elif self._variant == "marker outside":
-            broken.marker_outside(Own)
-        elif self._variant == "mid group":
-            broken.mid_group(Own)
+        own = f".{next(self._processes)}" if self._variant == "random transactional id" else ""
+        if self._variant == "progress before init":
+            broken.progress_before_init(Own)
+        elif self._variant == "progress apart":
+            broken.progress_apart(Own)
+        elif self._variant == "commit within a group":
+            broken.commit_within_group(Own)
         watched(Own, reach)
         return Own(
             lambda: Client(self.broker, f"id{own}"),
@@ -153,7 +153,7 @@ def replay(lane: Lane) -> str:
 
 
 def zombie(lane: Lane, stands: Point, wakes: Point) -> str:
-    """One attempt stands still at a point; a second one starts, and when it is at `wakes` the first one goes on."""
+    """Stop one attempt at a point, start a second one, and continue the first when the second is at `wakes`."""
     standing, going = threading.Event(), threading.Event()
 
     def stand(here: Point) -> None:
@@ -217,13 +217,13 @@ def test_crash_matrix(most_records: int, *, in_runs: bool) -> None:
 
 @pytest.mark.parametrize(("most_records", "in_runs"), [(1, False), (5, False), (1000, False), (5, True)])
 def test_zombies(most_records: int, *, in_runs: bool) -> None:
-    """Wherever a process stands still, and wherever the next one is when it goes on, each record is there once."""
+    """Wherever a process stops, and wherever the next one is when it continues, each record is there once."""
     for stands, wakes in product(IN_LANE, IN_LANE):
         problem = zombie(Lane(most_records=most_records, in_runs=in_runs), stands, wakes)
         assert not problem, f"stood at {stands}, woke when the other was at {wakes}: {problem}"
 
 
-@pytest.mark.parametrize("variant", ["cursor before init", "marker outside", "random id"])
+@pytest.mark.parametrize("variant", ["progress before init", "progress apart", "random transactional id"])
 def test_broken_protocol_is_found(variant: str) -> None:
     """Each deliberately broken form of the protocol is found by the very scenarios that the real one passes."""
     found = [crash(Lane(most_records=5, variant=variant), point, closes=False) for point in IN_LANE]
@@ -236,21 +236,21 @@ def test_broken_protocol_is_found(variant: str) -> None:
 @pytest.mark.parametrize("in_runs", [False, True])
 @pytest.mark.parametrize("most_records", [1, 2, 5])
 def test_group_that_becomes_visible_in_part_is_found(most_records: int, *, in_runs: bool) -> None:
-    """Where transactions end within groups, a reader sees parts of them for a while, though nothing is amiss then."""
-    lane = Lane(most_records=most_records, variant="mid group", in_runs=in_runs)
+    """If transactions end within groups, readers see parts of groups for a while, although nothing is lost."""
+    lane = Lane(most_records=most_records, variant="commit within a group", in_runs=in_runs)
     lane.attempt()
     assert "visible in part" in lane.problem()
 
 
-@pytest.mark.parametrize("ownerless", [False, True])
-def test_lanes_split_between_two_jobs_are_found(ownerless: bool) -> None:
-    """Without an owner, a task of the older of two jobs leaves its lane where no job can go on from."""
+@pytest.mark.parametrize("checks_owner", [True, False])
+def test_lanes_split_between_two_jobs_are_found(checks_owner: bool) -> None:
+    """Without a check of the owner, a task of the older of two jobs leaves a layout that no job can continue."""
 
     class Own(LanePublisher):
         pass
 
-    if ownerless:
-        broken.ownerless(Own)
+    if not checks_owner:
+        broken.owner_not_checked(Own)
     broker, layout = Broker(), Layout(2, SINCE)
 
     def process(lane: int, owner: str) -> LanePublisher:
@@ -271,7 +271,7 @@ def test_lanes_split_between_two_jobs_are_found(ownerless: bool) -> None:
             attempt.start(LaneTask("ks", "t", lane, PlannedBatch(SINCE, at(end), layout)), fresh=True)
             attempt.finish()
     found = {lane: LaneProgress.from_bytes(raw) for lane, raw in broker.markers.items()}
-    if ownerless:
+    if not checks_owner:
         with pytest.raises(DataLossError, match="the progress topic is damaged"):
             decide_start(found, 2, None)
     else:
@@ -281,7 +281,7 @@ def test_lanes_split_between_two_jobs_are_found(ownerless: bool) -> None:
 def test_window_across_generations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that goes on through a generation's end leaves changes out; the planner's own windows don't."""
     assert not crossing(micro_batches.plan, monkeypatch)
-    assert "missing" in crossing(broken.crossing(micro_batches.plan), monkeypatch)
+    assert "missing" in crossing(broken.window_across_generations(micro_batches.plan), monkeypatch)
 
 
 def test_clock_that_jumps_moves_windows_back_alone(tmp_path: Path) -> None:
@@ -300,5 +300,5 @@ def test_clock_that_jumps_moves_windows_back_alone(tmp_path: Path) -> None:
     assert clock_asked(tmp_path)
     set_clock(tmp_path, minute_us)
     assert time.earlier_us() - now_us < 1_000_000
-    broken.own_clock(Own)
+    broken.local_clock_only(Own)
     assert time.earlier_us() == now_us + minute_us

@@ -23,7 +23,7 @@ POINT: Point = "mid-produce"
 
 
 class Job:
-    """A job that does what it is told, at once; but so many waits for its end as `hangs` says time out."""
+    """A job that obeys at once, but the first `hangs` waits for its end time out."""
 
     def __init__(
         self, _stack: Any, folder: Path, name: str, _tables: Any, settings: dict[str, Any], _environment: Any
@@ -58,7 +58,7 @@ class Job:
 
 
 class World:
-    """A run whose clock stands still but while it sleeps; `meanwhile` is what others do then."""
+    """A run whose clock advances only while it sleeps; `meanwhile` is what others do then."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, isolated: bool = False) -> None:
         self.now_s = 0.0
@@ -117,7 +117,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_point_fires_anew_each_time_it_is_armed(tmp_path: Path) -> None:
-    """Armed again, it has not fired, whether it is disarmed or not, until somebody comes by again."""
+    """A fault that is armed again has not fired until a process reaches its point again, disarmed or not."""
     for _ in range(2):
         fault_points.arm(tmp_path, POINT, "exception")
         assert not fault_points.fired(tmp_path, POINT)
@@ -132,7 +132,7 @@ def test_point_fires_anew_each_time_it_is_armed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["err at a point", "stop a worker", "die at a point", "zombie job"])
 def test_point_that_nobody_comes_by_is_not_met(world: World, kind: str) -> None:
-    """Nobody, then somebody, and then nobody comes by: that is one fault, and nothing else is done to the job."""
+    """A fault counts only if a process reaches its point, and nothing else happens to the job."""
     assert world.met(kind) == []
     assert (world.run._made, world.job.waited) == (1, [])
     world.meanwhile = world.come_by
@@ -149,7 +149,7 @@ CHECKPOINT_OF_ITS_OWN = 3
 
 
 def test_checkpoint_that_is_deleted_is_in_use(world: World) -> None:
-    """Where the other of two jobs stays, it loses its own checkpoint, not the one that nobody uses any more."""
+    """If the other of two jobs stays, it loses its own checkpoint, not the unused one."""
     first = Path(world.job.settings["spark"]["checkpoint"])
     assert world.met("second job", CHECKPOINT_OF_ITS_OWN) == ["second job"]
     now = Path(world.job.settings["spark"]["checkpoint"])
@@ -161,7 +161,7 @@ def test_checkpoint_that_is_deleted_is_in_use(world: World) -> None:
 
 
 def test_disk_that_fails_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for a disk, of which each checkpoint has one to itself; none stays mounted."""
+    """Each checkpoint is on a disk of its own. The fault hits the disk in use, and none stays mounted."""
     world = World(tmp_path / "run", monkeypatch, isolated=True)
     first = world.job.settings["spark"]["checkpoint"]
     world.met("second job", CHECKPOINT_OF_ITS_OWN)
@@ -176,7 +176,7 @@ def test_disk_that_fails_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_run_shows_something_only_with_all_its_faults() -> None:
-    """However right everything is, each fault that was planned must be met; the closing line says which were not."""
+    """A run is clean only if each planned fault hit something; the closing line names those that did not."""
     worker, zombie = (Fault(kind, 1.0, POINT, 1) for kind in ("kill a worker", "zombie job"))
     right = Counts(written=10)
     assert not Outcome(1, counts=right).clean
@@ -191,7 +191,7 @@ def test_run_shows_something_only_with_all_its_faults() -> None:
 
 
 def test_fault_that_nothing_met_is_tried_again(world: World) -> None:
-    """Whoever comes by too late for the first try meets the second; of one that nobody meets at all the run tells."""
+    """A process that is too late for the first try hits the second. The run reports a fault that nothing hits."""
     world.meanwhile = lambda: world.come_by() if world.now_s > 60 else None
     assert world.met("err at a point") == ["err at a point"]
     assert (world.run.outcome.unmet, world.said.count("    nothing met it")) == ([], 1)
@@ -202,7 +202,7 @@ def test_fault_that_nothing_met_is_tried_again(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value", "there_are"),
-    [("--kinds", "kill the job,kill the bus", KINDS), ("--variant", "marker outsid", tuple(broken.IN_JOB))],
+    [("--kinds", "kill the job,kill the bus", KINDS), ("--variant", "progress apar", tuple(broken.IN_JOB))],
 )
 def test_what_is_mistyped_is_told_at_once(
     capsys: pytest.CaptureFixture[str],
@@ -211,7 +211,7 @@ def test_what_is_mistyped_is_told_at_once(
     value: str,
     there_are: tuple[str, ...],
 ) -> None:
-    """A run for faults or of a protocol that do not exist does not begin, and what there is is told."""
+    """A run with unknown faults or an unknown variant does not begin, and the error lists the known ones."""
     monkeypatch.setattr("tests.chaos.__main__._isolate", lambda: pytest.fail("it began"))
     with pytest.raises(SystemExit) as ended:
         main(["--seed", "1", option, value])
@@ -224,7 +224,7 @@ def test_what_is_mistyped_is_told_at_once(
 def test_faults_that_cannot_be_done_here_are_told_at_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same where the only faults need namespaces, and there can be none."""
+    """A run whose faults all need namespaces does not begin on a machine without them."""
     monkeypatch.delenv("SCYLLA_CDC_BRIDGE_TEST_ISOLATED", raising=False)
     monkeypatch.setattr("tests.chaos.__main__._isolate", lambda: None)
     monkeypatch.setattr("tests.chaos.__main__.LocalStack.up", lambda *_, **__: pytest.fail("it began"))
@@ -235,7 +235,7 @@ def test_faults_that_cannot_be_done_here_are_told_at_once(
 
 
 def test_clock_counts_only_while_it_is_off(world: World) -> None:
-    """Nobody looks at it before it is right again: that was no fault, and it is right then."""
+    """A clock that is right again before a process reads it was not a fault."""
     off: list[int] = []
     looks: Callable[[int], bool] = (0).__eq__
 
@@ -254,7 +254,7 @@ def test_clock_counts_only_while_it_is_off(world: World) -> None:
 
 
 def test_look_at_the_former_clock_is_none_at_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who looks until the very moment at which the new clock is put has not seen the new one."""
+    """A process that reads the clock just before it changes has not seen the new time."""
     replace = Path.replace
 
     def looked_before(new: Path, target: Path) -> Path:
@@ -267,7 +267,7 @@ def test_look_at_the_former_clock_is_none_at_the_new_one(tmp_path: Path, monkeyp
 
 
 def test_job_that_outlives_its_jvm_is_a_problem(world: World) -> None:
-    """It is told and killed, and the run goes on."""
+    """A job that does not end is reported and killed, and the run continues."""
     world.job.hangs = 1
     assert world.met("kill the JVM") == ["kill the JVM"]
     assert world.run.outcome.problems == ["the job goes on 60 s after its JVM has died"]
@@ -275,7 +275,7 @@ def test_job_that_outlives_its_jvm_is_a_problem(world: World) -> None:
 
 
 def test_job_that_does_not_stop_is_a_problem(world: World) -> None:
-    """The same at the end of a run: what was published is looked at all the same."""
+    """A job that does not stop at the end of a run is a problem; the run still checks what was published."""
     world.job.hangs = 1
     world.run._stop_job()
     assert world.run.outcome.problems == ["the job did not stop within 60 s"]

@@ -38,7 +38,7 @@ def at(time_us: int) -> Cursor:
 
 
 def test_table_that_stops_is_told_once(tmp_path: Path) -> None:
-    """Whichever of the jobs says so, for whatever reason, and however its lines come."""
+    """Any job's message counts, with any reason, and in any pieces of the log."""
     stops, logs = Stops(TABLES), [tmp_path / "one.log", tmp_path / "two.log"]
     assert stops.new(logs) == []
     logs[0].write_text(OTHERS)
@@ -55,7 +55,7 @@ def test_table_that_stops_is_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("since_us", [10, 12, 20])
 def test_whose_layout_is_replaced_goes_on(since_us: int) -> None:
-    """It is told that the table has another owner, before anybody looks at lanes, and that is no reason to stop."""
+    """The log says that the table has another owner before lanes are read, and this is not a reason to stop."""
     broker, start = Broker(), at(10)
     older, newer = Layout(2, start), Layout(3, at(since_us))
 

@@ -92,7 +92,7 @@ def test_wrong_records_are_counted(told: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", SOURCE.values())
 def test_wrong_sources_are_counted(name: str) -> None:
-    """The same of what it says of where the change comes from."""
+    """A wrong field of `source` is found."""
     place, key, value = record(WRITTEN[0])
     value["source"][name] = "other"
     counts = judged([(place, key, value), *(record(one) for one in WRITTEN[1:])])
@@ -100,14 +100,14 @@ def test_wrong_sources_are_counted(name: str) -> None:
 
 
 def test_moved_keys_and_strangers_are_counted() -> None:
-    """A key stays in its partition, and what nobody wrote is no change."""
+    """A key in another partition, and a record that was not written, are found."""
     moved = (1, *record(WRITTEN[1])[1:])
     counts = judged([record(WRITTEN[0]), moved, *(record(one) for one in WRITTEN[2:]), record(change(9, 9))])
     assert (counts.wrong, counts.unexpected) == (1, 1)
 
 
 def test_keys_are_not_trusted() -> None:
-    """Order is that of what was written, whatever keys records have; a table's changes lie in its topic."""
+    """The order is that of the writes, for any record keys, and a table's changes are in its topic."""
     keyed = [(0, b"%d" % place, record(WRITTEN[number])[2]) for place, number in enumerate((2, 1, 0, 3))]
     counts = judged(keyed)
     assert (counts.out_of_order, counts.wrong) == (2, 2)

@@ -34,7 +34,7 @@ def decimal_cell(unscaled: int, scale: int) -> bytes:
     ],
 )
 def test_decimal_text(unscaled: int, scale: int, text: str) -> None:
-    """A decimal's text is exact, whatever its scale and size."""
+    """A decimal's text is exact, for any scale and size."""
     assert decoder(parse("decimal"), STRING)(decimal_cell(unscaled, scale)) == text
 
 

@@ -13,6 +13,7 @@ from bridge.model.log_rows import Cells, LogLayout
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from sandbox.cql.interpret import Request
 from sandbox.cql.server import Logged, StatementServer
+from sandbox.scylla.base.state import BaseState
 from schemas.cql.table import TableSchema
 from schemas.cql.types import resolve
 from schemas.options import OutputOptions, RecordForm
@@ -68,6 +69,11 @@ class Capture:
         self.by_row = shape_of(output.shape).by_row
         self.codec = _codec(self.schema, tuple(self.columns), output)
         self._encoder = GroupEncoder(self.codec, self.layout, (self.schema.keyspace, self.schema.name), form)
+
+    @property
+    def base(self) -> BaseState:
+        """The content of the table on the server."""
+        return self._server.base(self.table)
 
     def rows(self, statement: str) -> list[Cells]:
         """Return the log rows of a statement."""

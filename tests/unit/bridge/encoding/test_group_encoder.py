@@ -72,7 +72,7 @@ def test_keys(name: str) -> None:
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_placement_of_primary_keys(name: str) -> None:
-    """Whatever the record key, a change goes to the partition of its base partition."""
+    """With either record key, a change goes to the partition of its base partition."""
     statement = STATEMENTS[name]
     (plain,) = capture().run(statement)
     (placed,) = capture(BY_ROW).run(statement)

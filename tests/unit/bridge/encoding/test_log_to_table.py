@@ -46,7 +46,7 @@ REQUESTS = 25
 # operations.
 APART_US = 100
 BACK_US = 50
-MIX = replace(EVERYTHING, unheard=0.0, partition_deletes=0.15, ttls=0.25, ttls_s=(3600, 7200, 86_400), statics=0.4)
+MIX = replace(EVERYTHING, unknown=0.0, partition_deletes=0.15, ttls=0.25, ttls_s=(3600, 7200, 86_400), statics=0.4)
 
 IMAGES = st.builds(ImageOptions, st.sampled_from(["false", "true", "full"]), st.booleans())
 

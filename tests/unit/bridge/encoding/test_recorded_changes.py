@@ -28,7 +28,7 @@ def in_order(record: dict[str, Any]) -> object:
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_recorded_groups_become_the_expected_records(scenario: str) -> None:
-    """For every table; a change that a rename left without a key becomes a dead letter."""
+    """Every recorded table gives the expected records; a change whose key a rename removed becomes a dead letter."""
     recording = Recording.load(scenario)
     replay = Replay.of(recording)
     for recorded in recording.tables:

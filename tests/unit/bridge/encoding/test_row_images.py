@@ -116,9 +116,9 @@ def test_untouched_columns_come_from_the_preimage() -> None:
     ],
 )
 def test_keys_only(delta: str, read_as: str) -> None:
-    """A log of keys alone tells no columns, whatever the option is when it is read.
+    """A log of keys only gives no columns, with any value of the option at the time of reading.
 
-    The pre-image is not taken for the row after the change, nor the columns for untouched.
+    The pre-image does not count as the row after the change, and the columns do not count as untouched.
     """
     capture = orders(", 'delta': 'keys', 'preimage': 'full'")
     capture.run(FIRST)

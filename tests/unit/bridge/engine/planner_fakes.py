@@ -125,7 +125,7 @@ def planner_of(
     intervals: ObservationIntervals = AT_EVERY_CALL,
     **reading: Any,
 ) -> Planner:
-    """A planner of `ks.t`; without a `clock`, its own stands still."""
+    """Return a planner of `ks.t`; without `clock`, its clock does not advance."""
     clock = clock or Clock()
     clocks = Clocks(lambda: clock.now_s, cluster.wall_us, clock.sleep)
     settings = config(sharing=sharing, **reading)

@@ -58,7 +58,7 @@ def test_falling_behind_the_ttl_stops_the_table(cluster: Cluster) -> None:
 def test_drain_that_is_slower_than_expiry_logs_what_it_loses(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """From the second micro-batch on. The reading goes on; ahead of the TTL again, it logs the whole loss."""
+    """The planner logs losses from the second micro-batch on and keeps reading. At the end it logs the whole loss."""
     cluster.starts, cluster.ttl_s = [G1], 3600
     cluster.now_us = at(G1, 10_000).time_us
     begun = decide_start({}, 2, first_cursor(config(), cluster), oldest_us(config(), cluster))

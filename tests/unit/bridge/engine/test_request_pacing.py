@@ -120,7 +120,7 @@ def test_table_that_is_read_seldom_keeps_up(cluster: Cluster, clock: Clock) -> N
 
 
 def test_run_that_ends_waits_for_its_turn(cluster: Cluster, clock: Clock) -> None:
-    """An offset that stands still would end it, with changes unread."""
+    """An offset that does not advance would end the run, with changes unread."""
     cluster.streams = 400
     planner = planner_of(cluster, TableStart(LAYOUT, at(G1, 0)), clock=clock, max_window_ms=100_000, confidence_ms=0)
     planner.end_at_present()

@@ -25,7 +25,7 @@ from tests.unit.bridge.engine.planner_fakes import G1, G2, G3, Cluster, at, conf
 def test_start_from_before_the_ttl_is_logged(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, start: str, ttl_s: int, since: str | None
 ) -> None:
-    """A table begins at a given instant, whatever is left there. What is older than the log never existed."""
+    """A table begins at a given instant, whether or not changes are left there. Before the log there were none."""
     cluster.now_us, cluster.ttl_s = at(G1, 50).time_us, ttl_s
     cluster.log_id = UUID(bytes=timeuuid_of(at(G1, -5).time_us, bytes(8)))
     reached = planner_of(cluster, None, start=start).first_offset().next

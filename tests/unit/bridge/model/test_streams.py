@@ -110,7 +110,7 @@ def test_the_first_token_of_a_shard_is_the_shards(after: int, until: int, shards
 
 @given(st.integers(1, 40), st.integers(MIN_TOKEN, MAX_TOKEN))
 def test_every_token_lies_in_exactly_one_lane(lanes: int, token: int) -> None:
-    """Whatever the number of lanes."""
+    """Each token is in exactly one lane, for any number of lanes."""
     assert sum(Token(token) in lane_range(lane, lanes) for lane in range(lanes)) == 1
 
 

@@ -45,7 +45,7 @@ def test_facts_have_fixed_bytes() -> None:
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    """A record of somebody else is named, not misread."""
+    """A record with another format is an error that names it."""
     with pytest.raises(BridgeError, match=r"not a (table's facts|change topic): "):
         TableFacts.from_json(json.loads(text))
 

@@ -40,7 +40,7 @@ LOW_HALVES_ASCENDING = [
 
 @pytest.mark.parametrize(("text", "micros"), PRINTED)
 def test_a_timeuuid_holds_its_microseconds_whatever_its_variant_bits(text: str, micros: int) -> None:
-    """In both directions; the low half is kept as it is."""
+    """Microseconds convert to a timeuuid and back; the low half stays unchanged."""
     raw = UUID(text).bytes
     assert micros_of(raw) == micros
     assert timeuuid_of(UnixMicros(micros), raw[8:]) == raw

@@ -80,7 +80,7 @@ def test_values() -> None:
 
 
 def test_distance_to_the_ttl_falls_while_a_lane_stands() -> None:
-    """The time until the TTL falls for a lane that stands still, and stays for lanes that advance."""
+    """The time until the TTL falls for a lane that does not advance, and stays for lanes that advance."""
     before = jobs.running()
     waits_s = 5_000.0
     stands, *others = before.tables[0].lanes

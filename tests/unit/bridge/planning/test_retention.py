@@ -135,7 +135,7 @@ def test_summary_includes_an_accepted_gap() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 90)), min_size=1, max_size=12), st.integers(0, 50))
 def test_every_expired_instant_is_reported_once(steps: list[tuple[int, int]], start_s: int) -> None:
-    """Whatever the micro-batches and the edge: reported spans ascend, do not overlap and cover what expired unread."""
+    """For any micro-batches and edge, reported spans ascend, do not overlap, and cover what expired unread."""
     expired_changes = ExpiredChanges()
     expired: set[int] = set()
     spans: list[tuple[float, ...]] = []

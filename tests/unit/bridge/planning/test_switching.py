@@ -272,7 +272,7 @@ class Switching(RuleBasedStateMachine):
         publish=st.sampled_from([0, 0, 0, 0, 1, 3]),
     )
     def live(self, seconds: int, seed: int, skew_s: int, window_s: int, batches: int, publish: int) -> None:
-        """Time goes on, writes come and are read; the reader's clock may step either way, windows change their length.
+        """Advance the time, write and read; the reader's clock may step either way, and windows change their length.
 
         A write becomes visible up to LAG_S after its time, or LEEWAY_S before it. Generations are published in order,
         any time before or after they start.

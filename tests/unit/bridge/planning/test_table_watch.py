@@ -42,7 +42,7 @@ def said(*states: TableState) -> list[list[Notice]]:
 
 
 def test_an_unchanged_table_has_no_notices() -> None:
-    """Neither a table with good options, nor the same state twice."""
+    """A table with good options gives no notice, and the same state gives no second one."""
     assert said(state(), state(), state(options=None)) == [[], [], []]
     first, second, third = said(state(options=OFF), state(options=OFF), GONE)
     assert (len(first), second, len(third)) == (1, [], 1)

@@ -70,7 +70,7 @@ def haunt(zombie: LanePublisher) -> None:
 
 
 def test_held_id_is_kept_from_batch_to_batch() -> None:
-    """A process that stands at the window's start does not open its id again."""
+    """A process whose cursor is the window's start does not open its id again."""
     broker = Broker()
     first_start(broker)
     publisher = make(broker)

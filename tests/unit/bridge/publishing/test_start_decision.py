@@ -136,7 +136,7 @@ def test_retired_lanes_do_not_hold_the_others_back() -> None:
 
 
 def test_inconsistent_progress_stops_the_table() -> None:
-    """A lane may neither be missing beside advanced ones, nor stand more than one micro-batch behind them."""
+    """A lane must not be missing beside advanced ones, and must be at most one micro-batch behind them."""
     with pytest.raises(DataLossError, match="lanes 1 of 2 have no progress"):
         decide_start({0: done(BATCH, lane=0)}, 2, None)
     with pytest.raises(DataLossError, match="lane 0 stands at"):

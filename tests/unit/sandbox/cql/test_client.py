@@ -37,7 +37,7 @@ _OPTIONS = b"\x02\0\0\0\x07\0\0\0enabled\x04\0\0\0true\x08\0\0\0preimage\x04\0\0
 
 
 class Server:
-    """Answers as a server with one captured table, `shop.orders`, in which stands what `stored` says."""
+    """Answers as a server with one captured table, `shop.orders`, with the content `stored`."""
 
     address = "nowhere"
 

@@ -29,7 +29,7 @@ def i(number: int) -> bytes:
 
 
 class Table:
-    """One table of a server, and a clock that goes on by a second a statement."""
+    """One table of a server, and a clock that advances by a second with each statement."""
 
     def __init__(self, ddl: str = TABLE) -> None:
         self.server = StatementServer("ks")
@@ -44,7 +44,7 @@ class Table:
         return sum(len(group.rows) for entry in logged for group in entry.groups)
 
     def row(self, clustering: int = 1) -> dict[str, object]:
-        """What stands in a row of partition 1: cells, and values of collections."""
+        """Return the content of a row of partition 1: cells, and values of collections."""
         table = self.server.catalog.table(Name("ks", "t"))
         found = self.server.base(table).row((i(1),), (i(clustering),), self.now_us)
         assert found is not None
@@ -164,7 +164,7 @@ def test_a_delete_takes_just_the_rows_of_its_slice(
     lower: tuple[list[int], bool] | None,
     upper: tuple[list[int], bool] | None,
 ) -> None:
-    """Whatever the columns' directions, and however many columns the bounds span."""
+    """Ranges work with all directions of the columns, and with bounds of any number of columns."""
     names = ["a", "b", "c"]
     order = ", ".join(f"{name} {'DESC' if down else 'ASC'}" for name, down in zip(names, descending, strict=True))
     server = StatementServer("ks")

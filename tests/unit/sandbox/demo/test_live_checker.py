@@ -44,7 +44,7 @@ def change(at_us: int, *, name: str = "live") -> ExpectedChange:
 
 
 def record(of: ExpectedChange) -> Record:
-    """Its content is nobody's concern here: the checker finds it wrong, and arrived."""
+    """Return a record without content: the checker counts it as wrong and as arrived."""
     position = of.stream_id + of.time + bytes(4)
     return Record(f"{of.keyspace}.{of.table}", 0, 0, None, None, {POSITION_HEADER: position}, 0)
 

@@ -23,7 +23,7 @@ def observed(*pairs: tuple[float, float]) -> Observations:
 
 @pytest.mark.parametrize(("percent", "expected"), [(0, 1), (1, 1), (10, 1), (11, 2), (50, 5), (99, 10), (100, 10)])
 def test_percentile_is_the_nearest_rank(percent: int, expected: int) -> None:
-    """The smallest value that so many percent do not exceed, whatever the order of the values."""
+    """A percentile is the smallest value that this share of the values does not exceed, in any order of the values."""
     assert percentile([10, 9, 8, 7, 6, 5, 4, 3, 2, 1], percent) == expected
 
 

@@ -71,7 +71,7 @@ def test_the_summary_has_what_it_must() -> None:
 
 @pytest.mark.parametrize("name", ["doubled", "out_of_order", "wrong", "unexpected"])
 def test_every_count_is_a_fault(name: str) -> None:
-    """A single change that is not as it must be fails the demo, and is named."""
+    """A single wrong change fails the demo, and the summary names it."""
     verdict = Verdict(700, 700)
     setattr(verdict, name, 1)
     assert faults(summary(verdict)) == [f"1 changes {name.replace('_', ' ')}"]
@@ -148,7 +148,7 @@ def test_the_report_takes_the_colours_of_the_page() -> None:
 
 
 def test_the_report_names_faults_and_escapes_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bad run says so at the top; text from outside can't become markup."""
+    """The report of a failed run begins with the failure; text from outside can't become markup."""
     monkeypatch.setattr("sandbox.demo.report.page.plot", lambda *_, **__: "")  # slow, and seen above
     verdict = Verdict(700, 699, examples=["missing: a<b>"])
     text = report(summary(verdict), observations())

@@ -50,7 +50,7 @@ def test_a_sink_takes_changes_instead_of_memory() -> None:
 
 
 def test_a_keys_changes_are_ordered_by_generation_then_time_then_number() -> None:
-    """Whatever the order in which they were acknowledged; other keys are apart."""
+    """The order does not depend on the order of acknowledgement; other keys are separate."""
     late = CHANGE._replace(generation_ms=UnixMillis(9000), time=timeuuid_of(UnixMicros(1), b"\x80" * 8))
     second = CHANGE._replace(batch_seq_no=1)
     higher = CHANGE._replace(time=timeuuid_of(UnixMicros(5_000_001), b"\x00" * 8))

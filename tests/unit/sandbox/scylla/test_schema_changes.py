@@ -131,7 +131,7 @@ def test_a_log_is_made_when_a_table_is_captured_for_the_first_time() -> None:
 
 
 def test_options_are_changed_whole() -> None:
-    """Whether there is CDC at all is another matter."""
+    """A change of options replaces all of them, but cannot disable CDC."""
     change = set_options(ORDERS, CdcOptions(preimage="full", ttl_s=5))
     assert "'preimage': 'full', 'ttl': '5'" in change.statements[0]
     assert change.after.rules().images.wanted

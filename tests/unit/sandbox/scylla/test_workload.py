@@ -47,7 +47,7 @@ def test_inserts_only_write_every_regular_column() -> None:
 
 
 def test_everything_holds_every_operation_and_every_kind_of_collection_write() -> None:
-    """Replaced, nulled, deleted, added to, removed from; a row number that no server knows is alone."""
+    """Replaced, nulled, deleted, added to, removed from; an unknown operation is alone."""
     workload = Workload(profiles(), seed=3, keys=5, mix=EVERYTHING, user_types=(ADDRESS,))
     mutations = list(islice(workload, 2000))
     operations = [operation for mutation in mutations for operation in mutation.operations]

@@ -11,7 +11,7 @@ from tests.unit.sandbox.scylla.orders import T, table
 
 
 class Clock:
-    """Stands still but when somebody sleeps."""
+    """A clock that advances only during sleeps."""
 
     def __init__(self) -> None:
         self.now_us = int(T)

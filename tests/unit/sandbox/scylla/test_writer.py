@@ -12,7 +12,7 @@ import pytest
 from bridge.errors import RetriableError
 from bridge.model.streams import StreamId
 from bridge.model.times import UnixMicros, UnixMillis, micros_of
-from sandbox.scylla.base.mutations import Mutation, PartitionExpiry, RowExpiry, Unheard
+from sandbox.scylla.base.mutations import Mutation, PartitionExpiry, RowExpiry, UnknownOperation
 from sandbox.scylla.cluster.acceptance import SimulatorRefusal
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
 from sandbox.scylla.log.log_table import CdcOptions
@@ -80,7 +80,7 @@ def session() -> KeepingSession:
 
 
 def test_a_generation_is_published_streams_first_and_timestamp_last(session: KeepingSession) -> None:
-    """So that a reader who sees the timestamp sees all of its streams."""
+    """A reader that sees the timestamp sees all of its streams."""
     cluster = SimulatedCluster(cast("WritingSession", session), seed=1, vnodes=4, shards=2)
     first = cluster.add_generation(START_MS)
     second = cluster.add_generation(UnixMillis(START_MS + 1), publish=False)
@@ -103,7 +103,7 @@ def test_a_generation_is_published_streams_first_and_timestamp_last(session: Kee
 
 
 def test_base_and_log_are_written_with_the_mutations_microsecond(session: KeepingSession) -> None:
-    """The log row says when, where, which operation and which columns; what was left alone is not sent at all."""
+    """The log row has time, stream, operation and columns; untouched columns are not sent."""
     shop = SimulatedTable(table(), CdcOptions(ttl_s=77))
     cluster, simulator = simulated(session, shop)
     (change,) = simulator.write(shop, Mutation(key(9), (insert(4, ttl=5, item=7),)), T)
@@ -217,7 +217,7 @@ def test_the_variant_bits_are_set_if_asked_for(session: KeepingSession) -> None:
 
 
 def test_keys_only_logs_no_values(session: KeepingSession) -> None:
-    """Nor flags; everything else is as ever."""
+    """With `keys`, the log has neither values nor flags; everything else is unchanged."""
     shop = SimulatedTable(table(), CdcOptions(delta="keys"))
     _, simulator = simulated(session, shop)
     (change,) = simulator.write(shop, Mutation(key(9), (update(4, ttl=5, item=1),)), T)
@@ -293,7 +293,7 @@ def test_operations_below_zero_are_written_as_such(session: KeepingSession) -> N
     """As a tinyint."""
     shop = SimulatedTable(table())
     _, simulator = simulated(session, shop)
-    for operation in (RowExpiry(key(4)), PartitionExpiry(), Unheard(-128), Unheard(127)):
+    for operation in (RowExpiry(key(4)), PartitionExpiry(), UnknownOperation(-128), UnknownOperation(127)):
         simulator.write(shop, Mutation(key(9), (operation,)), T)
     assert [row[1] for row in session.to("_scylla_cdc_log")] == [b"\xfd", b"\xfc", b"\x80", b"\x7f"]
 

@@ -74,7 +74,7 @@ class Run:
         return sorted(found, key=lambda entry: entry[1])
 
     def _expire(self, text: str, request: Request) -> None:
-        """Let the server delete what a DELETE names, as it does when a row's time has come."""
+        """Let the server delete the rows of a DELETE itself, as it does when their TTL has ended."""
         statement = statement_of(text)
         assert isinstance(statement, DeleteStatement)
         ((name, mutation),) = self.server.interpreter.mutations(statement, request)
@@ -166,7 +166,7 @@ class _Comparison:
 
 
 def _numbering(records: list[Record]) -> list[str]:
-    """What is wrong with numbers and marks, which hold for every group."""
+    """Return the problems with numbers and end marks, which every group has."""
     found = []
     for number, record in enumerate(records):
         if record["cdc$batch_seq_no"] != number.to_bytes(4, "big"):

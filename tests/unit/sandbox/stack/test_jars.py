@@ -59,7 +59,7 @@ def test_the_package_lock_has_all_three_servers() -> None:
 
 
 def test_class_paths_hold_only_locked_jars(tmp_path: Path) -> None:
-    """Files that lie about in the folder get on no class path; the extension stands before Cassandra."""
+    """Other files in the folder are on no class path; the extension comes before Cassandra."""
     folder = jars.Jars(tmp_path, Java("java", 17), lock={"cql/a-1.jar": _DIGEST, "kafka/b-2.jar": _DIGEST})
     tmp_path.joinpath("kafka").mkdir()
     tmp_path.joinpath("kafka", "stray.jar").touch()
@@ -82,7 +82,7 @@ def test_the_jars_folder_can_be_shared(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("failures", "works"), [(0, True), (2, True), (3, False)])
 def test_a_download_that_fails_is_tried_again_a_few_times(tmp_path: Path, failures: int, works: bool) -> None:
-    """Maven Central is asked again for what it did not give, three times in all; then it is said what Ivy said."""
+    """A failed download is tried three times in all; then the error has Ivy's output."""
     runs, java = tmp_path / "runs", tmp_path / "java"
     java.write_text(f"#!/bin/sh\necho run >> {runs}\necho NOT FOUND\n[ $(wc -l < {runs}) -gt {failures} ]\n", "ascii")
     java.chmod(0o755)

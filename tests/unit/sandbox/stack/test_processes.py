@@ -28,7 +28,7 @@ def _start(command: list[str], folder: Path) -> ProcessIdentity:
 
 
 def test_a_process_is_alive_until_it_is_stopped(tmp_path: Path) -> None:
-    """SIGTERM ends it; a child that has ended is not alive, though nobody has waited for it."""
+    """SIGTERM ends a process. A child that has ended is not alive, even before it is waited for."""
     identity = _start(_FOREVER, tmp_path)
     assert identity.is_alive()
     assert processes.stop(identity, grace_s=30)
@@ -36,14 +36,14 @@ def test_a_process_is_alive_until_it_is_stopped(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    """After the grace time comes force, and the caller is told."""
+    """After the grace period the process is killed, and the caller gets to know."""
     identity = _start(_STUBBORN, tmp_path)
     assert not processes.stop(identity, grace_s=0.2)
     assert not identity.is_alive()
 
 
 def test_a_recycled_pid_is_left_alone(tmp_path: Path) -> None:
-    """A process with the pid but another start is neither alive for us nor signalled."""
+    """A process with the same pid but another start time does not count as alive and gets no signal."""
     identity = _start(_FOREVER, tmp_path)
     former = ProcessIdentity(identity.pid, "another boot/1")
     assert not former.is_alive()

@@ -42,7 +42,7 @@ def test_a_running_server_keeps_its_port() -> None:
 
 @pytest.mark.usefixtures("every_port_is_free")
 def test_one_port_for_two_servers_is_refused() -> None:
-    """The user's mistake is told before anything starts."""
+    """A mistake of the user is reported before anything starts."""
     with pytest.raises(LocalStackError, match="same port"):
         stack._choose_ports(Ports(kafka=30_000, cql=30_000), None, {})
 

@@ -97,7 +97,7 @@ def verdict_of(checker: Checker, records: Iterable[Record]) -> Verdict:
 
 
 def test_every_change_once_in_order_is_clean(topic: Topic) -> None:
-    """What arrives as it was written leaves nothing to say."""
+    """Records that match the writes give no problems."""
     changes = [change(1), change(2, value=None), change(3), change(1, key=2)._replace(ttl_s=60)]
     changes.append(change(4)._replace(operation=3, columns={}))
     checker = topic.checker()
@@ -210,7 +210,7 @@ def test_a_key_in_two_partitions_is_wrong(topic: Topic) -> None:
 
 
 def test_unexpected_records_are_noticed(topic: Topic) -> None:
-    """Every record that nobody wrote counts, those without a position too."""
+    """Every unexpected record counts, also without a position."""
     checker = topic.checker()
     checker.expect([change(1)])
     stray = replace(topic.record(change(5)), headers={})

@@ -51,7 +51,7 @@ def test_native(name: str) -> None:
     ],
 )
 def test_trees(text: str, tree: CqlType) -> None:
-    """Every constructor parses to its node, whatever the spacing, and the node's text parses to the node."""
+    """Every constructor parses to its node, with any spacing, and the node's text parses to the node."""
     assert parse(text) == tree
     assert parse(str(tree)) == tree
 

@@ -82,7 +82,7 @@ def test_boolean_is_nonzero() -> None:
 
 @given(st.binary(min_size=16, max_size=16))
 def test_uuid_bits(raw: bytes) -> None:
-    """A uuid keeps all 128 bits, whatever its variant and version."""
+    """A uuid keeps all 128 bits, for any variant and version."""
     text = decode("uuid", raw)
     assert isinstance(text, str)
     assert uuid.UUID(text).bytes == raw

@@ -92,7 +92,7 @@ class Journal:
     closed: list[str] = field(default_factory=list)
 
     def check(self, tables: list[str], status: int | None, *, once: bool) -> None:
-        """Whatever happens: all is closed, and every query was looked at once more after its end."""
+        """Assert that everything is closed, and that every query was checked once more after its end."""
         assert self.closed == tables
         assert {query for query, _ in self.looked} == {query for query, ended in self.looked if ended}
         # Sums come last, when everything was counted.

@@ -70,7 +70,7 @@ class Store:
 
 
 def test_new_beginning_deletes_sparks_own_files() -> None:
-    """A file that somebody else keeps there stays."""
+    """A foreign file in the folder stays."""
     store = Store("metadata", "offsets/0", "commits/0", "sources/0/x", "notes.txt")
     checkpoint = Checkpoint(store.session, "c")
     assert checkpoint.has_commits

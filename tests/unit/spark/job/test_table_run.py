@@ -141,7 +141,7 @@ def test_stop_ends_a_recovery() -> None:
 
 @pytest.mark.parametrize("stop_at", [None, 50])
 def test_nothing_waits_for_the_changes_of_a_table(caplog: pytest.LogCaptureFixture, stop_at: int | None) -> None:
-    """A ScyllaDB that does not answer holds up neither the loop nor a stop, and the table's end is logged anyway."""
+    """A ScyllaDB that does not answer delays neither the loop nor a stop, and the table's end is logged."""
     job_state, answer = StoppingJobState(config_of("a.asked"), stop_at or 10**6), threading.Event()
     began_s = time.monotonic()
     intervals = replace(AT_ONCE, changes_s=60.0 if stop_at else 0.01)

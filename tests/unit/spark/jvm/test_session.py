@@ -63,7 +63,7 @@ def test_queries_have_the_properties_of_the_checkpoint(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
 def test_ctrl_c_stays_the_jobs(master: str) -> None:
-    """Spark would handle it if its context were made in the main thread, whatever the master."""
+    """Spark would handle the signal if its context were made in the main thread, with any master."""
     makers: list[threading.Thread] = []
 
     class Starting(StartingSession):

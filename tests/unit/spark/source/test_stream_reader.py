@@ -76,7 +76,7 @@ def test_each_lane_is_a_partition(cluster: Cluster) -> None:
 
 
 def test_offset_without_a_micro_batch_has_no_partitions(cluster: Cluster) -> None:
-    """Nor has one that stands still, or one of a checkpoint that contradicts Kafka's progress."""
+    """An offset that does not advance, and one of a checkpoint that contradicts Kafka's progress, have none either."""
     streaming = reader(cluster)
     first = streaming.initialOffset()
     other = as_spark(offset_of(PlannedBatch(at(G1, 0), at(G1, 7), LAYOUT)))

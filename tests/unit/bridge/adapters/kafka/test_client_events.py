@@ -67,7 +67,7 @@ def test_repeated_login_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_first_refused_record_is_kept() -> None:
-    """What is told of those behind it follows from it, and other failures are not the record's."""
+    """Errors of later records follow from the first one, and other failures do not concern the record."""
 
     def record(topic: str, value: bytes) -> SimpleNamespace:
         return SimpleNamespace(topic=lambda: topic, key=lambda: None, value=lambda: value)

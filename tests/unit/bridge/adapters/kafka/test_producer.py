@@ -71,7 +71,7 @@ def test_last_record_taken_is_the_one_over_the_limit() -> None:
 @pytest.mark.parametrize("in_run", [False, True])
 @pytest.mark.parametrize("properties", [{}, {"queue.buffering.max.kbytes": 1024}])
 def test_record_larger_than_the_queue_is_accepted(*, in_run: bool, properties: dict[str, int]) -> None:
-    """Librdkafka reports an empty queue that is too small for a record as full; it would be retried for ever."""
+    """Librdkafka reports an empty queue that is too small for a record as full; retries would never end."""
     limit = 20 << 20
     # A full queue is retried until this timeout, so it is short.
     settings = SETTINGS.model_copy(

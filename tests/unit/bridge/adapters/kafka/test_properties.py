@@ -129,7 +129,7 @@ def test_token_is_read_for_each_request(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["opaque", "a.b.c", token(["exp"]), token({"sub": "x"}), token({"exp": "soon"})])
 def test_token_without_expiry_is_read_again_soon(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """What does not tell its end is asked for again before long."""
+    """A token without a readable expiry is read again soon."""
     monkeypatch.setenv("TOKEN", text)
     secret = Secret.model_validate({"env": "TOKEN"})
     assert read_token(secret, clock=lambda: 100.0) == (text, 100.0 + OPAQUE_TOKEN_LIFE_S)

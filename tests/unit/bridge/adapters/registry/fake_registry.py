@@ -21,7 +21,7 @@ def error(status: int, message: str = "because", code: int | None = None) -> Ans
 
 @dataclass
 class FixedAnswers:
-    """Gives fixed answers in order, and the last one for ever."""
+    """Gives fixed answers in order, then repeats the last one."""
 
     answers: list[Answer]
     asked: list[tuple[str, str | None]] = field(default_factory=list)

@@ -55,7 +55,7 @@ def test_schema_is_registered_when_it_is_needed() -> None:
 
 
 def test_missing_schema_without_auto_register() -> None:
-    """It is refused with advice, and accepted as soon as it is registered."""
+    """An unregistered schema is refused with advice, and accepted as soon as it is registered."""
     registry, config = Registry("mock://manual"), _config(auto_register=False)
     (key, _) = registration.needed_by(config, ORDERS)
     how = "registry.auto_register is off. Register it: `scylla-cdc-bridge schemas -c FILE` prints it"

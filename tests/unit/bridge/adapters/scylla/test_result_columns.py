@@ -64,7 +64,7 @@ def types_of(body: bytes) -> tuple[CqlType, ...]:
 
 
 def test_each_page_has_its_own_columns() -> None:
-    """The same names with another type are other columns, whatever is in the cache."""
+    """The same names with another type are other columns, with any content of the cache."""
     first = receive(result({"a": short(INT), "b": short(TEXT)}, (b"\0\0\0\1", b"x"), (None, b"")))
     assert list(first.parsed_rows) == [(b"\0\0\0\1", b"x"), (None, b"")]
     again = receive(result({"a": short(INT), "b": short(TEXT)}, (None, None)))

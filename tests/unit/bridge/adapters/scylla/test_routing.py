@@ -79,7 +79,7 @@ def ring() -> Metadata:
 @example(b"\xff" * 16)
 @example(bytes(16))
 def test_the_driver_hashes_a_streams_routing_key_to_its_token(raw: bytes) -> None:
-    """In C and in Python, for every stream. No key has the lowest token; it becomes the token after it."""
+    """The driver's hash in C and in Python gives each stream's token, or the next one for the lowest token."""
     stream = StreamId(raw)
     key = key_with_token(stream.token)
     wanted = max(stream.token, MIN_TOKEN + 1)

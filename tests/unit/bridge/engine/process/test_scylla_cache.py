@@ -25,7 +25,7 @@ TASK = LaneTask("ks", "t", 0, PlannedBatch(SINCE, Cursor(UnixMillis(1), UnixMicr
 
 
 class Cluster:
-    """Counts what is asked of it.
+    """Counts its calls.
 
     Attributes:
         asked: what was asked, in order.

@@ -53,7 +53,7 @@ IDLE, BUSY, NONE = (True, False), (True, True), (False, False)
 def test_checkpoint_is_doubted_after_two_failures_of_spark(
     failures: list[tuple[bool, tuple[bool, bool]]], lost: bool
 ) -> None:
-    """Spark refuses a damaged checkpoint for ever."""
+    """The checkpoint is given up after two failures of Spark, which refuses a damaged one each time."""
     trust = CheckpointTrust()
     for by_spark, (has_query, has_worked) in failures:
         trust.note_failure(by_spark=by_spark, has_query=has_query, has_worked=has_worked)

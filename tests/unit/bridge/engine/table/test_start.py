@@ -79,7 +79,7 @@ def test_checkpoint_that_shows_lost_progress_is_kept(table: Table) -> None:
 
 
 def test_checkpoint_that_spark_can_not_use_is_begun_anew(table: Table, caplog: pytest.LogCaptureFixture) -> None:
-    """Spark refuses a damaged one for ever, and all that it holds is a plan."""
+    """A damaged checkpoint is deleted: Spark would refuse it each time, and it holds only a plan."""
     table.commit(UNEVEN)
     table.starter.note_failure(by_spark=True, has_query=True, has_worked=False)
     assert table.start().recover
@@ -114,7 +114,7 @@ def test_topic_that_was_missing_is_logged(table: Table, caplog: pytest.LogCaptur
 
 
 def test_topic_that_was_replaced_is_logged(table: Table, caplog: pytest.LogCaptureFixture) -> None:
-    """The lanes' progress names the former topic, whatever became of the checkpoint; Kafka may refuse to describe."""
+    """The lanes' progress names the former topic, with or without a checkpoint; Kafka may refuse to describe topics."""
     former = TableFacts(LOG, (), KnownTopic("ks.t", "old", UnixMicros(0)))
     table.commit({lane: replace(one, facts=former) for lane, one in LEVEL.items()})
     table.topics.refusal = StartupError("no right Describe")

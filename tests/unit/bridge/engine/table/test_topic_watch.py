@@ -102,7 +102,7 @@ def test_topic_that_the_bridge_has_created_is_logged_once(caplog: pytest.LogCapt
 def test_topic_without_a_known_predecessor_is_not_logged(
     caplog: pytest.LogCaptureFixture, before: KnownTopic | None
 ) -> None:
-    """A first topic, or one of another name; nor where nothing was published, or brokers tell no ids."""
+    """Nothing is logged for a first topic, another name, a topic without records, or brokers without topic ids."""
     known = topic_of().begin(CurrentTopic("b", 1), before, created=False, published=True)
     assert known == KnownTopic("changes", "b", NOON_US)
     assert topic_of().begin(None, FORMER, created=False, published=True) == FORMER

@@ -14,7 +14,7 @@ from sandbox.scylla.base.mutations import (
     RangeDelete,
     RowDelete,
     RowExpiry,
-    Unheard,
+    UnknownOperation,
 )
 from sandbox.scylla.values.nested import pack_elements, pack_pairs
 from sandbox.writing_session import UNSET, WritingSession
@@ -109,11 +109,11 @@ def test_an_insert_writes_its_row_and_then_its_collections() -> None:
         (range_delete(None, "<5"), ['WHERE "customer" = ? AND "line" < ?']),
         (range_delete(None, None), ['WHERE "customer" = ? AND "line" >= ?']),
         (range_delete(">5", "<1"), []),
-        (Unheard(42, key(4)), []),
+        (UnknownOperation(42, key(4)), []),
     ],
 )
 def test_deletes(operation: Operation, where: list[str]) -> None:
-    """Expiries are deletes like others; what nobody knows changes nothing."""
+    """Expiries are deletes like others; an unknown operation changes nothing."""
     assert [cql.split(" USING TIMESTAMP ? ")[1] for cql, _cells in statements(operation)] == where
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.scylla.base.mutations import Operation, PartitionExpiry, RowExpiry, Unheard
+from sandbox.scylla.base.mutations import Operation, PartitionExpiry, RowExpiry, UnknownOperation
 from sandbox.scylla.base.mutations import Update as WholeUpdate
 from tests.unit.sandbox.scylla.orders import key
 from tests.unit.sandbox.scylla.profiles import home, insert, int_cell, logged, notes, rules, sizes, tags, update
@@ -121,7 +121,7 @@ CASES: dict[str, tuple[list[Operation], list[list[tuple[Any, ...]]]]] = {
     "a row that expires": ([RowExpiry(key(4))], [[(0, -3, FOUR, None, {})]]),
     "a partition that expires": ([PartitionExpiry()], [[(0, -4, (), None, {})]]),
     "an operation that no server knows": (
-        [Unheard(42, key(4), {"item": int_cell(1), "tags": tags(2)}, ttl_s=3)],
+        [UnknownOperation(42, key(4), {"item": int_cell(1), "tags": tags(2)}, ttl_s=3)],
         [[(0, 42, FOUR, 3, {"item": 1, "tags": ([2], False, None)})]],
     ),
 }

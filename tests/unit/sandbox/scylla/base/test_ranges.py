@@ -104,7 +104,7 @@ def random_bound(random: Random) -> Bound | None:
 
 @pytest.mark.parametrize("descending", DIRECTIONS, ids=str)
 def test_ranges_without_overlaps_cover_the_same_rows(descending: tuple[bool, bool]) -> None:
-    """With the same, latest timestamp, whatever the ranges."""
+    """Normalized ranges cover the same rows with the latest timestamp, for any ranges."""
     directed, random = order(*descending), Random(str(descending))
     for _ in range(150):
         ranges = [
@@ -121,7 +121,7 @@ def test_ranges_without_overlaps_cover_the_same_rows(descending: tuple[bool, boo
 
 @pytest.mark.parametrize("descending", DIRECTIONS, ids=str)
 def test_slices_cover_the_same_rows_each_once(descending: tuple[bool, bool]) -> None:
-    """Whatever the directions: each slice bounds one column only."""
+    """Slices cover the rows of a range, and each slice bounds one column only, for all directions."""
     directed, random = order(*descending), Random(str(descending))
     for start, end in product([random_bound(random) for _ in range(25)], repeat=2):
         entry = RangeState(start, end, UnixMicros(0))

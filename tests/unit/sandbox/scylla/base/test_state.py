@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.model.times import UnixMicros
-from sandbox.scylla.base.mutations import Mutation, Operation, PartitionDelete, RowDelete, Unheard
+from sandbox.scylla.base.mutations import Mutation, Operation, PartitionDelete, RowDelete, UnknownOperation
 from sandbox.scylla.base.state import BaseRow, BaseState
 from tests.unit.sandbox.scylla.orders import T, cell, key
 from tests.unit.sandbox.scylla.profiles import home, insert, notes, number, range_delete, rules, sizes, tags, update
@@ -40,7 +40,7 @@ def item(base: BaseState, line: int = 4, *, later_s: int = 0) -> int | None:
         (update(4, item=1, at=1), range_delete(">3", "<5"), 1),
         (update(4, item=1), PartitionDelete(), None),
         (update(4, item=1, at=1), PartitionDelete(), 1),
-        (update(4, item=1), Unheard(42, key(4)), 1),
+        (update(4, item=1), UnknownOperation(42, key(4)), 1),
     ],
 )
 def test_the_later_write_wins_in_either_order(one: Operation, other: Operation, left: int | None) -> None:
@@ -58,7 +58,7 @@ def test_a_ttl_ends_at_the_coordinators_clock() -> None:
 
 
 def test_a_row_lives_by_its_marker_or_its_last_cell() -> None:
-    """An inserted row stays when its cells are nulled; an updated one does not, nor one of a compact table."""
+    """An inserted row stays when its cells are set to null. An updated row and a row of a compact table do not."""
     for first, compact, stays in ((insert(4, item=1), False, True), (update(4, item=1), False, False),
                                   (insert(4, item=1), True, False)):  # fmt: skip
         base = written(first, update(4, item=None, at=1), compact=compact)

@@ -45,7 +45,7 @@ def test_true_shows_the_touched_columns_and_full_shows_all() -> None:
 
 
 def test_a_row_that_is_not_there_has_no_pre_image() -> None:
-    """Neither before its first write nor when its cells are gone; a marker keeps it."""
+    """A row has no pre-image before its first write or without live cells, unless it has a marker."""
     assert images(rules(preimage="full"), [update(4, item=1)]) == [(UPDATE, (4,), {"item": 1})]
     gone = [[update(4, item=1)], [update(4, item=None)], [update(4, item=2)]]
     assert [row[0] for row in images(rules(preimage="full"), *gone)] == [UPDATE]
@@ -118,7 +118,7 @@ def test_later_groups_see_the_earlier_ones() -> None:
 
 
 def test_a_write_that_loses_still_shows_in_its_post_image() -> None:
-    """Images are laid over the row as it was read, whatever the timestamps; the table keeps the newer value."""
+    """Changes are applied to the image for any timestamps; the table keeps the newer value."""
     base = BaseState(rules(postimage=True).columns)
     logged(update(4, item=1, at=100), base=base, rules=rules(postimage=True))
     (group,) = logged(update(4, item=77, at=50), base=base, rules=rules(postimage=True))

@@ -14,7 +14,7 @@ from tests.unit.sandbox.scylla.orders import table
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_log_columns_are_those_of_a_real_log(scenario: str) -> None:
-    """Names, types and order, for every recorded table."""
+    """The log's columns have the names, types and order of every recorded table."""
     for recorded in Recording.load(scenario).tables:
         assert log_columns(recorded.table_schema("rec")) == recorded.log_columns[3:]
 
