@@ -10,6 +10,7 @@ export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
+	live-vectors \
 	screenshots bench backlog format constraints docs licences audit wheel clean
 
 help: ## List these targets
@@ -77,6 +78,12 @@ chart-e2e: $(STAMP) ## Run the chart on a real API server (the first run builds 
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m tests.chart.e2e.control_plane
 	SCYLLA_CDC_BRIDGE_BUILD=1 $(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
+
+SCYLLA ?=
+TABLETS ?=
+
+live-vectors: $(STAMP) ## Hold a ScyllaDB's CDC log against the simulator and the bridge: make live-vectors SCYLLA=host:port [TABLETS=1]
+	$(BIN)/python -m tests.live.vectors $(if $(SCYLLA),--scylla $(SCYLLA)) $(if $(TABLETS),--tablets)
 
 screenshots: $(STAMP) ## Take the pictures of docs/monitoring.md (needs Chromium)
 	$(BIN)/python -m tests.integration.support.browser docs/status-page
