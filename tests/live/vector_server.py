@@ -12,6 +12,7 @@ from sandbox.errors import LocalStackError
 from sandbox.scylla.refusals import SchemaRefusal
 from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
+from tests.unit.sandbox.scylla.vectors import Vector
 
 _REFUSAL = re.compile(r'code=(\w{4}) \[[^]]*\] message="(.*)"', re.DOTALL)
 _VERSION = "SELECT version FROM system.versions WHERE key = 'local'"
@@ -45,6 +46,9 @@ class VectorServer(Protocol):
         Raises:
             RetriableError, BridgeError: the server did not answer.
         """
+
+    def limit(self, vector: Vector) -> str | None:
+        """Why the server cannot show what a vector is about, if that is known without running it."""
 
     def clear(self) -> None:
         """Drop the keyspace and everything in it, and create it again."""
@@ -95,6 +99,10 @@ class ScyllaServer:
             return Refusal(int(found[1], 16), found[2])
         return None
 
+    def limit(self, vector: Vector) -> str | None:
+        """See `VectorServer`: a server is asked."""
+        return None
+
     def clear(self) -> None:
         """See `VectorServer`."""
         self.drop()
@@ -126,6 +134,13 @@ class StackServer:
         except LocalStackError as error:
             cause = error.__cause__
             return Refusal(cause.code, str(cause)) if isinstance(cause, SchemaRefusal) else Refusal(None, str(error))
+        return None
+
+    def limit(self, vector: Vector) -> str | None:
+        """See `VectorServer`."""
+        ddl = " ".join(vector.get("tables", ()))
+        if " list<" in ddl and ("'preimage'" in ddl or "'postimage'" in ddl):
+            return "images of lists need the keys of stored cells, which the stack's server does not return"
         return None
 
     def clear(self) -> None:

@@ -78,6 +78,10 @@ def run_vectors(
     is_current = release_of(server.release) >= _NEWEST_RULES
     try:
         for vector in vectors:
+            limit = server.limit(vector)
+            if limit is not None:
+                yield Outcome(vector["name"], "not applicable", f"the local stack: {limit}")
+                continue
             server.clear()
             yield judge(VectorRun(server, vector, is_current=is_current, patience_s=patience_s), server.release)
     finally:

@@ -18,7 +18,7 @@ SAME = (
     "nested_log_rejected", "split_every_kind_of_change", "tuples_are_frozen", "udt_inside_udt",
     "udt_short_tuple_literal", "unknown_type_rejected",
 )  # fmt: skip
-NOT_HERE = ("compact_storage_insert_is_update", "list_delete_by_timeuuid_key")
+NOT_HERE = ("compact_storage_insert_is_update", "list_delete_by_timeuuid_key", "preimage_list")
 """What the stack's server cannot do."""
 
 
