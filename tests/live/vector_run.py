@@ -33,6 +33,8 @@ from tests.unit.sandbox.scylla.vectors import Filling, LoggedGroup, Vector, expi
 _WRITES: Final = ("INSERT", "UPDATE", "DELETE", "BEGIN")
 _EXPIRED_AGO_S: Final = 60
 _POLL_S: Final = 0.2
+_SETTING_NEEDED: Final = "config option to 'true'"
+"""In a server's refusal of a feature that one of its settings allows."""
 
 
 class Stopped(Exception):  # noqa: N818  # it ends a vector, it is no failure of the program
@@ -40,12 +42,14 @@ class Stopped(Exception):  # noqa: N818  # it ends a vector, it is no failure of
 
     Attributes:
         is_last: whether it is the vector's last statement.
+        is_setting: whether the server could do it, but a setting of it is against that.
     """
 
-    def __init__(self, refusal: Refusal, *, is_last: bool) -> None:
+    def __init__(self, refusal: Refusal, *, is_last: bool, is_setting: bool = False) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
         self.is_last = is_last
+        self.is_setting = is_setting or _SETTING_NEEDED in refusal.message
 
 
 class VectorRun:
@@ -98,11 +102,13 @@ class VectorRun:
                 raise Stopped(refusal, is_last=is_last)
             if statement.startswith(_WRITES):
                 self._compare(statement)
-            elif not statement.startswith("SELECT"):
+            elif statement.startswith("SELECT"):
+                self._read_nothing(statement)
+            else:
                 self._change_schema(statement)
         if "log" in self.vector:
             self._groups.sort(key=lambda group: group[1])
-            self.facts = problems(self._simulator, self._groups, self.vector)
+            self.facts += problems(self._simulator, self._groups, self.vector)
 
     def simulated_refusal(self) -> Refusal | None:
         """What the simulator answers to the last statement, which the server has refused."""
@@ -114,6 +120,12 @@ class VectorRun:
         except SchemaRefusal as error:
             return Refusal(error.code, str(error))
         return None
+
+    def _read_nothing(self, statement: str) -> None:
+        """Every query of a vector has an empty result."""
+        count = sum(1 for _row in self._server.session.cells(statement))
+        if count:
+            self.facts.append(f"{statement!r} returns {count} rows, expected none")
 
     def _change_schema(self, statement: str) -> None:
         now_us = self._log.node_time_us()
@@ -130,6 +142,10 @@ class VectorRun:
 
     def _await_expiry(self, text: str, *, is_last: bool) -> None:
         """Wait until the server itself deletes what a DELETE names."""
+        period_s = self._server.expiry_period_s()
+        if period_s is not None and period_s > self._patience_s:
+            message = f"the server looks for expired rows every {period_s:g} s (alternator_ttl_period_in_seconds)"
+            raise Stopped(Refusal(None, message), is_last=is_last, is_setting=True)
         give_up_s = time.monotonic() + self._patience_s
         while not (found := self._new_rows()):
             if time.monotonic() > give_up_s:

@@ -10,7 +10,8 @@ One line of JSON for each vector: `{"name": ..., "result": ..., "detail": ...}`.
 - `same`: all agree; for a vector of a refusal, server and simulator refuse with the same text.
 - `differs`: they do not.
 - `refused`: the server refuses a statement that it should carry out.
-- `not applicable`: the server's release cannot do what the vector is about; the detail has the server's words.
+- `not applicable`: the server's release cannot do what the vector is about, or a setting of the server is against it;
+  the detail has the server's words.
 
 The last line has the counts and the server's release. Exit status: 0, or 1 if a vector differs or is refused.
 """
@@ -105,7 +106,7 @@ def judge(run: VectorRun, release: str | None) -> Outcome:
     except Stopped as stopped:
         if "error" in vector and stopped.is_last:
             return _judge_refusal(run, stopped.refusal)
-        if is_too_old or release is None:
+        if is_too_old or release is None or stopped.is_setting:
             where = "the local stack" if release is None else f"ScyllaDB {release}"
             return Outcome(name, "not applicable", f"{where}: {stopped.refusal.message}")
         return Outcome(name, "refused", stopped.refusal.message)

@@ -14,11 +14,11 @@ pytestmark = pytest.mark.integration
 KEYSPACE = "vectors_here"
 VECTORS = {vector["name"]: vector for vector in load()}
 SAME = (
-    "batch_collection_delete_is_a_microsecond_later", "batch_images_two_rows_map", "lwt_preimage",
-    "nested_log_rejected", "split_every_kind_of_change", "tuples_are_frozen", "udt_inside_udt",
+    "batch_collection_delete_is_a_microsecond_later", "batch_images_two_rows_map", "compact_storage_insert_is_update",
+    "lwt_preimage", "nested_log_rejected", "split_every_kind_of_change", "tuples_are_frozen", "udt_inside_udt",
     "udt_short_tuple_literal", "unknown_type_rejected",
 )  # fmt: skip
-NOT_HERE = ("compact_storage_insert_is_update", "list_delete_by_timeuuid_key", "preimage_list")
+NOT_HERE = ("list_delete_by_timeuuid_key", "preimage_list", "vector_index_enables_cdc")
 """What the stack's server cannot do."""
 
 

@@ -16,6 +16,10 @@ REFUSED = {"name": "alter_log", "error": {"code": "0x2200", "message_contains": 
 NEW = {"name": "row_ttl_expiration_row", "log": []}
 NO = Refusal(0x2200, "You cannot modify the set of columns of a CDC log table directly.")
 
+OFF = Refusal(
+    0x2200, "Disabled. To enable, set the 'enable_create_table_with_compact_storage' config option to 'true'."
+)
+
 
 @dataclass
 class FakeRun:
@@ -36,8 +40,8 @@ class FakeRun:
         return self.simulated
 
 
-def stopped(refusal: Refusal = NO, *, is_last: bool = True) -> Stopped:
-    return Stopped(refusal, is_last=is_last)
+def stopped(refusal: Refusal = NO, *, is_last: bool = True, is_setting: bool = False) -> Stopped:
+    return Stopped(refusal, is_last=is_last, is_setting=is_setting)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,8 @@ def stopped(refusal: Refusal = NO, *, is_last: bool = True) -> Stopped:
         (FakeRun(ACCEPTED, stopped()), None, "not applicable", f"the local stack: {NO.message}"),
         (FakeRun(NEW, stopped()), "5.2.18-0.20240101", "not applicable", f"ScyllaDB 5.2.18-0.20240101: {NO.message}"),
         (FakeRun(NEW, stopped()), "2026.1.0", "refused", NO.message),
+        (FakeRun(NEW, stopped(Refusal(None, "every 86400 s"), is_setting=True)), "2026.1.0", "not applicable", "86400"),
+        (FakeRun(ACCEPTED, stopped(OFF)), "2026.1.0", "not applicable", OFF.message),
         (FakeRun(NEW, facts=["y"]), "2025.4.1", "not applicable", "ScyllaDB 2025.4.1; since 2026.1: y"),
         (FakeRun(NEW, differences=["x"], facts=["y"]), "2025.4.1", "differs", "x; y"),
         (FakeRun(REFUSED, stopped(), NO), "5.2.18", "same", NO.message),
