@@ -10,8 +10,7 @@ export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
-	live-vectors \
-	screenshots bench backlog format constraints docs licences audit wheel clean
+	live-vectors screenshots bench backlog format constraints docs licences audit wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
