@@ -10,7 +10,7 @@ export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check tools unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files \
-	switches screenshots bench backlog format constraints docs licences audit wheel clean
+	switches live-vectors screenshots bench backlog format constraints docs licences audit wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,12 @@ chart-e2e: tools ## Run the chart on a real API server (the first run builds one
 	@mkdir -p build
 	$(BIN)/python -m tests.chart.e2e.control_plane
 	$(BIN)/python -m pytest --basetemp build/pytest tests/chart/e2e
+
+SCYLLA ?=
+TABLETS ?=
+
+live-vectors: $(STAMP) ## Hold a ScyllaDB's CDC log against the simulator and the bridge: make live-vectors SCYLLA=host:port [TABLETS=1]
+	$(BIN)/python -m tests.live.vectors $(if $(SCYLLA),--scylla $(SCYLLA)) $(if $(TABLETS),--tablets)
 
 screenshots: $(STAMP) ## Take the pictures of docs/monitoring.md (needs Chromium)
 	$(BIN)/python -m tests.integration.support.browser docs/status-page

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from bridge.model.times import UnixMicros
+from sandbox.cql.column_types import as_stored
 from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.statements import (
     AlterTable,
@@ -26,7 +27,7 @@ from sandbox.scylla import refusals
 from sandbox.scylla.log.log_table import CdcOptions
 from sandbox.scylla.values.nested import UserType, UserTypes
 from schemas.cql.table import Column, ColumnKind, TableSchema
-from schemas.cql.types import NativeType
+from schemas.cql.types import CqlType, NativeType, user_types
 
 _NOT_CAPTURED: Final = CdcOptions(enabled=False)
 _HIDDEN_COLUMN: Final = "value"
@@ -126,7 +127,7 @@ class Catalog:
             now_us: the server's clock in Unix us; the time of a dropped column.
 
         Raises:
-            SchemaRefusal: ScyllaDB would refuse the statement because of CDC.
+            SchemaRefusal: ScyllaDB would refuse the statement because of CDC, or because of an unknown type.
             CqlError: the statement contradicts the existing tables and types.
         """
         match statement:
@@ -161,7 +162,7 @@ class Catalog:
         columns = [
             Column(
                 column.name,
-                column.type,
+                self._stored_type(name.keyspace, column.type),
                 _kind(statement, column),
                 places.get(column.name, -1),
                 column.name in statement.options.descending,
@@ -203,21 +204,35 @@ class Catalog:
         table = None if base is None else self._tables.get(TableName(name.keyspace, base))
         return table if table is not None and table.has_log else None
 
+    def _stored_type(self, keyspace: str, cql_type: CqlType) -> CqlType:
+        """Return a declared type as the server keeps it.
+
+        Raises:
+            SchemaRefusal: it names a user-defined type that the keyspace does not have.
+        """
+        for udt in user_types(cql_type):
+            if TableName(keyspace, udt.name) not in self._types:
+                raise refusals.unknown_type(keyspace, str(udt))
+        return as_stored(cql_type)
+
     def _create_type(self, statement: CreateType) -> None:
         name = self.full_name(statement.type)
         if name in self._types:
             if statement.if_not_exists:
                 return
             raise CqlError(f"type {statement.type} exists already")
-        self._types[name] = UserType(name.name, statement.fields)
+        fields = ((field, self._stored_type(name.keyspace, kind)) for field, kind in statement.fields)
+        self._types[name] = UserType(name.name, tuple(fields))
 
     def _alter_type(self, statement: AlterType) -> None:
         name = self.full_name(statement.type)
         known = self._types.get(name)
         if known is None:
             raise CqlError(f"unknown type {statement.type}: no earlier statement created it")
-        renames, types = dict(statement.rename), dict(statement.alter)
-        fields = ((renames.get(old, old), types.get(old, kind)) for old, kind in (*known.fields, *statement.add))
+        renames = dict(statement.rename)
+        types = {field: self._stored_type(name.keyspace, kind) for field, kind in statement.alter}
+        added = [(field, self._stored_type(name.keyspace, kind)) for field, kind in statement.add]
+        fields = ((renames.get(old, old), types.get(old, kind)) for old, kind in (*known.fields, *added))
         self._types[name] = UserType(name.name, tuple(fields))
 
     def _alter_table(self, statement: AlterTable, now_us: UnixMicros) -> None:
@@ -231,9 +246,10 @@ class Catalog:
         for added in statement.add:
             self._check_new(table, added.name, now_us)
             kind = ColumnKind.STATIC if added.is_static else ColumnKind.REGULAR
-            columns.append(Column(added.name, added.type, kind))
+            columns.append(Column(added.name, self._stored_type(name.keyspace, added.type), kind))
         gone = set(statement.drop)
-        renames, types = dict(statement.rename), dict(statement.alter)
+        renames = dict(statement.rename)
+        types = {column: self._stored_type(name.keyspace, kind) for column, kind in statement.alter}
         missing = [old for old in (*gone, *renames, *types) if old not in {column.name for column in columns}]
         if missing:
             raise CqlError(f"table {statement.table} has no column {missing[0]!r}")

@@ -8,8 +8,8 @@ table, the table gets its log the first time that this client sees it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bridge.errors import BridgeError
@@ -38,9 +38,11 @@ from sandbox.cql.parser.statements import (
     Truncate,
     UpdateStatement,
 )
+from sandbox.cql.parser.terms import Term, holds_tuple
 from sandbox.cql.server import Logged, StatementServer
 from sandbox.cql.stored import StoredBase, stored_log_columns, stored_partition, stored_tables, stored_types
 from sandbox.errors import LocalStackError
+from sandbox.scylla.base.base_statements import BaseStatements
 from sandbox.scylla.expected_changes import Place
 from sandbox.scylla.local_streams import LocalStreams
 from sandbox.scylla.log.log_table import log_ddl
@@ -50,7 +52,7 @@ from sandbox.scylla.tables import LogStatement, SimulatedTable, mark_log
 from sandbox.scylla.write_times import system_clock_us
 from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
-from schemas.cql.types import ListType
+from schemas.cql.types import ListType, user_types
 from schemas.errors import SchemaError
 
 Say = Callable[[str], None]
@@ -184,9 +186,10 @@ class LocalCql:
         tables = list(stored_tables(self._session, keyspace))
         self._server.catalog.learn(tables, keyspace, user_types)
         self._known.add(keyspace)
-        for table in tables:
-            if table.is_captured:
-                self._bring_log_up_to_date(table)
+        captured = [table for table in tables if table.is_captured]
+        for table in captured:
+            self._bring_log_up_to_date(table)
+        self._server.catalog.learn([replace(table, has_log=True) for table in captured], keyspace, ())
 
     def _bring_log_up_to_date(self, table: Table) -> None:
         schema = table.table_schema
@@ -222,21 +225,38 @@ class LocalCql:
         for name in named:
             self._check_no_log(name)
         tables = [self._server.catalog.table(Name(*name)) for name in named]
+        now_us = self._next_us()
+        request = Request(now_us, now_us)
         if not any(table.is_captured for table in tables):
-            self._session.execute(text)
+            self._write_base(statement, text, tables, request)
             return "done; the table is not captured"
         for one, table in zip(_single(statement), tables, strict=True):
             _check_lists(one, table)
-        now_us = self._next_us()
-        logged = self._server.execute(text, Request(now_us, now_us))
+        logged = self._server.execute(text, request)
         if not logged and _is_conditional(statement):
             return "not applied: its conditions do not hold"
         writes = [write for entry in logged for write in self._log_writes(entry, now_us)]
         # First the statement: if the server refuses it, the log must stay unchanged.
-        self._session.execute(text)
+        self._write_base(statement, text, tables, request)
         for write in writes:
             self._session.write_batch(write.statement.prepared, write.rows).result()
         return f"done; {_counted(sum(len(write.rows) for write in writes), 'log row')}"
+
+    def _write_base(self, statement: Any, text: str, tables: Sequence[Table], request: Request) -> None:
+        """Run a statement on the base tables, except for what only the simulator understands of it."""
+        if not any(
+            _may_give_fields_by_place(one, table) for one, table in zip(_single(statement), tables, strict=True)
+        ):
+            self._session.execute(text)
+            return
+        by_name = {table.name: table for table in tables}
+        for name, mutation in self._server.interpreter.mutations(statement, request):
+            types = self._server.catalog.user_types(name.keyspace)
+            base = BaseStatements(self._session, by_name[name].table_schema, user_types=types)
+            stamp_us = request.timestamp_us if mutation.timestamp_us is None else mutation.timestamp_us
+            for operation in mutation.operations:
+                for prepared, cells in base.write(operation, mutation.partition_key, stamp_us):
+                    self._session.write_raw(prepared, cells).result()
 
     def _check_no_log(self, name: TableName) -> None:
         """Refuse writes to a log table.
@@ -313,6 +333,17 @@ def _check_lists(statement: Any, table: Table) -> None:
                 f"table {table.table_schema.full_name}: the local stack cannot write single elements of the list "
                 f"{column!r}, because its server does not return their keys. Set the whole list, append or prepend"
             )
+
+
+def _may_give_fields_by_place(statement: Any, table: Table) -> bool:
+    """Whether a tuple literal may stand for a user-defined type, which the stack's server does not understand."""
+    values: tuple[Term, ...] = ()
+    if isinstance(statement, InsertStatement):
+        values = statement.values
+    elif isinstance(statement, UpdateStatement):
+        values = tuple(one.value for one in statement.assignments)
+    has_types = any(True for column in table.table_schema.columns for _type in user_types(column.type))
+    return has_types and any(map(holds_tuple, values))
 
 
 def _format_value(value: object) -> str:

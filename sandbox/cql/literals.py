@@ -73,7 +73,10 @@ class Serializer:
                 return pack_fields(self.cell(kind, part) for kind, part in parts)
             case UdtType():
                 given = self.udt_fields(cql_type, term)
-                return pack_fields(given.get(place) for place in range(len(fields_of(cql_type, self._user_types))))
+                # A tuple literal may be shorter than the type, and so is its serialized value.
+                whole = len(fields_of(cql_type, self._user_types))
+                count = len(term.elements) if isinstance(term, TupleTerm) else whole
+                return pack_fields(given.get(place) for place in range(count))
             case VectorType(element, dimension):
                 return self._vector(element, dimension, term)
 
@@ -108,12 +111,20 @@ class Serializer:
         return sorted(entries.items(), key=lambda entry: order(entry[0]))
 
     def udt_fields(self, cql_type: UdtType, term: Term) -> dict[int, bytes | None]:
-        """Serialize the fields that a value of a user-defined type names, by their position in the type.
+        """Serialize the fields that a value of a user-defined type has, by their position in the type.
+
+        Args:
+            cql_type: the type.
+            term: `{name: a}`, or a tuple literal `(a, b)`, which has the first fields and may leave out the last ones.
 
         Raises:
             CqlError: the value is not such a value, or names a field that the type does not have.
         """
-        places = {name: (place, kind) for place, (name, kind) in enumerate(fields_of(cql_type, self._user_types))}
+        fields = fields_of(cql_type, self._user_types)
+        if isinstance(term, TupleTerm):
+            parts = zip(fields, _parts(term, len(fields)), strict=False)
+            return {place: self.cell(kind, part) for place, ((_name, kind), part) in enumerate(parts)}
+        places = {name: (place, kind) for place, (name, kind) in enumerate(fields)}
         found: dict[int, bytes | None] = {}
         for name, item in term.fields if isinstance(term, UdtTerm) else _entries(term):
             if name not in places:
@@ -162,8 +173,10 @@ def _entries(term: Term) -> Iterable[tuple[Any, Term]]:
 
 
 def _parts(term: Term, most: int) -> tuple[Term, ...]:
-    if not isinstance(term, TupleTerm | ListTerm) or len(term.elements) > most:
-        raise CqlError(f"a tuple of {most} parts at most expected, found {term!r}")
+    if not isinstance(term, TupleTerm | ListTerm):
+        raise CqlError(f"a tuple expected, found {term!r}")
+    if len(term.elements) > most:
+        raise CqlError(f"too many elements: expected {most} at most, found {len(term.elements)}")
     return term.elements
 
 

@@ -27,7 +27,7 @@ from schemas.cql.names import quoted
 from schemas.cql.table import Column, TableSchema
 from schemas.cql.types import CqlType, ListType, SetType, UdtType, parse
 
-_TABLES: Final = "SELECT table_name, default_time_to_live FROM system_schema.tables WHERE keyspace_name = ?"
+_TABLES: Final = "SELECT table_name, default_time_to_live, flags FROM system_schema.tables WHERE keyspace_name = ?"
 _TYPES: Final = "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ?"
 _COLUMNS: Final = "SELECT column_name, kind, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
 _LONG_AGO: Final = UnixMicros(0)
@@ -54,9 +54,9 @@ def stored_tables(session: WritingSession, keyspace: str) -> Iterator[Table]:
         TypeTextError: a column has an unknown type.
     """
     log = ChangeLog(session)
-    ttls_s = {row["table_name"]: row["default_time_to_live"] or 0 for row in session.rows(_TABLES, (keyspace,))}
-    for name, ttl_s in ttls_s.items():
-        if base_of(name) in ttls_s:
+    found = {row["table_name"]: row for row in session.rows(_TABLES, (keyspace,))}
+    for name, row in found.items():
+        if base_of(name) in found:
             continue
         schema = log.table_schema(keyspace, name)
         given = log.cdc_options(keyspace, name)
@@ -71,7 +71,14 @@ def stored_tables(session: WritingSession, keyspace: str) -> Iterator[Table]:
                     "ttl": str(given.ttl_s),
                 }
             )
-        yield Table(schema, options, ttl_s, has_log=schema.log_table in ttls_s)
+        flags = row["flags"] or ()
+        yield Table(
+            schema,
+            options,
+            row["default_time_to_live"] or 0,
+            is_compact="dense" in flags or "compound" not in flags,
+            has_log=schema.log_table in found,
+        )
 
 
 def stored_log_columns(session: WritingSession, table_schema: TableSchema) -> list[tuple[str, str]]:

@@ -28,11 +28,13 @@ from typing import Any, Final
 from bridge.model.log_rows import Cells
 from bridge.model.streams import StreamId, Token
 from bridge.model.times import UnixMicros, UnixMillis
+from sandbox.cql.parser.terms import UNSET, Term, from_json
 from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 
 FORMAT_VERSION: Final = 2
 _SUFFIX: Final = ".json.gz"
+_UNSET_FORM: Final = "<UNSET>"
 _NEVER_EMPTY: Final = frozenset({"date", "smallint", "time", "tinyint"})
 
 LogRow = Mapping[str, bytes | None]
@@ -48,7 +50,7 @@ class RecordedStep:
         is_batch: which of the two.
         at_us: its timestamp where the statements give none: the client's from the protocol's frame, or the server's.
         now_us: the server's clock.
-        list_keys: keys of the list cells that it added, in order.
+        list_keys: keys of the list cells that it added, in the server's order of keys.
         rows: numbers of the log rows that appeared with it, by table.
     """
 
@@ -177,6 +179,15 @@ class Recording:
             if table.name == name:
                 return table
         raise KeyError(name)
+
+
+def parameter(value: object) -> Term:
+    """Return the value of a statement's marker, from its form in JSON.
+
+    Raises:
+        CqlError: the value is not a JSON value.
+    """
+    return UNSET if value == _UNSET_FORM else from_json(value)
 
 
 def scenarios() -> tuple[str, ...]:

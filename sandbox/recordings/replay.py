@@ -13,13 +13,10 @@ from sandbox.cql.interpret import Request
 from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.grammar import statement_of
 from sandbox.cql.parser.statements import AlterTable
-from sandbox.cql.parser.terms import UNSET, Term, from_json
 from sandbox.cql.server import Logged, StatementServer
-from sandbox.recordings.recording import RecordedStep, Recording
+from sandbox.recordings.recording import RecordedStep, Recording, parameter
 from sandbox.scylla.tables import SimulatedTable
-from sandbox.scylla.values.nested import UserTypes
-
-_UNSET_FORM = "<UNSET>"
+from sandbox.scylla.values.nested import UserTypes, needed_types
 
 
 @dataclass(slots=True)
@@ -63,11 +60,11 @@ class Replay:
     def simulated_table(self, name: str, keyspace: str) -> SimulatedTable:
         """A table in a keyspace of one's own, as the simulator makes tables."""
         table = self.tables[name]
-        texts = " ".join(str(column.type) for column in table.table_schema.columns)
+        named = (column.type for column in table.table_schema.columns)
         return SimulatedTable(
             replace(table.table_schema, keyspace=keyspace),
             table.options,
-            tuple(user_type for user_type in self.user_types if user_type.name in texts),
+            needed_types(named, self.user_types),
             table.is_compact,
         )
 
@@ -79,7 +76,7 @@ def carry_out(server: StatementServer, step: RecordedStep) -> list[Logged]:
         CqlError: it is not understood; the message names the statement.
     """
     request = Request(step.at_us, step.now_us, step.list_keys)
-    entries = [(text, [_parameter(value) for value in parameters]) for text, parameters in step.statements]
+    entries = [(text, [parameter(value) for value in parameters]) for text, parameters in step.statements]
     try:
         if step.is_batch:
             return server.execute_batch(entries, request)
@@ -87,10 +84,6 @@ def carry_out(server: StatementServer, step: RecordedStep) -> list[Logged]:
         return server.execute(text, request, parameters)
     except CqlError as error:
         raise CqlError(f"{entries[0][0][:200]!r}: {error}") from error
-
-
-def _parameter(value: object) -> Term:
-    return UNSET if value == _UNSET_FORM else from_json(value)
 
 
 def _forgetting(step: RecordedStep) -> tuple[str, frozenset[str]]:

@@ -21,16 +21,20 @@ from uuid import UUID
 
 from bridge.model.times import UnixMicros, micros_of, sort_key
 from sandbox.cql.catalog import Catalog
+from sandbox.cql.list_keys import prepended_us
 from sandbox.cql.parser.grammar import statement_of
-from sandbox.cql.parser.statements import CreateTable, DeleteStatement
-from sandbox.cql.parser.terms import UNSET
-from sandbox.recordings.recording import FORMAT_VERSION
-from sandbox.scylla.values.nested import is_multi_cell
+from sandbox.cql.parser.statements import AlterTable, AlterType, CreateTable, CreateType, Statement
+from sandbox.recordings.recording import FORMAT_VERSION, parameter
+from sandbox.recordings.request_times import RequestTimes
+from sandbox.scylla.log.log_table import type_ddl
+from sandbox.scylla.values.nested import UserType, needed_types
+from schemas.cql.types import CqlType, parse
 
 _LOG_KEY: Final = ("cdc$stream_id", "cdc$time", "cdc$batch_seq_no")
 _LOG_SUFFIX: Final = "_scylla_cdc_log"
 _STREAMS: Final = "SELECT * FROM system_distributed.cdc_streams_descriptions_v2"
 _DELTAS: Final = ("01", "02")
+_SCHEMA_VERBS: Final = ("CREATE", "ALTER", "DROP")
 _NOT_SCENARIOS: Final = ("generations_", "system_schema_")
 
 Form = dict[str, Any]
@@ -91,17 +95,17 @@ class _Steps:
         return [self._form(step) for step in steps if step["ok"] and self._is_kept(step)]
 
     def _types(self) -> Iterator[Form]:
-        """Types that this scenario's tables name and that an earlier scenario has made."""
-        made = [step["cql"] for step in self._original["ddl"]]
+        """Types that this scenario's tables and types name and that an earlier scenario has made."""
+        steps = (*self._original["ddl"], *self._original["steps"])
+        texts = [step["cql"] for step in steps if step["ok"] and step.get("cql", "").startswith(_SCHEMA_VERBS)]
+        statements = [statement_of(text) for text in texts if "TABLE" in text or "TYPE" in text]
+        made = {statement.type.name for statement in statements if isinstance(statement, CreateType)}
         start_us = self._original["client_clock_us_at_start"]
-        for row in self._original["types"]["rows"]:
-            name, (names, types) = row["type_name"][1], (row[part][1] for part in ("field_names", "field_types"))
-            full_name = f"{self._original['keyspace']}.{name}"
-            is_used = any(full_name in text for text in made)
-            if is_used and not any(text.startswith(f"CREATE TYPE {full_name} ") for text in made):
-                fields = ", ".join(f'"{field}" {kind}' for field, kind in zip(names, types, strict=True))
+        there = tuple(map(_user_type, self._original["types"]["rows"]))
+        for user_type in needed_types((kind for one in statements for kind in _named_types(one)), there):
+            if user_type.name not in made:
                 yield {
-                    "cql": f"CREATE TYPE {full_name} ({fields})",
+                    "cql": type_ddl(self._original["keyspace"], user_type),
                     "ok": True,
                     "wall_us": start_us,
                     "wall_us_end": start_us,
@@ -122,54 +126,73 @@ class _Steps:
             for name, numbers in step.get("new_log_rows", {}).items()
             if name in self._logs
         }
-        at_us = self._at_us(step, rows)
+        # A timestamp in the protocol's frame is not looked at: the rows show that the server took none from there.
+        stamps = {_micros(self._logs[name][number]["row"]) for name, numbers in rows.items() for number in numbers}
+        times = self._times(statements) if stamps else None
+        at_us = self._at_us(step, stamps, times)
         form: Form = {"cql": statements, "at": at_us, "now": step["wall_us"]}
         if "batch" in step:
             form["batch"] = True
         if rows:
             form["rows"] = rows
-        keys = self._new_list_keys(rows, at_us)
+        keys = self._new_list_keys(rows, set() if times is None else times.all(at_us))
         if keys:
             form["keys"] = keys
-        if "batch" not in step and step["cql"].startswith(("CREATE", "ALTER", "DROP")):
+        if "batch" not in step and step["cql"].startswith(_SCHEMA_VERBS):
             statement: Any = statement_of(step["cql"])
             self._catalog.apply(statement, step["wall_us"])
         return form
 
-    def _at_us(self, step: Form, rows: Mapping[str, list[int]]) -> int:
-        """The timestamp that the statements of a step have if they give none."""
-        # A timestamp in the protocol's frame is not looked at: the rows show that the server took none from there.
-        times = [_micros(self._logs[name][number]["row"]) for name, numbers in rows.items() for number in numbers]
-        if not times:
-            return int(step["wall_us_end"])
-        return min(times) - int("cql" in step and self._deletes_collections(step["cql"]))
-
-    def _deletes_collections(self, text: str) -> bool:
-        """Whether a statement only deletes whole collections, which is logged a microsecond after its timestamp."""
-        statement = statement_of(text)
-        if not isinstance(statement, DeleteStatement) or statement.using.timestamp is not UNSET:
-            return False
-        types = {column.name: column.type for column in self._catalog.table(statement.table).table_schema.columns}
-        return bool(statement.targets) and all(
-            selector is None and is_multi_cell(types[column]) for column, selector in statement.targets
+    def _times(self, statements: list[Any]) -> RequestTimes:
+        return RequestTimes(
+            ((text, [parameter(value) for value in values]) for text, values in statements), self._catalog
         )
 
-    def _new_list_keys(self, rows: Mapping[str, list[int]], at_us: int) -> list[str]:
-        """Keys of list cells that the rows of a step are the first to show, in their order."""
+    def _at_us(self, step: Form, stamps: set[UnixMicros], times: RequestTimes | None) -> UnixMicros:
+        """The timestamp that the statements of a step have if they give none."""
+        if times is None:
+            return UnixMicros(step["wall_us_end"])
+        found = times.of_request(stamps)
+        return min(stamps) if found is None else found
+
+    def _new_list_keys(self, rows: Mapping[str, list[int]], at_us: set[UnixMicros]) -> list[str]:
+        """Keys of list cells that the rows of a step are the first to show, in their order.
+
+        Args:
+            rows: numbers of the step's rows by table.
+            at_us: the timestamps of its statements.
+        """
+        instants = {instant for one in at_us for instant in (one, prepended_us(one))}
         found: set[str] = set()
         for name, numbers in rows.items():
             table = next(table for table in self._catalog.tables if table.name.name == name)
             lists = [column.name for column in table.table_schema.values if str(column.type).startswith("list<")]
             if table.options.delta == "keys":
-                # Deltas show no values there; later images do, and appended keys carry the statement's timestamp.
+                # Deltas show no values there; later images do, and keys carry the statement's timestamp.
                 shown = _keys_in([entry["row"] for entry in self._logs[name]], lists)
-                found.update(key for key in shown if micros_of(bytes.fromhex(key)) == at_us)
+                found.update(key for key in shown if micros_of(bytes.fromhex(key)) in instants)
             else:
                 rows_shown = [self._logs[name][number]["row"] for number in numbers]
                 found |= _keys_in([row for row in rows_shown if row["cdc$operation"][0] in _DELTAS], lists)
         new = sorted(found - self._known_keys, key=lambda key: sort_key(bytes.fromhex(key)))
         self._known_keys |= found
         return new
+
+
+def _user_type(row: Form) -> UserType:
+    fields = zip(row["field_names"][1], row["field_types"][1], strict=True)
+    return UserType(row["type_name"][1], tuple((name, parse(text)) for name, text in fields))
+
+
+def _named_types(statement: Statement) -> Iterator[CqlType]:
+    """Types that a schema statement gives to columns or fields."""
+    match statement:
+        case CreateTable(columns=columns) | AlterTable(add=columns):
+            yield from (column.type for column in columns)
+        case CreateType(fields=fields) | AlterType(add=fields):
+            yield from (kind for _name, kind in fields)
+    if isinstance(statement, AlterTable | AlterType):
+        yield from (kind for _name, kind in statement.alter)
 
 
 def _keys_in(rows: list[Form], lists: list[str]) -> set[str]:

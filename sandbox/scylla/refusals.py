@@ -1,4 +1,4 @@
-"""The schema statements that ScyllaDB refuses because of CDC (spec section 1.5). Pure.
+"""The schema statements that ScyllaDB refuses because of CDC (spec section 1.5) or an unknown type. Pure.
 
 Messages and codes are the server's own.
 """
@@ -127,6 +127,11 @@ def dropped_too_recently(column: str, wait_s: int) -> SchemaRefusal:
         f"Cannot add column {column} because a column with the same name was dropped too recently. "
         f"Please retry after {wait_s} seconds",
     )
+
+
+def unknown_type(keyspace: str, user_type: str) -> SchemaRefusal:
+    """The refusal of a column or field whose user-defined type does not exist."""
+    return SchemaRefusal(INVALID, f"Unknown type {keyspace}.{user_type}")
 
 
 def base_of(log_table: str) -> str | None:

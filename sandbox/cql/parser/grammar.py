@@ -6,6 +6,7 @@ from typing import Final
 
 from sandbox.cql.parser.cursor import Cursor
 from sandbox.cql.parser.ddl_grammar import schema_statement
+from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.lexer import Kind
 from sandbox.cql.parser.statements import (
     Assignment,
@@ -99,6 +100,9 @@ def _insert(cursor: Cursor) -> InsertStatement:
         values = cursor.listed(lambda: term(cursor), ")")
         if len(columns) != len(values):
             raise cursor.error(f"as many values as columns ({len(columns)}, not {len(values)})")
+        twice = [name for place, name in enumerate(columns) if name in columns[:place]]
+        if twice:
+            raise CqlError(f"Multiple definitions found for column {twice[0]}")
     # ScyllaDB accepts both orders.
     conditions = _not_exists(cursor)
     using = _using(cursor)
@@ -114,9 +118,13 @@ def _update(cursor: Cursor) -> UpdateStatement:
     table = cursor.name()
     using = _using(cursor)
     cursor.expect("set")
-    assignments = [_assignment(cursor)]
-    while cursor.accept(","):
-        assignments.append(_assignment(cursor))
+    assignments: list[Assignment] = []
+    while not assignments or cursor.accept(","):
+        at = cursor.peek().at
+        assignment = _assignment(cursor)
+        if not all(_are_compatible(earlier, assignment) for earlier in assignments):
+            raise CqlError(f"Multiple incompatible setting of column {assignment.column}", at=at)
+        assignments.append(assignment)
     where = _where(cursor)
     return UpdateStatement(table, tuple(assignments), where, using, _conditions(cursor))
 
@@ -182,6 +190,15 @@ def _assignment(cursor: Cursor) -> Assignment:
             raise cursor.error(f"an addition to {column!r} itself")
         return Assignment(column, None, "prepend", value)
     return Assignment(column, selector, "set", value)
+
+
+def _are_compatible(one: Assignment, other: Assignment) -> bool:
+    """Whether one statement may have both: not if one sets the whole column, or both set one field."""
+    if one.column != other.column:
+        return True
+    if any(each.selector is None and each.kind == "set" for each in (one, other)):
+        return False
+    return not (isinstance(one.selector, Field) and one.selector == other.selector)
 
 
 def _where(cursor: Cursor) -> tuple[Relation, ...]:

@@ -123,6 +123,21 @@ def from_json(value: object) -> Term:
             raise CqlError(f"a value of Python's type {type(value).__name__} is none of JSON's: {value!r}")
 
 
+def holds_tuple(term: Term) -> bool:
+    """Whether there is a tuple literal in a term, at any depth."""
+    match term:
+        case TupleTerm():
+            return True
+        case ListTerm(elements) | SetTerm(elements):
+            return any(map(holds_tuple, elements))
+        case MapTerm(entries):
+            return any(holds_tuple(key) or holds_tuple(value) for key, value in entries)
+        case UdtTerm(fields):
+            return any(holds_tuple(value) for _name, value in fields)
+        case _:
+            return False
+
+
 def elements_of(term: Term) -> Iterator[Term]:
     """Return the elements of a list or set term.
 

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from schemas.cql.types import CqlType, FrozenType, ListType, MapType, NativeType, SetType, UdtType, VectorType
+from schemas.cql.types import (
+    CqlType,
+    FrozenType,
+    ListType,
+    MapType,
+    NativeType,
+    SetType,
+    UdtType,
+    VectorType,
+    user_types,
+)
 
 _INT: Final = Struct(">i")
 _NULL: Final = b"\xff\xff\xff\xff"
@@ -55,6 +65,23 @@ def fields_of(udt: UdtType, user_types: UserTypes) -> tuple[tuple[str, CqlType],
         if user_type.name == udt.name:
             return user_type.fields
     raise ValueError(f"the fields of type {udt} are not given; known are {[entry.name for entry in user_types]}")
+
+
+def needed_types(cql_types: Iterable[CqlType], known: UserTypes) -> UserTypes:
+    """The user-defined types that types name, and those that these name in turn, each behind those that it names."""
+    by_name = {user_type.name: user_type for user_type in known}
+    found: dict[str, UserType] = {}
+
+    def add(cql_type: CqlType) -> None:
+        for udt in user_types(cql_type):
+            if udt.name in by_name and udt.name not in found:
+                for _name, field in by_name[udt.name].fields:
+                    add(field)
+                found[udt.name] = by_name[udt.name]
+
+    for cql_type in cql_types:
+        add(cql_type)
+    return tuple(found.values())
 
 
 def is_multi_cell(cql_type: CqlType) -> bool:

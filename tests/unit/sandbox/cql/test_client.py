@@ -49,6 +49,8 @@ class Server:
         self.logged: list[list[Any]] = []
         self.refuses: str | None = None
         self.tablets: int | None = None
+        self.schema = SCHEMA
+        self.flags = {"compound"}
 
     def rows(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> list[dict[str, Any]]:
         if "system_schema.columns" in cql and not parameters:
@@ -61,16 +63,18 @@ class Server:
             return [{"range_end": 0, "streams": {bytes(7) + bytes([stream]) + bytes(8) for stream in (0, 200)}}]
         if "system_schema.columns" in cql:
             return self._columns(str(parameters[1]))
+        if "system_schema.types" in cql:
+            return [{"type_name": "box", "field_names": ["width", "note"], "field_types": ["int", "text"]}]
         if "system_schema.tables" in cql:
             names = ["orders", *(["orders_scylla_cdc_log"] if self.has_log else [])]
             wanted = names if len(parameters) == 1 else [name for name in names if name == parameters[1]]
-            row = {"default_time_to_live": 0, "id": 1, "extensions": {"cdc": _OPTIONS}}
+            row = {"default_time_to_live": 0, "id": 1, "extensions": {"cdc": _OPTIONS}, "flags": self.flags}
             return [{"table_name": name, **row} for name in wanted]
         return []
 
     def _columns(self, table: str) -> list[dict[str, Any]]:
         if table != "orders":
-            return [{"column_name": name, "kind": "regular", "type": text} for name, text in log_columns(SCHEMA)]
+            return [{"column_name": name, "kind": "regular", "type": text} for name, text in log_columns(self.schema)]
         return [
             {
                 "column_name": column.name,
@@ -79,7 +83,7 @@ class Server:
                 "type": str(column.type),
                 "clustering_order": "none",
             }
-            for column in SCHEMA.columns
+            for column in self.schema.columns
         ]
 
     def execute(self, cql: str) -> None:
@@ -168,6 +172,53 @@ def test_a_log_in_a_keyspace_with_tablets_gets_a_stream_for_each(server: Server)
     said = run(server, "INSERT INTO shop.other (id) VALUES (1)", fails=True)
     assert said == ["created the log shop.orders_scylla_cdc_log, with 8 tablets"]
     assert sum("system.cdc_streams" in one for one in server.executed) == 16  # each as current, and as opened
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (
+            "ALTER TABLE shop.orders_scylla_cdc_log WITH cdc = {'enabled': true}",
+            "creating nested CDC logs is not allowed",
+        ),
+        ("ALTER TABLE shop.orders_scylla_cdc_log ADD v int", "You cannot modify the set of columns"),
+        ("DROP TABLE shop.orders_scylla_cdc_log", "Cannot DROP cdc log table"),
+    ],
+)
+def test_a_log_that_was_just_created_is_known(server: Server, text: str, answer: str) -> None:
+    """It is guarded from the first moment."""
+    server.has_log = False
+    with pytest.raises(LocalStackError, match=answer):
+        run(server, text)
+
+
+def test_a_table_that_was_just_created_is_dropped_with_its_log(server: Server) -> None:
+    server.has_log = False
+    assert "x.cql:1:1: DROP TABLE shop.orders: done, its log too" in run(server, "DROP TABLE shop.orders")
+    assert any(one.startswith("DROP TABLE IF EXISTS") and "scylla_cdc_log" in one for one in server.executed)
+
+
+@pytest.mark.parametrize(
+    ("flags", "operation"),
+    [({"compound"}, b"\2"), ({"dense"}, b"\1"), ({"compound", "dense"}, b"\1"), (set(), b"\1")],
+)
+def test_a_compact_table_has_no_row_markers(server: Server, flags: set[str], operation: bytes) -> None:
+    """Its INSERT is logged as an update; the server's flags say that it is one."""
+    server.flags = flags
+    run(server, "INSERT INTO shop.orders (id, status) VALUES (7, 'new')")
+    assert server.logged[-1][1] == operation
+
+
+@pytest.mark.parametrize("literal", ["(1, 'a')", "(1)", "{width: 1, note: 'a'}"])
+def test_a_tuple_literal_stands_for_a_user_defined_type(server: Server, literal: str) -> None:
+    """The stack's server does not understand it, so it gets the value as cells; other literals it reads itself."""
+    server.schema = TableSchema(*("shop", "orders"), (SCHEMA.columns[0], Column("v", parse("box"), ColumnKind.REGULAR)))
+    text = f"UPDATE shop.orders SET v = {literal} WHERE id = 7"
+    assert run(server, text) == ["x.cql:1:1: UPDATE shop.orders: done; 1 log row"]
+    prepared = 'UPDATE "shop"."orders" USING TIMESTAMP ? AND TTL ? SET "v" = ? WHERE "id" = ?'
+    assert server.executed == [text if "width" in literal else prepared, "LOG"]
+    value = pack_fields([b"\0\0\0\1", b"a" if "a" in literal else None])
+    assert value in server.logged[0]
 
 
 @pytest.mark.parametrize(

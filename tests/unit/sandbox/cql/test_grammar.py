@@ -178,12 +178,26 @@ def test_a_table_is_read_with_its_options() -> None:
 
 
 @pytest.mark.parametrize(
+    "assignments", ["m[1] = 1, m[1] = 2", "m[1] = 1, m = m + {2: 2}", "m = m + {2: 2}, m = m - {1}", "u.a = 1, u.b = 2"]
+)
+def test_parts_of_a_column_are_assigned_together(assignments: str) -> None:
+    statement = statement_of(f"UPDATE t SET {assignments} WHERE p = 1")
+    assert isinstance(statement, UpdateStatement)
+    assert len(statement.assignments) == 2
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("SELECT * FROM t", "a statement that writes"),
         ("", "a statement that writes"),
         ("UPDATE t SET a = 1", "WHERE expected"),
         ("INSERT INTO t (a, b) VALUES (1)", "as many values as columns"),
+        ("INSERT INTO t (a, b, a) VALUES (1, 2, 3)", "Multiple definitions found for column a"),
+        ("UPDATE t SET a = 1, a = 2 WHERE p = 1", "Multiple incompatible setting of column a"),
+        ("UPDATE t SET m = {9: 9}, m[1] = 1 WHERE p = 1", "Multiple incompatible setting of column m"),
+        ("UPDATE t SET m[1] = 1, b = 2, m = {9: 9} WHERE p = 1", "Multiple incompatible setting of column m"),
+        ("UPDATE t SET u.a = 1, u.a = 2 WHERE p = 1", "Multiple incompatible setting of column u"),
         ("INSERT INTO t (a) VALUES (1", "',' expected|, expected"),
         ("INSERT INTO t (a) VALUES (b)", "the word 'b'"),
         ("UPDATE t SET a = b + 1 WHERE p = 1", "an addition to 'a' itself"),

@@ -15,6 +15,7 @@ from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.statements import Name
 from sandbox.cql.server import StatementServer
 from sandbox.scylla.base.mutations import Insert, Mutation
+from sandbox.scylla.log.log_table import log_columns
 from sandbox.scylla.refusals import SchemaRefusal
 
 NOW_US = UnixMicros(1_800_000_000_000_000)
@@ -221,6 +222,43 @@ def test_columns_come_and_go_with_what_they_held() -> None:
     assert table.run("UPDATE t SET a = 1 WHERE p = 1 AND c = 1 IF EXISTS") == 0
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE ks.n (p int PRIMARY KEY, v chest)",
+        "CREATE TABLE ks.n (p int PRIMARY KEY, v list<frozen<tuple<int, chest>>>)",
+        "CREATE TYPE ks.lid (v frozen<chest>)",
+        "ALTER TABLE t ADD v chest",
+        "ALTER TABLE t ALTER a TYPE chest",
+        "ALTER TYPE box ADD v frozen<chest>",
+        "ALTER TYPE box ALTER width TYPE chest",
+    ],
+)
+def test_an_unknown_type_is_refused(text: str) -> None:
+    """At any depth, and a type of another keyspace is unknown too."""
+    table = Table()
+    table.server.execute("CREATE TYPE other.chest (width int)", Request(NOW_US, NOW_US))
+    before = (table.server.catalog.tables, table.server.catalog.user_types("ks"))
+    with pytest.raises(SchemaRefusal, match=r"Unknown type ks\.chest"):
+        table.run(text)
+    assert (table.server.catalog.tables, table.server.catalog.user_types("ks")) == before
+
+
+def test_types_are_kept_as_the_server_shows_them() -> None:
+    """Tuples are frozen, in columns that are added and in fields too."""
+    table = Table("CREATE TABLE t (p int PRIMARY KEY, v tuple<int, list<int>>) WITH cdc = {'enabled': true}")
+    table.run("ALTER TABLE t ADD w list<tuple<int, box>>")
+    table.run("CREATE TYPE lid (v tuple<int, int>)")
+    (kept,) = table.server.catalog.tables
+    assert {column.name: str(column.type) for column in kept.table_schema.values} == {
+        "v": "frozen<tuple<int, frozen<list<int>>>>",
+        "w": "list<frozen<tuple<int, frozen<box>>>>",
+    }
+    (_box, lid) = table.server.catalog.user_types("ks")
+    assert str(lid.fields[0][1]) == "frozen<tuple<int, int>>"
+    assert dict(log_columns(kept.table_schema))["w"] == "frozen<map<timeuuid, frozen<tuple<int, frozen<box>>>>>"
+
+
 def test_list_keys_sort_as_the_list_does() -> None:
     keys = ListKeys()
     appended = keys.append(200, NOW_US) + keys.append(200, NOW_US)
@@ -233,8 +271,30 @@ def test_list_keys_sort_as_the_list_does() -> None:
     assert {micros_of(key) for key in appended} == {NOW_US}
 
 
-def test_known_list_keys_are_handed_out_in_order() -> None:
-    keys = ListKeys([b"a", b"b", b"c"])
-    assert keys.append(1, NOW_US) + keys.prepend(1, NOW_US) == [b"a", b"b"]
-    with pytest.raises(CqlError, match="2 keys for cells of a list are needed, but 1 are known"):
+def test_known_list_keys_are_found_again_for_the_cells_that_they_were_made_for() -> None:
+    """In whatever order they come, and however a request mixes appended and prepended values and timestamps."""
+    later = UnixMicros(NOW_US + 7)
+
+    def requests(keys: ListKeys) -> list[list[bytes]]:
+        return [
+            keys.append(2, NOW_US),
+            keys.prepend(2, NOW_US),
+            keys.append(1, later),
+            keys.prepend(3, NOW_US),
+            keys.append(0, NOW_US),
+            keys.append(1, NOW_US),
+            keys.prepend(1, later),
+        ]
+
+    made = requests(ListKeys())
+    flat = [key for keys in made for key in keys]
+    assert requests(ListKeys(flat)) == requests(ListKeys(reversed(flat))) == made
+
+
+def test_a_known_list_key_that_is_missing_is_said() -> None:
+    keys = ListKeys(ListKeys().append(1, NOW_US))
+    with pytest.raises(CqlError, match=f"2 keys for cells of a list are needed at {NOW_US}, but 1 are known"):
         keys.append(2, NOW_US)
+    keys.append(1, NOW_US)
+    with pytest.raises(CqlError, match="1 keys for cells of a list are needed"):
+        keys.append(1, NOW_US)

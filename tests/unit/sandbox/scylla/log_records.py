@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from bridge.model.times import UnixMicros, micros_of
 from sandbox.cql.catalog import Table
 from sandbox.cql.server import Logged
+from sandbox.recordings.recording import LogRow as RecordedRow
 from sandbox.scylla.log.log_rows import CollectionDelta, LogGroup, LogOperation, LogRow
 from sandbox.scylla.values.ordering import Key
 
@@ -11,6 +15,8 @@ TRUE = b"\x01"
 IMAGES = (LogOperation.PRE_IMAGE, LogOperation.POST_IMAGE)
 
 Record = dict[str, bytes]
+Group = tuple[UnixMicros, tuple[Record, ...]]
+"""The microsecond of a group's `cdc$time`, and its rows without stream and time."""
 
 
 def records_of(logged: Logged) -> list[list[Record]]:
@@ -54,3 +60,35 @@ def _delta(name: str, cell: CollectionDelta) -> Record:
     if cell.deleted_elements is not None:
         found[f"cdc$deleted_elements_{name}"] = cell.deleted_elements
     return found
+
+
+def simulated_groups(entries: Iterable[Logged]) -> list[Group]:
+    """The groups that the simulator logs."""
+    return [
+        (group.timestamp_us, tuple(records))
+        for entry in entries
+        for group, records in zip(entry.groups, records_of(entry), strict=True)
+    ]
+
+
+def recorded_groups(rows: Iterable[RecordedRow]) -> list[Group]:
+    """The groups of a real server's rows."""
+    groups: dict[bytes, list[Record]] = {}
+    for one in rows:
+        row = {name: cell for name, cell in one.items() if cell is not None}
+        stream, time = row.pop("cdc$stream_id"), row.pop("cdc$time")
+        groups.setdefault(time + stream, []).append(row)
+    return [
+        (micros_of(place[:16]), tuple(sorted(rows, key=lambda row: row["cdc$batch_seq_no"])))
+        for place, rows in groups.items()
+    ]
+
+
+def in_order(groups: list[Group]) -> list[Group]:
+    """Groups of one microsecond have no order of their own."""
+    return groups if len(groups) < 2 else sorted(groups, key=order_of)
+
+
+def order_of(group: Group) -> tuple[UnixMicros, str]:
+    """Sorts groups by their time, those of one time by their content."""
+    return group[0], repr(sorted(group[1][0].items()))

@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
-from bridge.model.times import micros_of
-from sandbox.cql.server import Logged
 from sandbox.recordings.expected import expected_changes
 from sandbox.recordings.loader import lasting_rows
-from sandbox.recordings.recording import LogRow, Recording, scenarios
+from sandbox.recordings.recording import Recording, scenarios
 from sandbox.recordings.replay import Replay
 from sandbox.scylla.log.log_table import log_columns
-from tests.unit.sandbox.scylla.log_records import Record, records_of
+from tests.unit.sandbox.scylla.log_records import in_order, recorded_groups, simulated_groups
 
 SCENARIOS = scenarios()
-
-Group = tuple[int, tuple[Record, ...]]
 
 
 @cache
 def recorded(scenario: str) -> tuple[Recording, Replay]:
     recording = Recording.load(scenario)
     return recording, Replay.of(recording)
-
-
-def simulated_groups(entries: list[Logged]) -> list[Group]:
-    return [
-        (group.timestamp_us, tuple(records))
-        for entry in entries
-        for group, records in zip(entry.groups, records_of(entry), strict=True)
-    ]
-
-
-def recorded_groups(rows: Sequence[LogRow], numbers: Sequence[int]) -> list[Group]:
-    groups: dict[bytes, list[Record]] = {}
-    for number in numbers:
-        row = {name: cell for name, cell in rows[number].items() if cell is not None}
-        stream, time = row.pop("cdc$stream_id"), row.pop("cdc$time")
-        groups.setdefault(time + stream, []).append(row)
-    return [
-        (micros_of(place[:16]), tuple(sorted(rows, key=lambda row: row["cdc$batch_seq_no"])))
-        for place, rows in groups.items()
-    ]
-
-
-def in_order(groups: list[Group]) -> list[Group]:
-    """Groups of one microsecond have no order of their own."""
-    return (
-        groups if len(groups) < 2 else sorted(groups, key=lambda group: (group[0], repr(sorted(group[1][0].items()))))
-    )
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -66,7 +34,7 @@ def test_statements_are_logged_as_recorded(scenario: str) -> None:
             mine = [entry for entry in logged if entry.table.name.name == table.name]
             found, wanted = (
                 in_order(simulated_groups(mine)),
-                in_order(recorded_groups(rows, step.rows.get(table.name, ()))),
+                in_order(recorded_groups([rows[number] for number in step.rows.get(table.name, ())])),
             )
             if found != wanted:
                 differing.append((step.statements[0][0][:300], found, wanted))

@@ -2,26 +2,27 @@
 
 `log_vectors.json` holds the facts, one entry each: tables, statements, and the log's rows by group. Of a row only the
 columns that it names are compared; null says that the column must be null. `{"listmap": [..]}` is a map with unknown
-keys that ascend; `{"set": ..}`, `{"map": [[key, value], ..]}`, `{"udt": ..}` and `{"timeuuid": ..}` are values of those
-kinds. `${T}` is a timestamp of the runner's choice, `${E}` a time of day in the past. `at` is the microsecond of a
-group's `cdc$time`, and `"order": "free"` leaves the order of a group's rows open.
+keys that ascend; `{"set": ..}`, `{"map": [[key, value], ..]}`, `{"udt": ..}`, `{"tuple": ..}` and `{"timeuuid": ..}`
+are values of those kinds. `${T}` is a timestamp of the runner's choice, `${E}` a time of day in the past. `at` is the
+microsecond of a group's `cdc$time`, and `"order": "free"` leaves the order of a group's rows open.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from bridge.model.times import UnixMicros, micros_of, sort_key
+from sandbox.cql.catalog import Table
 from sandbox.cql.interpret import Request
 from sandbox.cql.literals import Serializer
 from sandbox.cql.parser.grammar import statement_of
 from sandbox.cql.parser.statements import DeleteStatement
-from sandbox.cql.parser.terms import ListTerm, MapTerm, SetTerm, Term, UdtTerm
+from sandbox.cql.parser.terms import ListTerm, MapTerm, SetTerm, Term, TupleTerm, UdtTerm
 from sandbox.cql.server import Logged, StatementServer
 from sandbox.scylla.base.mutations import PartitionExpiry, RowDelete, RowExpiry
 from sandbox.scylla.log.log_rows import LogOperation
@@ -35,25 +36,78 @@ STEP_US = 1_000_000
 
 Vector = dict[str, Any]
 
+LoggedGroup = tuple[Table, UnixMicros, list[Record]]
+"""A base table, the microsecond of a group's `cdc$time`, and the group's log rows."""
+
+_TIMESTAMP = re.compile(r"\b1[56]\d{14}\b")
+_PLACEHOLDER = re.compile(r"\$\{T(?:\+(\d+))?\}")
+_OWN_KEYSPACE = re.compile(r"\bshop\.")
 _FILE = Path(__file__).with_name("log_vectors.json")
 
 
 def load(path: Path = _FILE) -> list[Vector]:
-    """The vectors of a file."""
+    """The vectors of a file, with their placeholders."""
     vectors: list[Vector] = json.loads(path.read_text(encoding="utf-8"))
     return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What stands in place of a vector's placeholders, and of its own keyspace and times.
+
+    Attributes:
+        keyspace: its tables' keyspace.
+        at_us: `${T}`, in Unix us.
+        past_s: `${E}`, in Unix s.
+        earliest_us: what the first of the timestamps that the vector names in figures becomes, in Unix us, the others
+            moving with it; None leaves them as they are.
+    """
+
+    keyspace: str = "shop"
+    at_us: UnixMicros = T_US
+    past_s: int = E_S
+    earliest_us: UnixMicros | None = None
+
+    def fill(self, vector: Vector) -> Vector:
+        """The vector without placeholders."""
+        named = [int(text) for text in _TIMESTAMP.findall(json.dumps(vector))]
+        shift_us = 0 if self.earliest_us is None or not named else self.earliest_us - min(named)
+
+        def filled(value: Any) -> Any:
+            match value:
+                case dict():
+                    return {name: at(each) if name == "at" else filled(each) for name, each in value.items()}
+                case list():
+                    return [filled(each) for each in value]
+                case "${E}":
+                    return self.past_s
+                case str():
+                    return text(value)
+                case _:
+                    return value
+
+        def at(value: int | str) -> int:
+            return value + shift_us if isinstance(value, int) else self.at_us + int(value.removeprefix("T") or 0)
+
+        def text(value: str) -> str:
+            value = _TIMESTAMP.sub(lambda match: str(int(match[0]) + shift_us), value)
+            value = _OWN_KEYSPACE.sub(f"{self.keyspace}.", value).replace("${E}", str(self.past_s))
+            return _PLACEHOLDER.sub(lambda match: str(self.at_us + int(match[1] or 0)), value)
+
+        return {**filled(vector), "name": vector["name"]}
 
 
 class Run:
     """One vector's statements, carried out."""
 
     def __init__(self, vector: Vector) -> None:
+        self.vector = Filling().fill(vector)
         self.server = StatementServer("shop")
         self.logged: list[Logged] = []
         self._clock_us = T_US
-        for text in vector.get("tables", ()):
+        for text in self.vector.get("tables", ()):
             self.execute(text)
-        self.statements: list[Any] = vector["statements"]
+        self.statements: list[Any] = self.vector["statements"]
 
     def execute(self, statement: Any) -> None:
         """Carry out the next statement, a second after the one before."""
@@ -62,36 +116,46 @@ class Run:
         if isinstance(statement, dict):
             self._expire(statement["expires"], request)
         else:
-            self.logged += self.server.execute(_filled(statement), request)
+            self.logged += self.server.execute(statement, request)
 
-    def groups(self) -> list[tuple[Logged, UnixMicros, list[Record]]]:
+    def groups(self) -> list[LoggedGroup]:
         """Every group logged, in the order of `cdc$time`."""
         found = [
-            (logged, group.timestamp_us, records)
+            (logged.table, group.timestamp_us, records)
             for logged in self.logged
             for group, records in zip(logged.groups, records_of(logged), strict=True)
         ]
         return sorted(found, key=lambda entry: entry[1])
 
     def _expire(self, text: str, request: Request) -> None:
-        """Let the server delete the rows of a DELETE itself, as it does when their TTL has ended."""
-        statement = statement_of(text)
-        assert isinstance(statement, DeleteStatement)
-        ((name, mutation),) = self.server.interpreter.mutations(statement, request)
-        (operation,) = mutation.operations
-        expiry = RowExpiry(operation.clustering) if isinstance(operation, RowDelete) else PartitionExpiry()
-        table = next(table for table in self.server.catalog.tables if table.name == name)
-        self.logged.append(self.server.apply(table, replace(mutation, operations=(expiry,)), request))
+        self.logged.append(expire(self.server, text, request))
 
 
-def problems(run: Run, expected: list[list[dict[str, Any]]], *, free_order: bool) -> list[str]:
-    """What differs from the expected groups; nothing where all is well."""
-    groups = run.groups()
-    if [len(records) for _logged, _at, records in groups] != [len(rows) for rows in expected]:
+def expire(server: StatementServer, text: str, request: Request) -> Logged:
+    """Let the server delete the rows of a DELETE itself, as it does when their TTL has ended."""
+    statement = statement_of(text)
+    assert isinstance(statement, DeleteStatement)
+    ((name, mutation),) = server.interpreter.mutations(statement, request)
+    (operation,) = mutation.operations
+    expiry = RowExpiry(operation.clustering) if isinstance(operation, RowDelete) else PartitionExpiry()
+    table = next(table for table in server.catalog.tables if table.name == name)
+    return server.apply(table, replace(mutation, operations=(expiry,)), request)
+
+
+def problems(server: StatementServer, groups: list[LoggedGroup], vector: Vector) -> list[str]:
+    """What of the groups differs from those that a filled vector expects; nothing where all is well.
+
+    Args:
+        server: knows the types.
+        groups: in the order of `cdc$time`.
+        vector: expects them.
+    """
+    expected, free_order = vector["log"], vector.get("order") == "free"
+    if [len(records) for _table, _at, records in groups] != [len(rows) for rows in expected]:
         return [f"rows by group: {[_operations(group[2]) for group in groups]}, wanted {expected}"]
     found = []
-    for number, ((logged, at_us, records), rows) in enumerate(zip(groups, expected, strict=True)):
-        compare = _Comparison(run.server, logged, at_us)
+    for number, ((table, at_us, records), rows) in enumerate(zip(groups, expected, strict=True)):
+        compare = _Comparison(server, table, at_us)
         found += _numbering(records)
         if free_order:
             left = list(records)
@@ -110,8 +174,8 @@ def problems(run: Run, expected: list[list[dict[str, Any]]], *, free_order: bool
 class _Comparison:
     """Compares rows of one group."""
 
-    def __init__(self, server: StatementServer, logged: Logged, at_us: UnixMicros) -> None:
-        self._schema = logged.table.table_schema
+    def __init__(self, server: StatementServer, table: Table, at_us: UnixMicros) -> None:
+        self._schema = table.table_schema
         self._types = {column.name: column.type for column in self._schema.columns}
         self._serializer = Serializer(server.catalog.user_types(self._schema.keyspace))
         self._at_us = at_us
@@ -128,7 +192,7 @@ class _Comparison:
         cell = record.get(name)
         match name, wanted:
             case "at", _:
-                return self._at_us == (int(_filled(wanted)) if isinstance(wanted, str) else wanted)
+                return bool(self._at_us == wanted)
             case "operation", str():
                 return record["cdc$operation"] == _number(wanted).to_bytes(1, "big", signed=True)
             case _, None:
@@ -187,15 +251,6 @@ def _operations(records: list[Record]) -> list[int]:
     return [int.from_bytes(record["cdc$operation"], "big", signed=True) for record in records]
 
 
-def _filled(text: str) -> str:
-    def value(match: re.Match[str]) -> str:
-        return str(E_S if match.group(1) == "E" else T_US + int(match.group(2) or 0))
-
-    if text.startswith("T"):
-        return str(T_US + int(text[1:] or 0))
-    return re.sub(r"\$\{([TE])(?:\+(\d+))?\}", value, text)
-
-
 def _term(value: Any) -> Term:
     match value:
         case {"set": elements}:
@@ -204,13 +259,13 @@ def _term(value: Any) -> Term:
             return MapTerm(tuple((_term(key), _term(item)) for key, item in pairs))
         case {"udt": fields}:
             return UdtTerm(tuple((name, _term(item)) for name, item in fields.items()))
+        case {"tuple": elements}:
+            return TupleTerm(tuple(_term(element) for element in elements))
         case {"list": elements} | list(elements):
             return ListTerm(tuple(_term(element) for element in elements))
         case {"timeuuid": text}:
             return text  # type: ignore[no-any-return]
         case float():
             return Decimal(repr(value))
-        case str() if value == "${E}":
-            return E_S
         case _:
             return value  # type: ignore[no-any-return]
