@@ -13,7 +13,7 @@ from random import Random
 from struct import Struct
 from typing import Final
 
-from bridge.adapters.scylla.stream_metadata import TabletStreams
+from bridge.adapters.scylla.tablet_streams import TabletStreams
 from bridge.model.log_rows import Cells
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros

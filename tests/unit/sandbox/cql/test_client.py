@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.adapters.scylla.session import NodeRows
 from bridge.errors import RefusedError
 from bridge.model.times import UnixMicros
 from sandbox.cql.client import LocalCql
@@ -67,6 +68,9 @@ class Server:
             row = {"default_time_to_live": 0, "id": 1, "extensions": {"cdc": _OPTIONS}}
             return [{"table_name": name, **row} for name in wanted]
         return []
+
+    def node_rows(self, cql: str, parameters: Sequence[object] = ()) -> NodeRows:
+        return NodeRows(self.address, self.rows(cql, parameters))
 
     def _columns(self, table: str) -> list[dict[str, Any]]:
         if table != "orders":

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.adapters.scylla.session import NodeRows
 from bridge.adapters.scylla.stream_metadata import StreamMetadata, stream_metadata
 from bridge.model.streams import MAX_TOKEN, Token, TokenRange
 from bridge.model.times import UnixMicros
@@ -109,6 +110,9 @@ class Server:
         table, where = self._parts(cql)
         found = self._matching(table, where, list(parameters))
         return found[:1] if "DISTINCT" in cql or "LIMIT 1" in cql else found
+
+    def node_rows(self, cql: str, parameters: Sequence[object] = ()) -> NodeRows:
+        return NodeRows(self.address, self.rows(cql, parameters))
 
     def cells(self, *_: object, **__: object) -> Iterable[tuple[bytes, ...]]:
         return ()
