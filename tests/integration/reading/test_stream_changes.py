@@ -42,7 +42,7 @@ def test_lanes_share_out_a_generation(session: WritingSession) -> None:
 
 
 def test_upgrade_from_the_older_tables(session: WritingSession) -> None:
-    """What is published since the upgrade is known at once, and each generation has the same streams in either table."""
+    """What is published since the upgrade is known at once; a generation has the same streams in either table."""
     cluster = SimulatedCluster(session, seed=6)
     cluster.reset()
     forget_upgrade(session)
