@@ -23,6 +23,7 @@ SKEW_S: Final = 2
 """A clock, the reader's too, is at most this far ahead."""
 CONFIDENCE_S: Final = LAG_S + SKEW_S
 """The smallest sufficient value, so that a reader that reads too early is detected."""
+NODES: Final = tuple(f"10.0.0.{number}" for number in range(8))
 ASKING_MS: Final = 300
 """Clocks of nodes are less ahead by this time: the reader counts up to 250 ms of the request for them."""
 LONGEST_BATCH_S: Final = 5.0

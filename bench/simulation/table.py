@@ -15,6 +15,7 @@ from bench.simulation.scenario import (
     LAG_S,
     LEEWAY_S,
     LONGEST_BATCH_S,
+    NODES,
     OWN_CLOCK_S,
     SECOND,
     SETTINGS,
@@ -31,7 +32,7 @@ from bridge.model.streams import MIN_TOKEN, StreamId, Token, lane_range
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning.micro_batches import Limits, first_cursor, plan
 from bridge.planning.poll_rate import PollLimits, PollRate
-from bridge.planning.server_clock import ASK_EVERY_S, ServerTimeEstimate
+from bridge.planning.server_clock import ASK_EVERY_S, NodeTime, ServerTimeEstimate
 from bridge.planning.window_size import WindowSize
 from bridge.publishing.lane_recovery import LaneTask, remainder
 from bridge.publishing.offset_reconciler import OffsetReconciler
@@ -156,7 +157,9 @@ class Table:
         if now_s - self.asked_s >= ASK_EVERY_S:
             self.asked_s = now_s
             said_us = now_us + random.randint(-SKEW_S * SECOND, SKEW_S * SECOND - ASKING_MS * 1000)
-            self.servers.add_answer(UnixMicros(said_us // 1000 * 1000), now_s - random.random(), now_s)
+            node = random.choice(NODES)
+            found = NodeTime(node, UnixMicros(said_us // 1000 * 1000), set(NODES))
+            self.servers.add_answer(found, now_s - random.random(), now_s)
         return min(self.servers.now_us(now_s), now_us + random.choice(OWN_CLOCK_S) * SECOND)
 
     def _next(self, offset: StreamOffset, clock_us: int, now_us: int) -> StreamOffset | None:

@@ -34,8 +34,11 @@ class ReadingSettings(Model):
         10_000,
         ge=0,
         le=DAY_MS,
-        description="Age in ms at which changes are read (the confidence window). If it is shorter than write timeout "
-        "plus clock skew, changes that become visible late are missed; 0 is for tests.",
+        description="Age in ms at which changes are read (the confidence window). Changes that become visible later "
+        "are missed: choose more than write timeout plus clock skew; with logged batches, 120000 (ScyllaDB replays an "
+        "interrupted one after 60 s or more); with hints, the longest outage of a node. No window covers an "
+        "interrupted lightweight transaction: the next one on its partition finishes it, with the former timestamp. "
+        "0 is for tests.",
     )
     leeway_ms: int = Field(
         5_000,

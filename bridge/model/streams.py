@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NewType
+
+from bridge.model.times import UnixMillis
 
 Token = NewType("Token", int)
 """A point on the token ring (signed 64-bit)."""
@@ -58,6 +61,10 @@ class StreamId:
 
     def __str__(self) -> str:
         return f"0x{self.raw.hex()}"
+
+
+Streams = Mapping[StreamId, UnixMillis]
+"""Streams, each with the start of the generation that opened it."""
 
 
 @dataclass(frozen=True, slots=True)

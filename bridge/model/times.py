@@ -75,6 +75,11 @@ def sort_key(timeuuid: bytes) -> bytes:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def millis_of(instant: datetime) -> UnixMillis:
+    """Return an instant in milliseconds (rounded down); without a time zone it is UTC, as CQL drivers return it."""
+    return UnixMillis((instant.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))
+
+
 def iso_of_micros(instant_us: int) -> str:
     """Return an instant as in `2026-01-01T12:00:00.123456Z`; as `<n> us` beyond Python's calendar."""
     try:

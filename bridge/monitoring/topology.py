@@ -89,7 +89,7 @@ class TopologyReader:
         found = {metadata: self._read_streams(metadata, now_s) for metadata in set(self._metadata.values())}
         streams = {f"{keyspace}.{table}": found[self._metadata[keyspace, table]] for keyspace, table in self._tables}
         if self._server_time is None:
-            self._server_time = ServerTime(log.node_time_us, lambda: UnixMicros(time.time_ns() // 1000), time.monotonic)
+            self._server_time = ServerTime(log.node_time, lambda: UnixMicros(time.time_ns() // 1000), time.monotonic)
         return Topology(streams, dict(self._ttl_s), clock_ahead_s=self._server_time.ahead_us() / 1e6)
 
     def _read_metadata(self, log: ChangeLog) -> dict[tuple[str, str], StreamMetadata]:

@@ -48,15 +48,16 @@ class Gap:
     def error(self, table: str) -> BridgeError:
         """Return the error that stops a table: RetriableError if a retry may help, otherwise DataLossError."""
         if self.passing:
-            return RetriableError(f"{table}: {self}, unless the node that answered lags behind")
+            return RetriableError(f"{table}: {self}, unless the node that answered lags behind. It is asked again")
         return DataLossError(f"{table}: {self}. {self.advice()}")
 
     def advice(self) -> str:
         """Return how to continue."""
         if self.go_on_at is None:
             return (
-                "To begin again at reading.start, stop the job and delete the progress topic and the checkpoint, and "
-                "the change topic as well unless its records may be published again"
+                "The progress is kept. Check scylla.contact_points, that all nodes are up and that system_distributed "
+                "is repaired, then restart the job: if the cluster knows the generation again, nothing is lost. "
+                "Otherwise see 'Unknown generation' in docs/failures.md"
             )
         where = iso_of_micros(self.go_on_at.reached_us)
         return f"To continue from {where} in spite of the loss, set reading.accept_data_loss"
@@ -76,13 +77,15 @@ def find_gap(
         cursor: how far the table is read.
         generations: the generations that the cluster knows, ascending.
         edge_us: the retention edge in us; None if changes do not expire.
-        may_lag: whether the node that answered may know less than another node, as with tablets.
+        may_lag: whether the node that answered may know less than another node, as with tablets, or with vnodes
+            while ScyllaDB moves to its newer tables.
         log_made_us: when the log table was created, in us; None if that is not known.
     """
     known = [one.start_ms for one in generations]
     if not known:
+        # There is a generation, because the table was read in it: ScyllaDB cannot show it at the moment.
         reason = "the cluster knows no generation of this table"
-        return Gap(reason, cursor.reached_us, None, None, may_lag)
+        return Gap(reason, cursor.reached_us, None, None, passing=True)
     if cursor.generation_ms not in known:
         return _gap_without_generation(cursor, known, may_lag, log_made_us)
     if cursor.catch_up is not None and cursor.catch_up.after_ms not in known:

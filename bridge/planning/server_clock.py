@@ -1,37 +1,52 @@
 """The time on the servers' clocks, which write timestamps come from or are compared with. Pure.
 
 A reader whose clock is ahead would read windows that are still being written to, and never read them again. So windows
-are planned by the earlier of this machine's clock and the servers' clocks. The servers are asked every 10 s. Between
-two answers a monotonic clock measures the time that has passed, so steps of this machine's clock do no harm.
+are planned by the earlier of this machine's clock and the servers' clocks. A node is asked every 10 s, each in its
+turn, and the last answer of each node counts. Between two answers a monotonic clock measures the time that has passed,
+so steps of this machine's clock do no harm.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.model.times import UnixMicros, iso_of_micros
 
 _log = logging.getLogger(__name__)
 
 ASK_EVERY_S: Final = 10.0
-_ANSWERS_KEPT: Final = 8
-"""Different nodes answer; the earliest of so many answers counts."""
+_KEPT_S: Final = 3600.0
+"""How long a node's answer counts without another one: longer than a turn of all nodes of a large cluster."""
 _ANSWER_RESOLUTION_US: Final = 1_000
 _MOST_UNCERTAINTY_S: Final = 0.25
 """The most of a request's duration that is added to the answer: the node read its clock some time during it."""
 _TOLERATED_US: Final = 1_000_000
 
 
+class NodeTime(NamedTuple):
+    """A node's answer.
+
+    Attributes:
+        node: its address.
+        time_us: the time on its clock in us, in whole ms.
+        nodes: the addresses of all nodes that may answer.
+    """
+
+    node: str
+    time_us: UnixMicros
+    nodes: Set[str]
+
+
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Bounds of a node's time (us) at the moment when our monotonic clock read 0."""
+    """Bounds of a node's time (us) at the moment when our monotonic clock read 0; and when it answered."""
 
     not_before_us: float
     not_after_us: float
+    answered_s: float
 
 
 class ServerTimeEstimate:
@@ -41,17 +56,23 @@ class ServerTimeEstimate:
     """
 
     def __init__(self) -> None:
-        self._answers: deque[_Answer] = deque(maxlen=_ANSWERS_KEPT)
+        self._answers: dict[str, _Answer] = {}
 
-    def add_answer(self, server_us: UnixMicros, asked_s: float, answered_s: float) -> None:
-        """Record a node's time (us, in whole ms), which it read between `asked_s` and `answered_s`."""
+    def add_answer(self, found: NodeTime, asked_s: float, answered_s: float) -> None:
+        """Record a node's time, which it read between `asked_s` and `answered_s`; drop those of nodes that are gone."""
         uncertainty_us = min(answered_s - asked_s, _MOST_UNCERTAINTY_S) * 1e6
-        at_answer_us = server_us - answered_s * 1e6
-        self._answers.append(_Answer(at_answer_us, at_answer_us + uncertainty_us + _ANSWER_RESOLUTION_US))
+        at_answer_us = found.time_us - answered_s * 1e6
+        not_after_us = at_answer_us + uncertainty_us + _ANSWER_RESOLUTION_US
+        self._answers = {
+            node: one
+            for node, one in self._answers.items()
+            if node in found.nodes and answered_s - one.answered_s < _KEPT_S
+        }
+        self._answers[found.node] = _Answer(at_answer_us, not_after_us, answered_s)
 
     def now_us(self, clock_s: float) -> UnixMicros:
         """Return the earliest node's time in us; at most 0.25 s late, depending on how long its answer took."""
-        return UnixMicros(int(clock_s * 1e6 + min(one.not_after_us for one in self._answers)))
+        return UnixMicros(int(clock_s * 1e6 + min(one.not_after_us for one in self._answers.values())))
 
     def ahead_us(self, own_us: UnixMicros, clock_s: float) -> int:
         """Return by how much this machine's clock is ahead of the earliest node's, in us; negative if it is behind.
@@ -62,7 +83,7 @@ class ServerTimeEstimate:
             own_us: the time on this machine's clock in us.
             clock_s: the monotonic clock's reading at the same moment.
         """
-        behind_us = int(clock_s * 1e6 + min(one.not_before_us for one in self._answers)) - own_us
+        behind_us = int(clock_s * 1e6 + min(one.not_before_us for one in self._answers.values())) - own_us
         return max(0, own_us - self.now_us(clock_s)) or min(0, -behind_us)
 
 
@@ -70,12 +91,12 @@ class ServerTime:
     """The servers' time. Asks a node when an answer is due, and logs when the clocks differ. Not thread-safe."""
 
     def __init__(
-        self, ask: Callable[[], UnixMicros], own_us: Callable[[], UnixMicros], clock_s: Callable[[], float]
+        self, ask: Callable[[], NodeTime], own_us: Callable[[], UnixMicros], clock_s: Callable[[], float]
     ) -> None:
         """Create the clock.
 
         Args:
-            ask: returns one node's time in us; raises RetriableError or BridgeError.
+            ask: returns one node's time, of each node in turn; raises RetriableError or BridgeError.
             own_us: returns the time on this machine's clock in us.
             clock_s: returns the reading of a monotonic clock in s.
         """

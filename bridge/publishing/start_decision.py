@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from bridge.errors import DataLossError
 from bridge.model.cursor import Cursor
@@ -11,6 +12,11 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros
 from bridge.publishing.table_start import TableStart
+
+_DAMAGED: Final = (
+    "the progress topic is damaged. Restore it. To start at reading.start in its place, and publish again what the log "
+    "holds, stop the job, and delete the progress topic, the checkpoint and the change topic"
+)
 
 
 def current_layout(progress: Iterable[LaneProgress]) -> Layout:
@@ -95,15 +101,13 @@ def _check_nothing_done_under(
     if furthest.batch is not None:
         raise DataLossError(
             f"lanes {', '.join(map(str, missing))} of {layout.lanes} have no progress although others have gone on "
-            f"to {furthest.batch.next}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
-            "start again"
+            f"to {furthest.batch.next}: {_DAMAGED}"
         )
     for lane, at in sorted(found.items()):
         if at.cursor > layout.since or (at.done is not None and at.cursor == layout.since):
             raise DataLossError(
                 f"lane {lane} has gone on to {at.cursor} although {layout.lanes} lanes were assigned at "
-                f"{layout.since}: the progress topic is damaged. Restore it, or delete it with the checkpoint to "
-                "start again"
+                f"{layout.since}: {_DAMAGED}"
             )
 
 
@@ -116,6 +120,5 @@ def _check_one_batch_apart(own: Mapping[int, LaneProgress], batch: PlannedBatch)
     for lane, at in sorted(own.items()):
         if at.batch != batch and (at.cursor != batch.start or at.done is not None):
             raise DataLossError(
-                f"lane {lane} stands at {at.cursor} although another has gone on from {batch.start}: the progress "
-                "topic is damaged. Restore it, or delete it with the checkpoint to start again"
+                f"lane {lane} stands at {at.cursor} although another has gone on from {batch.start}: {_DAMAGED}"
             )

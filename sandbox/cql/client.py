@@ -22,6 +22,7 @@ from sandbox.cql.parser.errors import CqlError
 from sandbox.cql.parser.grammar import statement_of
 from sandbox.cql.parser.source import SourceStatement
 from sandbox.cql.parser.statements import (
+    AlterTable,
     AlterType,
     BatchStatement,
     CreateType,
@@ -44,10 +45,11 @@ from sandbox.cql.stored import StoredBase, stored_log_columns, stored_partition,
 from sandbox.errors import LocalStackError
 from sandbox.scylla.base.base_statements import BaseStatements
 from sandbox.scylla.expected_changes import Place
-from sandbox.scylla.local_streams import LocalStreams
+from sandbox.scylla.local_streams import LocalStreams, initial_tablets
 from sandbox.scylla.log.log_table import log_ddl
-from sandbox.scylla.refusals import base_of
+from sandbox.scylla.refusals import base_of, captured_tablets
 from sandbox.scylla.schema_changes import log_alters
+from sandbox.scylla.shown_version import shown_version
 from sandbox.scylla.tables import LogStatement, SimulatedTable, mark_log
 from sandbox.scylla.write_times import system_clock_us
 from sandbox.writing_session import WritingSession
@@ -207,6 +209,7 @@ class LocalCql:
         had_log = any(table.name == name and table.has_log for table in self._server.catalog.tables)
         # First in the catalog: if it refuses the statement, nothing has changed.
         self._server.catalog.apply(statement, self._clock())
+        self._check_tablets(name)
         self._session.execute(text)
         if isinstance(statement, DropTable):
             log = f"{name.name}_scylla_cdc_log" if had_log else name.name
@@ -219,7 +222,29 @@ class LocalCql:
                 self._streams.log_dropped(name.keyspace, base)
         self._forget_tables()
         self._load_keyspace(name.keyspace)
+        steps = self._resize_tablets(statement, name)
+        if steps:
+            return f"done; its tablets become {', then '.join(map(str, steps))}"
         return "done, its log too" if had_log and isinstance(statement, DropTable) else "done"
+
+    def _resize_tablets(self, statement: Any, name: TableName) -> tuple[int, ...]:
+        options = statement.options if isinstance(statement, AlterTable) else None
+        tablets = {} if options is None else options.values.get("tablets")
+        count = str(tablets.get("min_tablet_count", "")) if isinstance(tablets, dict) else ""
+        return self._streams.tablets_altered(*name, int(count)) if count.isdecimal() else ()
+
+    def _check_tablets(self, name: TableName) -> None:
+        """Refuse CDC for a table with tablets in a version that does not support it.
+
+        Raises:
+            SchemaRefusal: the table has tablets and is captured now.
+        """
+        captured = any(table.name == name and table.is_captured for table in self._server.catalog.tables)
+        if not captured or shown_version(self._session).captures_tablets:
+            return
+        if initial_tablets(self._session, name.keyspace) is not None:
+            self._forget_tables()
+            raise captured_tablets(*name)
 
     def _write(self, statement: Any, text: str, named: list[TableName]) -> str:
         for name in named:

@@ -11,6 +11,7 @@ from sandbox.cql.parser.source import SourceStatement
 from sandbox.scylla.cluster.tablets import mark_tablets
 from sandbox.scylla.local_streams import LocalStreams, initial_tablets
 from sandbox.scylla.refusals import base_of
+from sandbox.scylla.shown_version import shown_version
 from sandbox.writing_session import WritingSession
 from schemas.cql.names import quoted
 
@@ -71,6 +72,8 @@ def execute(session: WritingSession, statement: SourceStatement, streams: LocalS
             f"keyspace {name}: the option tablets can't be altered on the local stack; a keyspace keeps the kind that "
             "it was made with, on ScyllaDB too"
         )
+    if tablets is not None and not shown_version(session).has_tablets:
+        raise CqlError("Unknown property 'tablets'")
     there = bool(session.rows(_THERE, (name,)))
     had_tablets = there and initial_tablets(session, name) is not None
     tables = [row["table_name"] for row in session.rows(_TABLES, (name,))] if had_tablets else []

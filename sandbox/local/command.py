@@ -16,6 +16,7 @@ from sandbox.errors import LocalStackError
 from sandbox.local import streams_command as streams
 from sandbox.stack.jars import JARS_VARIABLE
 from sandbox.stack.ports import Ports
+from sandbox.stack.scylla_versions import NEWEST, VERSIONS
 from sandbox.stack.stack import LocalStack
 
 if TYPE_CHECKING:
@@ -101,6 +102,12 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="require a login from CQL clients (cassandra, cassandra)",
     )
+    up.add_argument(
+        "--scylla-version",
+        choices=VERSIONS,
+        help="the ScyllaDB whose system tables the CQL server shows (default: that of the last start, or the newest, "
+        f"{NEWEST})",
+    )
     down.add_argument("--delete-data", action="store_true", help="also delete the servers' data and logs")
 
 
@@ -115,7 +122,13 @@ def _port(text: str) -> int:
 
 def _start_stack(args: argparse.Namespace) -> int:
     ports = Ports(cql=args.cql_port, kafka=args.kafka_port, registry=args.registry_port)
-    stack = LocalStack.up(args.folder, ports=ports, cql_password=args.cql_password, report=_say)
+    stack = LocalStack.up(
+        args.folder,
+        ports=ports,
+        cql_password=args.cql_password,
+        scylla_version=args.scylla_version,
+        report=_say,
+    )
     _say(f"  CQL             {stack.cql}")
     _say(f"  Kafka           {stack.kafka}")
     _say(f"  Schema registry {stack.registry}")

@@ -243,8 +243,8 @@ class StreamChanges:
             raise LocalStackError("the cluster uses today's tables already: `local streams old-format` changes that")
         cluster, unpublished = cluster_of(self._session)
         shown = [one for one in cluster.generations if one.start_ms not in unpublished]
-        upgrade(self._session, shown)
-        self._say(f"{_counted(len(shown), 'generation')} copied to today's tables, and marked so in system.cdc_local")
+        marked = ", and marked so in system.cdc_local" if upgrade(self._session, shown) else ""
+        self._say(f"{_counted(len(shown), 'generation')} copied to today's tables{marked}")
 
     def _publish_generations(self, generations: Iterable[Generation], cluster: SimulatedCluster) -> None:
         for generation in generations:

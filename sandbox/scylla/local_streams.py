@@ -10,7 +10,7 @@ from bridge.model.streams import Token
 from bridge.model.times import UnixMicros, UnixMillis
 from sandbox.scylla.cluster.older_versions import show_generation
 from sandbox.scylla.cluster.simulated_cluster import Placement, SimulatedCluster
-from sandbox.scylla.cluster.tablets import SimulatedTablets
+from sandbox.scylla.cluster.tablets import SimulatedTablets, merge, split
 from sandbox.writing_session import WritingSession
 
 TABLETS: Final = 4
@@ -18,9 +18,14 @@ TABLETS: Final = 4
 
 _FRESH_US: Final = 500_000
 """How long what was read counts; changes of streams are made at least `changes.LEAST_LEAD_S` ahead."""
+_RESIZE_LEAD_MS: Final = 7_000
+"""How far ahead ScyllaDB announces new streams of tablets: twice the ring delay (1 s in test clusters) and 5 s."""
+_RESIZE_APART_MS: Final = 187
+"""By how much two stream sets that follow at once were apart on a real node."""
 _LOG_LEAD_US: Final = 5_000_000
 """How far before its own creation a log's first stream set begins (spec section 5.4)."""
-_INITIAL: Final = "SELECT initial_tablets FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
+# Not by its name: ScyllaDB before tablets does not have the column `initial_tablets`.
+_KEYSPACE: Final = "SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 
 
 def initial_tablets(session: WritingSession, keyspace: str) -> int | None:
@@ -29,8 +34,8 @@ def initial_tablets(session: WritingSession, keyspace: str) -> int | None:
     Raises:
         RetriableError, BridgeError: as `CqlSession.rows`.
     """
-    rows = session.rows(_INITIAL, (keyspace,))
-    found = rows[0]["initial_tablets"] if rows else None
+    rows = session.rows(_KEYSPACE, (keyspace,))
+    found = rows[0].get("initial_tablets") if rows else None
     return None if found is None else found or TABLETS
 
 
@@ -84,6 +89,34 @@ class LocalStreams:
             made.create(start_ms, tablets)
             self._tablets.pop((keyspace, table), None)
         return tablets
+
+    def tablets_altered(self, keyspace: str, table: str, least: int) -> tuple[int, ...]:
+        """Split or merge a table's tablets until there are the fewest that are enough, as ScyllaDB does by itself.
+
+        Each step doubles or halves their number, with a stream set of its own that replaces all streams.
+
+        Args:
+            keyspace: the table's.
+            table: name of the base table.
+            least: the table's option `min_tablet_count`.
+
+        Returns:
+            The number of tablets after each step; empty if there is nothing to do.
+        """
+        tablets = self._tablets_of(keyspace, table)
+        if tablets is None or not tablets.sets:
+            return ()
+        wanted = 1 << max(0, least - 1).bit_length()
+        tokens = [stream.token for stream in tablets.sets[-1].streams]
+        start_ms = UnixMillis(max(self._clock() // 1000 + _RESIZE_LEAD_MS, tablets.sets[-1].start_ms + 1))
+        steps: list[int] = []
+        while len(tokens) != wanted:
+            tokens = list(split(tokens) if len(tokens) < wanted else merge(tokens))
+            tablets.resize(start_ms, tokens)
+            start_ms = UnixMillis(start_ms + _RESIZE_APART_MS)
+            steps.append(len(tokens))
+        self._tablets.pop((keyspace, table), None)
+        return tuple(steps)
 
     def log_dropped(self, keyspace: str, table: str) -> None:
         """Delete the stream sets of a dropped log. Does nothing with vnodes."""

@@ -69,6 +69,9 @@ def cdc_options_of(values: Mapping[str, str]) -> CdcOptions:
                 options = replace(options, delta=_chosen(name, text, _DELTAS))
             case "ttl":
                 options = replace(options, ttl_s=_ttl_s(text))
+            case "enable_requested" | "tablet_merge_blocked":
+                # Since 2026.2, for ScyllaDB's own use.
+                _chosen(name, text, _BOOLEANS)
             case _:
                 raise SchemaRefusal(CONFIGURATION, f"Invalid CDC option: {name}")
     return options
@@ -108,6 +111,14 @@ def view_on_log() -> SchemaRefusal:
 def captured_view() -> SchemaRefusal:
     """The refusal of a materialized view's cdc option."""
     return SchemaRefusal(INVALID, "Cannot enable CDC for a materialized view")
+
+
+def captured_tablets(keyspace: str, table: str) -> SchemaRefusal:
+    """The refusal of CDC for a table with tablets, before 2025.4."""
+    return SchemaRefusal(
+        INVALID,
+        f"Cannot create CDC log for a table {keyspace}.{table}, because keyspace uses tablets. See issue #16317.",
+    )
 
 
 def altered_log() -> SchemaRefusal:

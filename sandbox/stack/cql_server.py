@@ -6,6 +6,7 @@ creates when the server is ready. The simulator fills these tables and writes th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,31 +14,12 @@ from bridge.runtime.java import Java
 from sandbox.stack.cql_wire import CqlConnection, Credentials
 from sandbox.stack.jars import Jars
 from sandbox.stack.ports import LOOPBACK
+from sandbox.stack.scylla_versions import NEWEST, system_tables
 
 SUPERUSER = Credentials("cassandra", "cassandra")
 
 _KEYSPACE = "scylla_system_tables"  # StatementRewriter.java has the same name.
 _PROBE_TIMEOUT_S = 30.0  # Creating a table on a busy machine takes seconds.
-
-_SYSTEM_TABLES = (
-    "cdc_generation_timestamps (key text, time timestamp, expired timestamp, PRIMARY KEY (key, time)) "
-    "WITH CLUSTERING ORDER BY (time DESC)",
-    "cdc_streams_descriptions_v2 (time timestamp, range_end bigint, streams frozen<set<blob>>, "
-    "PRIMARY KEY (time, range_end))",
-    "cdc_streams_descriptions (time timestamp PRIMARY KEY, streams frozen<set<blob>>, expired timestamp)",
-    "cdc_local (key text PRIMARY KEY, streams_timestamp timestamp, uuid uuid)",
-    "cdc_timestamps (keyspace_name text, table_name text, timestamp timestamp, "
-    "PRIMARY KEY ((keyspace_name, table_name), timestamp)) WITH CLUSTERING ORDER BY (timestamp DESC)",
-    "cdc_streams (keyspace_name text, table_name text, timestamp timestamp, stream_state tinyint, stream_id blob, "
-    "PRIMARY KEY ((keyspace_name, table_name), timestamp, stream_state, stream_id))",
-    "scylla_tables (keyspace_name text, table_name text, cdc map<text, text>, partitioner text, version uuid, "
-    "PRIMARY KEY (keyspace_name, table_name))",
-    "scylla_keyspaces (keyspace_name text PRIMARY KEY, initial_tablets int, storage_type text, "
-    "storage_options frozen<map<text, text>>)",
-    # The simulator's own table: `sandbox.scylla.cluster.known_streams`.
-    "known_streams (owner text, time bigint, range_ends frozen<list<bigint>>, streams frozen<list<blob>>, "
-    "PRIMARY KEY (owner, time))",
-)
 
 # The settings that differ from Cassandra's defaults, and those without a default. Limits are raised if ScyllaDB has
 # none or if load tests would reach them. Waits that only a cluster needs are short.
@@ -143,6 +125,8 @@ _OPENS = (
 class CqlServer:
     """The CQL server in the folder `data`, for clients on `port`. With `password`, it requires a login.
 
+    It shows the system tables of the ScyllaDB `version`.
+
     Several servers form a cluster if they have the same ports, different `host`s 127.0.0.x, and the first one's host as
     `seed`. Start each one after the previous one is ready.
     """
@@ -158,6 +142,7 @@ class CqlServer:
     host: str = LOOPBACK
     seed: str = LOOPBACK
     heap_mib: int = 768
+    version: str = NEWEST
 
     def prepare(self) -> None:
         """Write the configuration."""
@@ -179,6 +164,7 @@ class CqlServer:
             "logback.configurationFile": str(self._logback),
             "cassandra.storagedir": str(self.data),
             "cassandra.custom_query_handler_class": "scyllacdcbridge.local.ScyllaQueryHandler",
+            "scyllacdcbridge.scylla_version": self.version,
             # Also the time in which a joining server may find the others.
             "cassandra.ring_delay_ms": "100" if self.host == self.seed else "30000",
             "cassandra.skip_wait_for_gossip_to_settle": "0",
@@ -210,9 +196,10 @@ class CqlServer:
                 timeout_s=_PROBE_TIMEOUT_S,
             ) as connection:
                 connection.run("SELECT key FROM system.local")
-                wanted = "\n".join(_SYSTEM_TABLES)
+                statements = list(system_tables(self.version))
+                wanted = "\n".join(statements)
                 if not self._made.exists() or self._made.read_text(encoding="utf-8") != wanted:
-                    _make_system_tables(connection)
+                    _make_system_tables(connection, statements)
                     self._made.write_text(wanted, encoding="utf-8")
         except OSError as error:
             return f"no good answer on port {self.port} ({error})"
@@ -232,13 +219,11 @@ class CqlServer:
         return self.data / "logback.xml"
 
 
-def _make_system_tables(connection: CqlConnection) -> None:
+def _make_system_tables(connection: CqlConnection, statements: Iterable[str]) -> None:
     connection.run(
         f"CREATE KEYSPACE IF NOT EXISTS {_KEYSPACE} "
         "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
     )
     connection.run(f"USE {_KEYSPACE}")
-    for definition in _SYSTEM_TABLES:
-        connection.run(f"CREATE TABLE IF NOT EXISTS {definition}")
-    # The table of the oldest format exists, so mark its generations as copied, as a newer ScyllaDB does.
-    connection.run("INSERT INTO cdc_local (key) VALUES ('rewritten')")
+    for statement in statements:
+        connection.run(statement)

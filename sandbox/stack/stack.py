@@ -28,6 +28,7 @@ from sandbox.stack.kafka_server import KafkaServer
 from sandbox.stack.ports import LOOPBACK, Ports, free_ports, require_free
 from sandbox.stack.processes import ProcessIdentity
 from sandbox.stack.registry_server import RegistryServer
+from sandbox.stack.scylla_versions import NEWEST, VERSIONS, check_upgrade
 from sandbox.stack.state import PortPlan, StackState, StateFile
 from sandbox.writing_session import WritingSession
 
@@ -80,7 +81,9 @@ class LocalStack:
         self._servers: dict[Component, server.Server] = {
             "kafka": KafkaServer(data / "kafka", logs / "kafka.log", ports.kafka, ports.kafka_controller, java, jars),
             "cql": CqlServer(
-                data / "cql", logs / "cql.log", ports.cql, ports.cql_storage, java, jars, password=state.cql_password
+                *(data / "cql", logs / "cql.log", ports.cql, ports.cql_storage, java, jars),
+                password=state.cql_password,
+                version=state.scylla_version,
             ),
             "registry": self._registry,
         }
@@ -98,24 +101,23 @@ class LocalStack:
         report: Report = _discard_report,
         jars: Path | None = None,
         cql_password: bool = False,
+        scylla_version: str | None = None,
     ) -> Self:
         """Start the three servers in `folder` and wait until all answer.
 
-        A stack that stopped or crashed comes back with its data and its ports, unless `ports` names others. If some
-        servers run already, only the others are started.
+        A stack that stopped or crashed comes back with its data. Only servers that do not run already are started.
 
         Args:
             folder: the stack's folder; created if it does not exist.
-            ports: ports for clients. A port that is None keeps its number of the last run; in a new stack it is a free
-                port.
+            ports: ports for clients. A port that is None keeps its last number; in a new stack it is a free port.
             report: receives lines on the progress.
-            jars: folder of the jars, which several stacks may share. Default: SCYLLA_CDC_BRIDGE_JARS, else a folder in
-                `folder`.
+            jars: folder of the jars, which stacks may share; None: SCYLLA_CDC_BRIDGE_JARS, else one in `folder`.
             cql_password: whether the CQL server requires a login (user cassandra, password cassandra).
+            scylla_version: one of `scylla_versions.VERSIONS`; None: that of the last run, or the newest.
 
         Raises:
-            LocalStackError: the whole stack runs there already, or a step failed. Servers that this call started are
-                stopped again.
+            LocalStackError: the whole stack runs there already, the version is not allowed, or a step failed. Servers
+                that this call started are stopped again.
         """
         folder = folder.absolute()
         began_s = time.monotonic()
@@ -132,6 +134,7 @@ class LocalStack:
                 ports=plan,
                 jars=str(jars.absolute() if jars is not None else jars_folder(folder)),
                 cql_password=former.cql_password if former is not None and "cql" in running else cql_password,
+                scylla_version=_choose_version(scylla_version, former, running),
                 processes=running,
             )
             stack = cls(folder, state)
@@ -291,6 +294,21 @@ def _running_servers(state: StackState | None) -> dict[str, ProcessIdentity]:
     if state is None:
         return {}
     return {name: identity for name, identity in state.processes.items() if identity.is_alive()}
+
+
+def _choose_version(wanted: str | None, former: StackState | None, running: dict[str, ProcessIdentity]) -> str:
+    """Choose the version of ScyllaDB: that of a running server, else the user's, that of the last run, or the newest.
+
+    Raises:
+        LocalStackError: the version is unknown, or older than that of the last run.
+    """
+    if former is None:
+        check_upgrade(VERSIONS[0], wanted or NEWEST)
+        return wanted or NEWEST
+    if "cql" in running or wanted is None:
+        return former.scylla_version
+    check_upgrade(former.scylla_version, wanted)
+    return wanted
 
 
 def _choose_ports(wanted: Ports, former: StackState | None, running: dict[str, ProcessIdentity]) -> PortPlan:

@@ -3,7 +3,7 @@
 Example of the file, `stack.json`:
 
     {"v": 1, "ports": {"cql": 24001, "cql_storage": 24002, "kafka": 24003, "kafka_controller": 24004,
-     "registry": 24005}, "jars": "/home/me/stack/jars", "cql_password": false,
+     "registry": 24005}, "jars": "/home/me/stack/jars", "cql_password": false, "scylla_version": "2026.2",
      "processes": {"cql": {"pid": 4711, "start_mark": "5c0b…/81234"}}}
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sandbox.errors import LocalStackError
 from sandbox.stack.processes import ProcessIdentity
+from sandbox.stack.scylla_versions import NEWEST
 
 _VERSION = 1
 
@@ -44,6 +45,7 @@ class StackState:
     ports: PortPlan
     jars: str
     cql_password: bool = False
+    scylla_version: str = NEWEST
     processes: Mapping[str, ProcessIdentity] = field(default_factory=dict)
 
 
@@ -107,6 +109,7 @@ def _parse_state(content: dict[str, object]) -> StackState:
         ports=PortPlan(**{name: int(ports[name]) for name in PortPlan.names()}),
         jars=jars,
         cql_password=bool(content["cql_password"]),
+        scylla_version=str(content.get("scylla_version", NEWEST)),
         processes={
             name: ProcessIdentity(int(entry["pid"]), str(entry["start_mark"])) for name, entry in running.items()
         },

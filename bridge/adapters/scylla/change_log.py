@@ -14,7 +14,8 @@ from bridge.adapters.scylla.session import CqlSession
 from bridge.adapters.scylla.stream_metadata import StreamMetadata, stream_metadata
 from bridge.errors import BridgeError, RetriableError, StartupError
 from bridge.model.streams import MAX_TOKEN, Token, TokenRange
-from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
+from bridge.model.times import millis_of, millis_to_micros
+from bridge.planning.server_clock import NodeTime
 from bridge.planning.table_watch import CdcOptions, TableState
 from schemas.cql.names import quoted, shown_table
 from schemas.cql.table import LOG_TABLE_SUFFIX, Column, ColumnKind, TableSchema
@@ -31,6 +32,7 @@ _FLAGS: Final = "SELECT flags FROM system_schema.tables WHERE keyspace_name = ? 
 _TYPES: Final = "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = ?"
 _NOW: Final = "SELECT toTimestamp(now()) FROM system.local WHERE key = 'local'"
 _KEYSPACES: Final = "SELECT keyspace_name FROM system_schema.keyspaces"
+_REPLICATION: Final = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?"
 _TABLES: Final = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"
 _SCYLLA_ONLY: Final = ("system_schema", "scylla_tables")
 """A system table that every ScyllaDB has, and no other server."""
@@ -55,6 +57,7 @@ class ChangeLog:
 
     def __init__(self, session: CqlSession) -> None:
         self.session = session
+        self._clock_turns: dict[str, int] = {}
 
     def table_schema(self, keyspace: str, table: str) -> TableSchema:
         """The base table as `system_schema` describes it now.
@@ -236,11 +239,28 @@ class ChangeLog:
         # Identifiers can't be bound, so they are quoted. No stream has this id.
         self.session.rows(f'SELECT "cdc$time" FROM {log_table} WHERE "cdc$stream_id" = ? LIMIT 1', (bytes(16),))  # noqa: S608
 
-    def node_time_us(self) -> UnixMicros:
-        """The time of one node's clock in us, rounded to whole ms; each call asks another node, if possible."""
-        ((cell,),) = self.session.cells(_NOW, consistency="ONE")
-        assert cell is not None
-        return millis_to_micros(UnixMillis(int.from_bytes(cell, "big", signed=True)))
+    def replicas_by_data_center(self, keyspace: str) -> dict[str, int]:
+        """How many replicas a keyspace has in each data center; empty if its strategy does not know data centers."""
+        rows = self.session.rows(_REPLICATION, (keyspace,))
+        options = dict(rows[0]["replication"]) if rows else {}
+        if not options.pop("class", "").endswith("NetworkTopologyStrategy"):
+            return {}
+        return {name: int(count) for name, count in sorted(options.items()) if count.isdecimal() and int(count)}
+
+    def node_time(self) -> NodeTime:
+        """The time of one node's clock; each call asks another node of the data center, in turn."""
+        nodes = self.session.nodes
+        turns = {node: self._clock_turns.get(node, 0) for node in nodes}
+        chosen = min(turns, key=turns.__getitem__, default=None)
+        if chosen is not None:
+            self._clock_turns = turns | {chosen: max(turns.values()) + 1}
+        try:
+            answer = self.session.node_rows(_NOW, consistency="ONE", node=chosen)
+        except RetriableError:
+            # The driver does not know yet that the node is down.
+            answer = self.session.node_rows(_NOW, consistency="ONE")
+        ((now,),) = (row.values() for row in answer.rows)
+        return NodeTime(answer.node, millis_to_micros(millis_of(now)), {answer.node, *nodes})
 
     def stream_metadata(self, keyspace: str, table: str) -> StreamMetadata:
         """The stream metadata of a table's log."""

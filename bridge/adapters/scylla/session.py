@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, NamedTuple, Self
 
 from cassandra import ConsistencyLevel
 from cassandra.cluster import Cluster, ResponseFuture, Session
+from cassandra.pool import Host
 from cassandra.query import PreparedStatement
 
 from bridge.adapters.scylla.connection import connect_driver
@@ -22,6 +23,15 @@ from bridge.model.log_rows import Cells, Page
 from schemas.cql.types import CqlType
 
 _log = logging.getLogger(__name__)
+
+_PAGE_ROWS: Final = 5000
+
+
+class NodeRows(NamedTuple):
+    """The rows of a result, and the address of the node that gave all of them."""
+
+    node: str
+    rows: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,15 @@ class CqlSession:
         """How many nodes the driver knows, up or down."""
         return len(self._cluster.metadata.all_hosts())
 
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The addresses of the nodes that get requests: those of the data center that are up."""
+        return frozenset(self._hosts)
+
+    @property
+    def _hosts(self) -> dict[str, Host]:
+        return {str(host.endpoint): host for host in self._session.get_pool_state()}
+
     def rows(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> list[dict[str, Any]]:
         """All rows of a small result, decoded by the driver, by the columns' own names.
 
@@ -86,12 +105,39 @@ class CqlSession:
             RetriableError: the server did not answer in time or lacks replicas.
             BridgeError: the server refuses the statement.
         """
+        return self.node_rows(cql, parameters, consistency).rows
+
+    def node_rows(
+        self,
+        cql: str,
+        parameters: Sequence[object] = (),
+        consistency: str | None = None,
+        node: str | None = None,
+    ) -> NodeRows:
+        """All rows of a small result, and the node that gave them.
+
+        One node gives all pages, because another one may have another view of a virtual table.
+
+        Args:
+            cql: the statement.
+            parameters: its values.
+            consistency: name of a consistency level; None for the configured one.
+            node: one of `nodes`, which gets the request; None for any.
+
+        Raises:
+            RetriableError: the server did not answer in time or lacks replicas.
+            BridgeError: the server refuses the statement.
+        """
         prepared = self.prepare(cql)
         state: bytes | None = None
+        host = None if node is None else self._hosts.get(node)
         found: list[dict[str, Any]] = []
         while True:
-            future = self._send(prepared, parameters, page_rows=5000, paging_state=state, consistency=consistency)
+            future = self._send(
+                prepared, parameters, page_rows=_PAGE_ROWS, paging_state=state, consistency=consistency, host=host
+            )
             raw = self._await_rows(future, cql)
+            host = host or future.coordinator_host
             columns = raw.columns
             found.extend(
                 {
@@ -102,7 +148,7 @@ class CqlSession:
             )
             state = future._paging_state
             if not state:
-                return found
+                return NodeRows(self.address if host is None else str(host.endpoint), found)
 
     def cells(self, cql: str, parameters: Sequence[object] = (), consistency: str | None = None) -> Iterator[Cells]:
         """The rows of a result of any size, page by page, as raw cells.
@@ -119,7 +165,9 @@ class CqlSession:
         prepared = self.prepare(cql)
         state: bytes | None = None
         while True:
-            page = self.page(prepared, parameters, page_rows=5000, paging_state=state, consistency=consistency).result()
+            page = self.page(
+                prepared, parameters, page_rows=_PAGE_ROWS, paging_state=state, consistency=consistency
+            ).result()
             yield from page.rows
             state = page.paging_state
             if not state:
@@ -218,12 +266,13 @@ class CqlSession:
         paging_state: bytes | None,
         consistency: str | None,
         routing_key: bytes | None = None,
+        host: Host | None = None,
     ) -> ResponseFuture:
         bound = RoutedStatement(prepared.statement, routing_key).bind(parameters)
         bound.fetch_size = page_rows
         if consistency is not None:
             bound.consistency_level = ConsistencyLevel.name_to_value[consistency]
-        return self._session.execute_async(bound, paging_state=paging_state)
+        return self._session.execute_async(bound, paging_state=paging_state, host=host)
 
     def _await_rows(self, future: ResponseFuture, cql: str) -> ResultRows:
         try:

@@ -47,8 +47,8 @@ def check_all(
     Args:
         config: the job's configuration.
         report: gets a line for each failed attempt, for each server that answers, and for each piece of advice.
-        warn: gets a line for each secret that is sent unencrypted, and for an open network between Spark's processes;
-            None for `report`.
+        warn: gets a line for each secret that is sent unencrypted, for an open network between Spark's processes, and
+            for each keyspace whose changes may be missed; None for `report`.
         resuming: whether to accept a table with CDC off if its changes were published before. The job then publishes
             what the log still holds.
         clock: returns monotonic seconds.
@@ -67,7 +67,7 @@ def check_all(
             problems.append(str(error))
             return None
 
-    found = attempt(lambda left_s: check_tables(config, report, left_s)) or CheckedTables()
+    found = attempt(lambda left_s: check_tables(config, report, warn or report, left_s)) or CheckedTables()
     problems += found.problems
     admin = attempt(lambda left_s: kafka.check_kafka(config, report, left_s))
     for table, problem in found.cdc_off:

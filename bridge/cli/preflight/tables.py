@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from bridge.adapters.connect import Report, open_scylla
 from bridge.adapters.scylla.change_log import CdcOffError, ChangeLog
@@ -14,6 +16,9 @@ from schemas.cql.table import TableSchema
 from schemas.errors import SchemaError
 from schemas.record_schemas import key_schema, value_schema
 from schemas.shapes.catalog import shape_of
+
+_LOCAL_LEVELS: Final = frozenset({"LOCAL_QUORUM", "LOCAL_ONE"})
+_SEVERAL: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,14 @@ class CheckedTables:
     cdc_off: tuple[tuple[TableSettings, str], ...] = ()
 
 
-def check_tables(config: BridgeConfig, report: Report, patience_s: float) -> CheckedTables:
+def check_tables(config: BridgeConfig, report: Report, warn: Report, patience_s: float) -> CheckedTables:
     """Check ScyllaDB and every table.
+
+    Args:
+        config: the job's configuration.
+        report: gets a line for ScyllaDB, and for each piece of advice.
+        warn: gets a line for each keyspace whose changes may be missed.
+        patience_s: how long to try to connect.
 
     Raises:
         StartupError: ScyllaDB does not answer in time, or refuses.
@@ -49,6 +60,9 @@ def check_tables(config: BridgeConfig, report: Report, patience_s: float) -> Che
                 "node that lags behind the others would hide a generation"
             )
         log = ChangeLog(session)
+        for keyspace in dict.fromkeys(table.keyspace for table in config.tables):
+            for line in find_distant_writers(config, keyspace, _replicas(log, keyspace)):
+                warn(line)
         schemas: list[TableSchema] = []
         problems: list[str] = []
         cdc_off: list[tuple[TableSettings, str]] = []
@@ -67,6 +81,33 @@ def check_tables(config: BridgeConfig, report: Report, patience_s: float) -> Che
     finally:
         session.close()
     return CheckedTables(tuple(schemas), nodes, tuple(problems), tuple(cdc_off))
+
+
+def find_distant_writers(config: BridgeConfig, keyspace: str, replicas: Mapping[str, int]) -> Iterator[str]:
+    """Yield a warning if reads may miss what is written in another data center.
+
+    Args:
+        config: the job's configuration.
+        keyspace: its name.
+        replicas: how many it has in each data center.
+    """
+    if len(replicas) < _SEVERAL or config.scylla.consistency not in _LOCAL_LEVELS:
+        return
+    centers = ", ".join(f"{name}: {count}" for name, count in replicas.items())
+    yield (
+        f"keyspace {keyspace} has replicas in {len(replicas)} data centers ({centers}), and scylla.consistency is "
+        f"{config.scylla.consistency}: a change that is written with LOCAL_QUORUM in another data center and arrives "
+        f"after {config.reading.confidence_ms / 1000:g} s (reading.confidence_ms) is missed. Write with EACH_QUORUM, "
+        "or write and read with QUORUM, or set reading.confidence_ms to the longest interruption between data centers "
+        "that must lose nothing (docs/deployment.md)"
+    )
+
+
+def _replicas(log: ChangeLog, keyspace: str) -> dict[str, int]:
+    try:
+        return log.replicas_by_data_center(keyspace)
+    except RetriableError as error:
+        raise StartupError(str(error)) from error
 
 
 def check_ttl(options: CdcOptions | None, confidence_ms: int, table: str) -> None:

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from bridge.adapters.scylla.change_log import ChangeLog
 from bridge.adapters.scylla.session import CqlSession
-from bridge.adapters.scylla.stream_metadata import StreamMetadata, Streams, select
+from bridge.adapters.scylla.stream_metadata import StreamMetadata, select
 from bridge.config.document import ScyllaSettings
 from bridge.engine.ports import Clocks
 from bridge.model.key_ranges import KeyRange
 from bridge.model.micro_batch import Selection
-from bridge.model.streams import StreamId, TokenRange
+from bridge.model.streams import StreamId, Streams, TokenRange
 from bridge.model.times import UnixMillis
 from bridge.planning.server_clock import ServerTime
 from bridge.planning.table_watch import CdcOptions, TableState
@@ -98,7 +98,7 @@ class ScyllaCache:
         if name not in self._times:
             self._times[name] = ServerTime(
                 # Over the session of that moment, which may be another one by then.
-                lambda: self.change_log(settings).node_time_us(),
+                lambda: self.change_log(settings).node_time(),
                 self._clocks.wall_us,
                 self._clocks.monotonic_s,
             )

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
+from bridge.model.times import UnixMillis
 from sandbox.scylla.cluster.generation import Generation
+from sandbox.scylla.cluster.known_streams import KnownStreams
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster, publish_streams
+from sandbox.scylla.shown_version import shown_version
 from sandbox.writing_session import WritingSession
 
 _LONG: Final = Struct(">q")
@@ -16,22 +19,27 @@ _INSERT: Final = "INSERT INTO system_distributed.cdc_streams_descriptions (time,
 _REWRITTEN: Final = b"rewritten"
 
 
+_OLD_FORMAT: Final = "old format"
+"""Owner of an entry that exists while the nodes publish in the old table alone."""
+
+
 def forget_upgrade(session: WritingSession) -> None:
-    """Mark the cluster as one that has not copied its generations to today's tables.
+    """Have the nodes publish in the old table alone from now on, without a mark that generations are copied.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
     """
+    KnownStreams(session, _OLD_FORMAT).add(UnixMillis(0), {})
     session.write_raw(session.prepare("DELETE FROM system.cdc_local WHERE key = ?"), (_REWRITTEN,)).result()
 
 
 def is_old(session: WritingSession) -> bool:
-    """Whether the cluster has not copied its generations to today's tables, so that readers use the old table.
+    """Whether the nodes publish in the old table alone.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.rows`.
     """
-    return not session.rows("SELECT key FROM system.cdc_local WHERE key = 'rewritten'")
+    return bool(KnownStreams(session, _OLD_FORMAT).starts())
 
 
 def show_generation(session: WritingSession, cluster: SimulatedCluster, generation: Generation) -> None:
@@ -57,8 +65,11 @@ def publish_old(session: WritingSession, generation: Generation) -> None:
     session.write_raw(session.prepare(_INSERT), (_LONG.pack(generation.start_ms), blob)).result()
 
 
-def upgrade(session: WritingSession, generations: Iterable[Generation]) -> None:
-    """Copy generations to today's tables, then mark the copy as done.
+def upgrade(session: WritingSession, generations: Iterable[Generation]) -> bool:
+    """Copy generations to today's tables, then mark the copy as done, as versions before 2026.2 do.
+
+    Returns:
+        Whether the copy is marked.
 
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
@@ -68,5 +79,9 @@ def upgrade(session: WritingSession, generations: Iterable[Generation]) -> None:
         streams = {group.range_end: group.streams for group in generation.stream_groups}
         publish_streams(session, generation.start_ms, streams)
         last = _LONG.pack(generation.start_ms)
+    KnownStreams(session, _OLD_FORMAT).forget()
+    if not shown_version(session).marks_copies:
+        return False
     mark = session.prepare("INSERT INTO system.cdc_local (key, streams_timestamp) VALUES (?, ?)")
     session.write_raw(mark, (_REWRITTEN, last)).result()
+    return True

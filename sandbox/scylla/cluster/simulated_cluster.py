@@ -31,6 +31,7 @@ _STREAMS: Final = "SELECT range_end, streams FROM system_distributed.cdc_streams
 _TABLES: Final = (
     "system_distributed.cdc_generation_timestamps",
     "system_distributed.cdc_streams_descriptions_v2",
+    "system_distributed.cdc_streams_descriptions",
 )
 
 

@@ -13,7 +13,7 @@ from random import Random
 from struct import Struct
 from typing import Final
 
-from bridge.adapters.scylla.stream_metadata import TabletStreams
+from bridge.adapters.scylla.tablet_streams import TabletStreams
 from bridge.model.log_rows import Cells
 from bridge.model.streams import MAX_TOKEN, MIN_TOKEN, StreamId, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis, millis_to_micros
@@ -28,13 +28,15 @@ CURRENT: Final = 0
 CLOSED: Final = 1
 OPENED: Final = 2
 _INSERT_STREAM: Final = (
-    "INSERT INTO system.cdc_streams (keyspace_name, table_name, timestamp, stream_state, stream_id) "
-    "VALUES (?, ?, ?, ?, ?)"
+    # `ring_token` sorts the rows, as on ScyllaDB; only the local stack has this column.
+    "INSERT INTO system.cdc_streams (keyspace_name, table_name, timestamp, stream_state, ring_token, stream_id) "
+    "VALUES (?, ?, ?, ?, ?, ?)"
 )
 _INSERT_TIME: Final = "INSERT INTO system.cdc_timestamps (keyspace_name, table_name, timestamp) VALUES (?, ?, ?)"
 _DELETE_STREAMS: Final = "DELETE FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ?"
 _DELETE_TIME: Final = "DELETE FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ? AND timestamp = ?"
 _TABLES: Final = ("system.cdc_timestamps", "system.cdc_streams")
+_DELETE_KEYSPACE: Final = "DELETE FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?"
 _INSERT_KEYSPACE: Final = "INSERT INTO system_schema.scylla_keyspaces (keyspace_name, initial_tablets) VALUES (?, ?)"
 
 Streams = tuple[StreamId, ...]
@@ -275,7 +277,9 @@ class SimulatedTablets:
         time = _LONG.pack(made.start_ms)
         insert = self._session.prepare(_INSERT_STREAM)
         rows: list[Cells] = [
-            (*self._table, time, bytes([state]), stream.raw) for state, streams in states.items() for stream in streams
+            (*self._table, time, bytes([state]), _LONG.pack(stream.token), stream.raw)
+            for state, streams in states.items()
+            for stream in streams
         ]
         self._session.write_all(lambda row=row: self._session.write_raw(insert, row) for row in rows)  # type: ignore[misc]
         self._write(_INSERT_TIME, (time,))
@@ -295,8 +299,9 @@ def mark_tablets(session: WritingSession, keyspace: str, initial: int | None = 0
     Raises:
         RetriableError, BridgeError: as `CqlSession.write_raw`.
     """
-    cell = None if initial is None else _INT.pack(initial)
-    session.write_raw(session.prepare(_INSERT_KEYSPACE), (keyspace.encode(), cell)).result()
+    # ScyllaDB has a row for keyspaces with tablets alone.
+    cql, cells = (_DELETE_KEYSPACE, ()) if initial is None else (_INSERT_KEYSPACE, (_INT.pack(initial),))
+    session.write_raw(session.prepare(cql), (keyspace.encode(), *cells)).result()
 
 
 def _same_tablet(made: Streams, place: int, before: Streams, places: dict[Token, int]) -> bool:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from sandbox.cql.parser.source import statements_of
 from sandbox.local.stream_changes import Ahead, StreamChanges
 from sandbox.scylla.cluster.simulated_cluster import clear_generations
 from sandbox.scylla.write_times import system_clock_us
+from sandbox.stack.scylla_versions import NEWEST, VERSIONS
 from sandbox.stack.stack import LocalStack
 from sandbox.writing_session import WritingSession
 from tests.integration.support.running import BridgeJob, wait_for
@@ -62,12 +64,33 @@ FIRST_WRITE, SECOND_WRITE = (f"INSERT INTO depot.stock (id, pieces) VALUES (1, {
 def command(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "bridge.cli.main", *words],
-        cwd=_REPOSITORY, input=text, capture_output=True, text=True, timeout=120, check=False,
+        cwd=_REPOSITORY, input=text, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 
-def test_first_steps(local_stack: LocalStack, tmp_path: Path) -> None:
-    """Two invocations of `local cql` know of each other, their changes arrive, and SIGTERM to all of it is a stop."""
+@pytest.fixture(params=[VERSIONS[0], NEWEST])
+def dressed_stack(
+    request: pytest.FixtureRequest, local_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory, shared_jars: Path
+) -> Iterator[LocalStack]:
+    """A stack that shows the system tables of a version of ScyllaDB."""
+    if request.param == NEWEST:
+        yield local_stack
+        return
+    folder = tmp_path_factory.mktemp("older-stack")
+    assert command("local", "up", "--folder", str(folder), "--scylla-version", request.param).returncode == 0
+    stack = LocalStack.load(folder)
+    try:
+        yield stack
+    finally:
+        stack.down()
+
+
+def test_first_steps(dressed_stack: LocalStack, tmp_path: Path) -> None:
+    """Two invocations of `local cql` know of each other, their changes arrive, and SIGTERM to all of it is a stop.
+
+    The log of a healthy job has no error, and nothing of Spark's log levels, refused statements and protocol versions.
+    """
+    local_stack = dressed_stack
     folder = ("--folder", str(local_stack.folder))
     file = tmp_path / "first.cql"
     file.write_text(FIRST, encoding="utf-8")

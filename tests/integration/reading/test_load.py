@@ -73,7 +73,7 @@ def test_an_idle_log_is_asked_no_more_often_than_allowed(session: WritingSession
     Each of these looks is another planner's, as if the query had failed just then.
     """
     log = ChangeLog(session)
-    before_us, node_us, after_us = system_clock_us(), log.node_time_us(), system_clock_us()
+    before_us, node_us, after_us = system_clock_us(), log.node_time().time_us, system_clock_us()
     assert before_us - 1000 <= node_us <= after_us
     reader = source(session)
     process_counters.take()

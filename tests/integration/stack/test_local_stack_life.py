@@ -19,6 +19,7 @@ from sandbox.errors import LocalStackError
 from sandbox.local import command
 from sandbox.stack import processes
 from sandbox.stack.ports import Ports, is_free
+from sandbox.stack.scylla_versions import NEWEST
 from sandbox.stack.stack import COMPONENTS, LocalStack
 from tests.integration.stack.plain_sessions import ENABLED_BLOB, connect, extensions
 
@@ -137,7 +138,7 @@ def test_a_whole_life_of_one_stack(tmp_path: Path, shared_jars: Path) -> None:
     stack = LocalStack.up(tmp_path, jars=shared_jars, cql_password=True, report=lines.append)
     try:
         good = connect(stack, auth_provider=PlainTextAuthProvider("cassandra", "cassandra"))
-        assert good.connect().execute("SELECT key FROM system.cdc_local").one()["key"] == "rewritten"
+        assert good.connect().execute("SELECT version FROM system.versions").one()["version"] == f"{NEWEST}.0"
         good.shutdown()
         bad = connect(stack, auth_provider=PlainTextAuthProvider("cassandra", "wrong"))
         with pytest.raises(NoHostAvailable) as refused:

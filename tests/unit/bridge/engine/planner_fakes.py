@@ -16,7 +16,7 @@ from bridge.model.kept_formats import StreamOffset
 from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.planning.micro_batches import GenerationStart
-from bridge.planning.server_clock import ServerTime
+from bridge.planning.server_clock import NodeTime, ServerTime
 from bridge.planning.table_watch import CdcOptions, TableState
 from bridge.publishing.table_start import TableStart
 
@@ -55,7 +55,7 @@ class Cluster:
     @property
     def server_time(self) -> ServerTime:
         """Its last answer came just now, and the last ms of that answer may just be over."""
-        return ServerTime(lambda: UnixMicros(self.now_us - 1000), self.wall_us, lambda: 0.0)
+        return ServerTime(lambda: NodeTime("a", UnixMicros(self.now_us - 1000), {"a"}), self.wall_us, lambda: 0.0)
 
     def wall_us(self) -> UnixMicros:
         return UnixMicros(self.now_us + self.own_ahead_us)

@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from bridge.adapters.scylla.stream_metadata import Streams
 from bridge.config.document import BridgeConfig, validate
 from bridge.errors import RetriableError
 from bridge.model.counters import LaneCounters
@@ -18,7 +17,7 @@ from bridge.model.cursor import Cursor
 from bridge.model.kept_formats import LaneProgress
 from bridge.model.log_rows import Page
 from bridge.model.micro_batch import Layout, Window
-from bridge.model.streams import StreamId, Token, TokenRange
+from bridge.model.streams import StreamId, Streams, Token, TokenRange
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.monitoring.counters import CounterStore
 from bridge.monitoring.measured_log import MeasuredLog
@@ -28,6 +27,7 @@ from bridge.monitoring.snapshot import TableStreams, Topology
 from bridge.monitoring.state import JobState
 from bridge.monitoring.topology import TopologyReader
 from bridge.planning.micro_batches import GenerationStart
+from bridge.planning.server_clock import NodeTime
 
 G = UnixMillis(1_000)
 
@@ -202,8 +202,8 @@ class Log:
     def cdc_options(self, *_: str) -> Any:
         self.asked.append("options")
 
-    def node_time_us(self) -> UnixMicros:
-        return UnixMicros(time.time_ns() // 1000 - 90_000_000)
+    def node_time(self) -> NodeTime:
+        return NodeTime("a", UnixMicros(time.time_ns() // 1000 - 90_000_000), {"a"})
 
 
 @pytest.mark.parametrize(("vnodes", "groups"), [(True, ((7, 2),)), (False, ((5, 1), (7, 1)))])

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.adapters.scylla.session import NodeRows
 from bridge.errors import RefusedError
 from bridge.model.times import UnixMicros
 from sandbox.cql.client import LocalCql
@@ -57,7 +58,7 @@ class Server:
             return [{"column_name": name} for name in ("key", "time", "initial_tablets")]
         if "cdc_local" in cql:
             return [{"key": "rewritten"}]
-        if "initial_tablets" in cql:
+        if "scylla_keyspaces" in cql:
             return [] if self.tablets is None else [{"initial_tablets": self.tablets}]
         if "cdc_streams_descriptions_v2" in cql:
             return [{"range_end": 0, "streams": {bytes(7) + bytes([stream]) + bytes(8) for stream in (0, 200)}}]
@@ -71,6 +72,9 @@ class Server:
             row = {"default_time_to_live": 0, "id": 1, "extensions": {"cdc": _OPTIONS}, "flags": self.flags}
             return [{"table_name": name, **row} for name in wanted]
         return []
+
+    def node_rows(self, cql: str, parameters: Sequence[object] = ()) -> NodeRows:
+        return NodeRows(self.address, self.rows(cql, parameters))
 
     def _columns(self, table: str) -> list[dict[str, Any]]:
         if table != "orders":
@@ -99,8 +103,8 @@ class Server:
 
     def write_raw(self, cql: str, cells: Sequence[Any]) -> Future[None]:
         self.executed.append(cql)
-        if "initial_tablets" in cql:
-            self.tablets = None if cells[1] is None else int.from_bytes(cells[1], "big")
+        if "scylla_keyspaces" in cql:
+            self.tablets = int.from_bytes(cells[1], "big") if cql.startswith("INSERT") else None
         done: Future[None] = Future()
         done.set_result(None)
         return done

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.adapters.scylla.session import NodeRows
 from bridge.adapters.scylla.stream_metadata import StreamMetadata, stream_metadata
 from bridge.model.streams import MAX_TOKEN, Token, TokenRange
 from bridge.model.times import UnixMicros
@@ -43,6 +44,7 @@ _DECODE: dict[str, Callable[[bytes], Any]] = {
     "streams_timestamp": _instant,
     "range_end": lambda cell: struct.unpack(">q", cell)[0],
     "range_ends": _longs,
+    "ring_token": lambda cell: struct.unpack(">q", cell)[0],
     "streams": unpack_elements,
     "stream_state": lambda cell: cell[0],
     "stream_id": bytes,
@@ -109,6 +111,9 @@ class Server:
         table, where = self._parts(cql)
         found = self._matching(table, where, list(parameters))
         return found[:1] if "DISTINCT" in cql or "LIMIT 1" in cql else found
+
+    def node_rows(self, cql: str, parameters: Sequence[object] = ()) -> NodeRows:
+        return NodeRows(self.address, self.rows(cql, parameters))
 
     def cells(self, *_: object, **__: object) -> Iterable[tuple[bytes, ...]]:
         return ()
@@ -263,6 +268,20 @@ def test_tablets_merge_and_some_of_them_go_on(stack: Stack) -> None:
     assert stack.seen(TABLETS) == [2, 3, 2, 1]
     with pytest.raises(LocalStackError, match="has only one tablet: there is nothing to merge it with"):
         stack.changes.resize(TABLETS, "merge", Ahead(8, publish=True), partial=False)
+
+
+def test_tablets_follow_their_least_number(stack: Stack) -> None:
+    """A jump over a factor of two makes a stream set for each step, all of them announced ahead; none is kept."""
+    streams = LocalStreams(stack.session, lambda: stack.now_us)
+    assert streams.tablets_altered(*TABLETS, 7) == (4, 8)
+    generations = stack.reader(TABLETS).generations()
+    assert [one.start_ms - NOW_US // 1000 for one in generations] == [-5000, 7000, 7187]
+    assert all(one.replaces_all for one in generations)
+    assert streams.tablets_altered(*TABLETS, 8) == ()
+    stack.now_us = UnixMicros(NOW_US + 1_000_000)
+    assert streams.tablets_altered(*TABLETS, 1) == (4, 2, 1)
+    assert stack.seen(TABLETS) == [2, 4, 8, 4, 2, 1]
+    assert streams.tablets_altered(*VNODES, 8) == ()
 
 
 def test_old_stream_sets_are_forgotten_by_the_ttl(stack: Stack) -> None:

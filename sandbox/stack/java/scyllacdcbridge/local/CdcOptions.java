@@ -5,6 +5,7 @@ import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 
 import org.apache.cassandra.exceptions.ConfigurationException;
@@ -13,10 +14,13 @@ import org.apache.cassandra.exceptions.ConfigurationException;
  * The options of {@code WITH cdc = {...}}, checked and stored the way ScyllaDB does.
  *
  * <p>An empty map stays empty. Otherwise, missing options get their defaults. Keys and values are case-insensitive.
+ * ScyllaDB 2026.2 has two options more, for its own use, which it keeps if they are true.
  */
 public final class CdcOptions {
     private static final String ENABLED = "enabled";
     private static final String TTL = "ttl";
+    private static final Set<String> SINCE_2026_2 = Set.of("enable_requested", "tablet_merge_blocked");
+    private static final boolean HAS_THEM = "2026.2".equals(System.getProperty("scyllacdcbridge.scylla_version"));
 
     /** Sorted by key: the order of the entries in the blob. */
     private final TreeMap<String, String> options = new TreeMap<>();
@@ -28,6 +32,7 @@ public final class CdcOptions {
             return;
         options.putAll(Map.of(ENABLED, "false", "preimage", "false", "postimage", "false", "delta", "full", TTL, "86400"));
         given.forEach((key, value) -> options.put(known(key), normal(known(key), value)));
+        options.keySet().removeIf(key -> SINCE_2026_2.contains(key) && options.get(key).equals("false"));
     }
 
     /** @throws ConfigurationException for an unknown option or an invalid value */
@@ -75,7 +80,7 @@ public final class CdcOptions {
 
     private String known(String key) {
         String name = key.toLowerCase(Locale.ROOT);
-        if (!options.containsKey(name))
+        if (!options.containsKey(name) && !(HAS_THEM && SINCE_2026_2.contains(name)))
             throw new ConfigurationException("Invalid CDC option: " + key);
         return name;
     }

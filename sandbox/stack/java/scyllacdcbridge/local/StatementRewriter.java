@@ -15,8 +15,9 @@ import scyllacdcbridge.local.CqlTokens.Token;
  * Rewrites a statement for ScyllaDB into one for Apache Cassandra, and returns its CDC options.
  *
  * <p>It changes only tokens, never literals, the text of quoted names or comments. It rewrites the names of ScyllaDB's
- * system tables, also where a query of {@code system_schema} asks for one by literals; {@code cdc = {...}} in CREATE and ALTER TABLE; table and keyspace options that only ScyllaDB has;
- * {@code BYPASS CACHE}; {@code USING TIMEOUT}.
+ * system tables, also where a query of {@code system_schema} asks for one by literals; a filter by
+ * {@code cdc_streams.stream_id}, which finds nothing, as on ScyllaDB; {@code cdc = {...}} in CREATE and ALTER TABLE;
+ * table and keyspace options that only ScyllaDB has; {@code BYPASS CACHE}; {@code USING TIMEOUT}.
  */
 public final class StatementRewriter {
     /** The keyspace that holds ScyllaDB's system tables under their own names. */
@@ -24,14 +25,14 @@ public final class StatementRewriter {
 
     private static final Map<String, Set<String>> SYSTEM_TABLES = Map.of(
         "system_distributed", Set.of("cdc_generation_timestamps", "cdc_streams_descriptions_v2", "cdc_streams_descriptions"),
-        "system", Set.of("cdc_local", "cdc_timestamps", "cdc_streams"),
+        "system", Set.of("cdc_local", "cdc_timestamps", "cdc_streams", "versions"),
         "system_schema", Set.of("scylla_tables", "scylla_keyspaces"));
     private static final Set<String> BEFORE_A_TABLE = Set.of("from", "into", "update", "table", "truncate", "exists", "on");
     private static final Set<String> SCYLLA_ONLY_OPTIONS =
         Set.of("tablets", "tombstone_gc", "per_partition_rate_limit", "paxos_grace_seconds");
     /** A statement without any of these words is not tokenized, so that bulk loads cost nothing. */
     private static final List<String> MARKS =
-        List.of("cdc", "scylla_", "bypass", "timeout", "tablets", "tombstone_gc", "rate_limit", "paxos_grace");
+        List.of("cdc", "scylla_", "versions", "bypass", "timeout", "tablets", "tombstone_gc", "rate_limit", "paxos_grace");
 
     /** The statement to run and the CDC options that were taken out of it (null if none). */
     public record Rewritten(String cql, CdcOptions cdc) {
@@ -60,6 +61,7 @@ public final class StatementRewriter {
         StatementRewriter rewriter = new StatementRewriter(cql, keyspace);
         rewriter.rewriteTableNames();
         rewriter.rewriteSchemaQuery();
+        rewriter.rewriteStreamFilter();
         rewriter.dropBypassCache();
         rewriter.dropTimeouts();
         rewriter.rewriteOptions();
@@ -97,6 +99,24 @@ public final class StatementRewriter {
         if (keyspaceName >= 0 && tableName >= 0
             && isSystemTable(tokens.get(keyspaceName).value(), tokens.get(tableName).value()))
             replace(keyspaceName, keyspaceName, "'" + KEYSPACE + "'");
+    }
+
+    /** Makes {@code SELECT ... FROM system.cdc_streams WHERE ... stream_id = x} filter by a column that is null. */
+    private void rewriteStreamFilter() {
+        if (!first("select") || tokens.stream().noneMatch(token -> "cdc_streams".equals(token.identifier())))
+            return;
+        boolean filters = false;
+        boolean inConditions = false;
+        for (int i = 0; i < tokens.size(); i++) {
+            inConditions |= tokens.get(i).is("where");
+            if (inConditions && "stream_id".equals(tokens.get(i).identifier())) {
+                replace(i, i, "no_stream_id");
+                filters = true;
+            }
+        }
+        int last = tokens.size() - 1;
+        if (filters && !tokens.get(last).is("filtering"))
+            replace(last, last, tokens.get(last).isSymbol(';') ? " ALLOW FILTERING" : tokens.get(last).text() + " ALLOW FILTERING");
     }
 
     /** Returns the index of the string that a column is compared with, or -1. */

@@ -62,6 +62,7 @@ class TestCheckAll:
             check_captured=check_captured,
             check_readable=lambda *_: None,
             cdc_options=lambda *_: answers.get("options"),
+            replicas_by_data_center=lambda _: answers.get("replicas", {"here": 3}),
         )
         monkeypatch.setattr(tables, "ChangeLog", lambda _: log)
         return patience
@@ -126,6 +127,43 @@ class TestCheckAll:
         checks.check_all(config, report=lines.append, warn=warnings.append)
         assert len(lines) == 3
         assert [words.partition(" is sent")[0] for words in warnings] == ["scylla.password"]
+
+    @pytest.mark.parametrize(
+        ("replicas", "level", "is_warned"),
+        [
+            ({"here": 3, "there": 2}, "LOCAL_QUORUM", True),
+            ({"here": 3, "there": 2}, "LOCAL_ONE", True),
+            ({"here": 3, "there": 2}, "QUORUM", False),
+            ({"here": 3, "there": 2}, "ALL", False),
+            ({"here": 3}, "LOCAL_QUORUM", False),
+            ({}, "LOCAL_QUORUM", False),
+        ],
+    )
+    def test_writers_in_other_data_centers_are_a_warning(
+        self,
+        settings: BridgeConfig,
+        monkeypatch: pytest.MonkeyPatch,
+        replicas: dict[str, int],
+        level: str,
+        is_warned: bool,
+    ) -> None:
+        """One for each keyspace, if a local quorum read may miss what is written elsewhere; nothing is refused."""
+        self._servers(monkeypatch, replicas=replicas)
+        scylla = settings.scylla.model_copy(update={"consistency": level})
+        lines: list[str] = []
+        warnings: list[str] = []
+        config = settings.model_copy(update={"scylla": scylla})
+        checks.check_all(config, report=lines.append, warn=warnings.append)
+        assert len(config.tables) > 1
+        assert len(warnings) == is_warned
+        for words in warnings:
+            assert words.startswith(
+                "keyspace shop has replicas in 2 data centers (here: 3, there: 2), and scylla.consi"
+            )
+            assert f"is {level}: " in words
+            assert "reading.confidence_ms" in words
+        checks.check_all(config, report=lines.append)
+        assert [line for line in lines if "data centers" in line] == warnings
 
     @pytest.mark.parametrize(
         ("shape", "preimage", "postimage", "delta", "words"),

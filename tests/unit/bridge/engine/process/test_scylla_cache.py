@@ -13,6 +13,7 @@ from bridge.engine.process.scylla_cache import ScyllaCache
 from bridge.model.cursor import Cursor
 from bridge.model.micro_batch import Layout, PlannedBatch, Role, Selection
 from bridge.model.times import UnixMicros, UnixMillis
+from bridge.planning.server_clock import NodeTime
 from bridge.publishing.lane_recovery import LaneTask
 from schemas.options import DEFAULT_OUTPUT
 
@@ -39,7 +40,7 @@ class Cluster:
         self.asked.append(f"connect {address}")
         return SimpleNamespace(
             session=SimpleNamespace(close=lambda: self.asked.append(f"close {address}")),
-            node_time_us=self._node_time_us,
+            node_time=self._node_time,
             stream_metadata=self._stream_metadata,
         )
 
@@ -47,9 +48,9 @@ class Cluster:
         self.asked.append(f"capture {keyspace}.{table}")
         return SimpleNamespace()
 
-    def _node_time_us(self) -> UnixMicros:
+    def _node_time(self) -> NodeTime:
         self.asked.append("time")
-        return UnixMicros(HOUR_US)
+        return NodeTime("a", UnixMicros(HOUR_US), {"a"})
 
     def _stream_metadata(self, keyspace: str, table: str) -> Any:
         self.asked.append(f"metadata of {keyspace}.{table}")
