@@ -9,7 +9,7 @@ export SCYLLA_CDC_BRIDGE_JARS ?= $(CURDIR)/.local-stack/jars
 export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files switches \
+.PHONY: help setup demo test check unit integration cluster chaos chaos-matrix chaos-backlog live chart chart-e2e chart-files switches \
 	screenshots bench backlog format constraints docs licences audit wheel clean
 
 help: ## List these targets
@@ -68,6 +68,11 @@ chaos-matrix: $(STAMP) ## Kill the job at every named point of the lane protocol
 chaos-backlog: $(STAMP) ## Kill the job twice while it drains 500,000 changes of few streams
 	@mkdir -p build
 	SCYLLA_CDC_BRIDGE_CHAOS=backlog $(BIN)/python -m pytest -s --basetemp build/pytest tests/integration/job/test_chaos.py -k backlog
+
+LIVE ?=
+
+live: $(STAMP) ## Run against a ScyllaDB and compare log, table and topics: make live SCYLLA=host:port LIVE='--kills 5'
+	$(BIN)/python -m tests.live --seed $(SEED) $(if $(SCYLLA),--scylla $(SCYLLA)) $(LIVE)
 
 chart: $(STAMP) ## Run the tests of the Helm chart and of the image (the first run builds Helm)
 	@mkdir -p build
