@@ -113,8 +113,11 @@ def _time_literal(random: Random) -> str:
 
 
 def _timestamp_ms(value: Any) -> int:
+    # The driver calculates with floats.
     days = value.toordinal() - 719_163
-    return ((days * 24 + value.hour) * 60 + value.minute) * 60_000 + value.second * 1000 + value.microsecond // 1000
+    return (
+        ((days * 24 + value.hour) * 60 + value.minute) * 60_000 + value.second * 1000 + round(value.microsecond / 1000)
+    )
 
 
 def _duration_bytes(record: Any) -> bytes:

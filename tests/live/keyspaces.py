@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.live.server import RefusedError, Server, now_us
+from tests.live.server import RefusedError, Server, UnsettledError, now_us
 from tests.live.tables import Table, counter_table, create_type, table_of, user_types
 
 KINDS: Final = ("vnodes", "tablets")
+_STREAMS_WITHIN_S: Final = 180.0
+"""A cluster's first streams begin about a minute after they were made."""
 _REPLICATION: Final = {
     "vnodes": "{{'class': 'SimpleStrategy', 'replication_factor': {factor}}}",
     "tablets": "{{'class': 'NetworkTopologyStrategy', '{datacenter}': {factor}}}",
@@ -79,6 +82,7 @@ class Keyspaces:
     def _fill(self, kind: str, name: str, shapes: Sequence[str]) -> None:
         takes_transactions = True
         try:
+            self._await_streams(f"UPDATE {name}.probe SET v = 1 WHERE pk = 1")
             self._execute(f"INSERT INTO {name}.probe (pk, v) VALUES (1, 1) IF NOT EXISTS")
         except RefusedError as error:
             if kind == "vnodes":
@@ -98,11 +102,31 @@ class Keyspaces:
         for shape in shapes:
             table = table_of(name, shape, types)
             self._execute(table.create())
-            for statement in table.beside() if self.server.is_real else ():
-                self._execute(statement)
+            self._create_beside(kind, table)
             self.tables.append(table)
             if takes_transactions:
                 self.transactions.add(table.full_name)
+
+    def _create_beside(self, kind: str, table: Table) -> None:
+        for statement in table.beside() if self.server.is_real else ():
+            try:
+                self._execute(statement)
+            except RefusedError as error:
+                # With tablets, views need options of the cluster.
+                if kind == "vnodes":
+                    raise
+                self.say(f"not beside {table.full_name}: {error}")
+
+    def _await_streams(self, write: str) -> None:
+        """Repeat a write until the server has streams for it."""
+        deadline_s = time.monotonic() + _STREAMS_WITHIN_S
+        while True:
+            try:
+                return self._execute(write)
+            except UnsettledError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.5)
 
     def _execute(self, cql: str) -> None:
         self.server.execute(cql, now_us())

@@ -136,7 +136,9 @@ class Table:
 def user_types() -> list[Udt]:
     """The types of a keyspace, in an order in which they can be created."""
     near = Udt("near", [("a", INT), ("b", TEXT)])
-    far = Udt("far", [("x", BIGINT), ("to", Frozen(near)), ("all", Frozen(list_of(Frozen(near)))), ("w", DURATION)])
+    far = Udt(
+        "far", [("x", BIGINT), ("home", Frozen(near)), ("others", Frozen(list_of(Frozen(near)))), ("w", DURATION)]
+    )
     return [near, far]
 
 

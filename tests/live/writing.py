@@ -18,6 +18,8 @@ _PAUSE_S: Final = 0.5
 _DROP_LEEWAY_S: Final = 6.0
 """A name that was dropped from a log can't be used again for 5 s."""
 _SLOW_SHARE: Final = 0.5
+_PASSING: Final = ("attempted to get a stream", "does not have base column")
+"""Reasons of refusals at a change of streams (a timestamp of the time before it) or of columns."""
 _EXTRA: Final = (Column("extra_int", INT), Column("extra_map", Map(INT, TEXT)), Column("extra_set", set_of(TEXT)))
 _NEVER_ALTERED: Final = ("viewed", "keys_only")
 
@@ -72,7 +74,7 @@ class Writing:
             self._settle(statement, start_us, error)
         else:
             if now_us() - start_us > self._late_us:
-                self._note_unsettled(statement, start_us)
+                self._settle(statement, start_us, "confirmed after too long")
         if statement.is_conditional and not self._server.is_real:
             self._stamps.keep_out(start_us, now_us())
 
@@ -87,15 +89,14 @@ class Writing:
 
     def _refused(self, statement: Statement, error: RefusedError) -> None:
         self.refused[statement.kind] += 1
-        # A timestamp of before the present streams; which the server refuses until its clocks agree.
-        if not statement.may_be_refused and "attempted to get a stream" not in str(error):
+        if not statement.may_be_refused and not any(reason in str(error) for reason in _PASSING):
             self.unexpected_refusals.append(str(error))
             self._say(f"refused: {error}")
 
-    def _settle(self, statement: Statement, start_us: int, error: UnsettledError) -> None:
-        """After a write without a confirmation, delete its partitions, until that is confirmed."""
+    def _settle(self, statement: Statement, start_us: int, reason: object) -> None:
+        """After a write without a confirmation in time, delete its partitions, until that is confirmed."""
         self.unconfirmed += 1
-        self._say(f"not confirmed: {error}")
+        self._say(f"{statement.kind}: {reason}")
         for reset in statement.resets:
             self._confirm(reset)
         self._note_unsettled(statement, start_us)

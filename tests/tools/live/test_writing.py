@@ -104,3 +104,12 @@ def test_an_empty_run_is_not_clean(finding: Finding | None, is_clean: bool) -> N
     """A run is clean if every table had changes and no comparison found a fault."""
     assert Outcome([] if finding is None else [(TABLE, 1, finding)]).is_clean == is_clean
     assert not Outcome([(TABLE, 1, Finding("ks.t", changes=1, records=1))], problems=["the job ended"]).is_clean
+
+
+def test_what_was_confirmed_too_late_is_reset_too() -> None:
+    """A write whose confirmation took longer than the bridge waits may be missing: its partitions are deleted."""
+    server = FakeServer()
+    made = Writing(server, [TABLE], Random(1), 0, lambda _line: None)
+    made.run(WRITE)
+    assert [cql for cql, _ in server.executed][1:] == ["DELETE a", "DELETE b"]
+    assert len(made.unsettled["ks.t"]) == made.unconfirmed == 1
