@@ -10,6 +10,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ from tests.live.tables import SHAPES
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     arguments = _parser().parse_args(argv)
+    # A run that is ended in any way removes its keyspaces and stops its processes.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     logging.getLogger("cassandra").setLevel(logging.CRITICAL)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="live-"))
     _say(f"everything lies in {folder}")

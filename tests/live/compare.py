@@ -11,7 +11,7 @@ from tests.live.cql_types import Elements, Map, Udt
 from tests.live.log import LogChange, Position
 from tests.live.tables import Column, Table
 from tests.live.topics import Record
-from tests.replica import Replica, SeenRow
+from tests.replica import Replica, SeenRow, frozen
 
 _EXAMPLES: Final = 4
 _EMPTY: Final = "EMPTY"
@@ -91,7 +91,7 @@ def compare_positions(
         if change is None or told != record.position or source["operation"] != change.operation:
             finding.unexpected += 1
             finding.example("unexpected", f"{record.position}, source {told}")
-        elif canonical_key(table.partition, record.key.values()) != change.key:
+        elif canonical_key(table.partition, map(frozen, record.key.values())) != change.key:
             finding.unexpected += 1
             finding.example("unexpected", f"{record.position} with key {record.key}, not {change.key}")
         seen[record.position] += 1

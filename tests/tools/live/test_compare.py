@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from tests.live.compare import Finding, Rows, compare_copy, compare_order, compare_positions, copied, rows_of
-from tests.live.log import changes_of
+from tests.live.cql_types import DECIMAL, INET, UUID_
+from tests.live.log import LogChange, changes_of
+from tests.live.tables import Column
 from tests.live.topics import Record
 from tests.tools.live.sample import START_US, TABLE, logged, position, record
 
@@ -101,6 +104,19 @@ def test_a_key_in_two_partitions_is_out_of_order() -> None:
 def test_an_altered_record_is_unexpected(fields: dict[str, Any]) -> None:
     """A record with another key, an unknown position, or the source of another change is found."""
     assert finding_of(changed(1, **fields)).unexpected >= 1
+
+
+def test_keys_of_every_type_are_compared() -> None:
+    """A record's key is compared in the log's form, whatever fastavro and the driver make of its type."""
+    key = UUID("123e4567-e89b-12d3-a456-426614174000")
+    table = replace(TABLE, partition=[Column("p1", UUID_), Column("p2", INET), Column("p3", DECIMAL)])
+    told = {"p1": key, "p2": "2001:db8:0:0:0:0:0:1", "p3": {"scale": 1, "value": b"\x0f"}}
+    selected = {"p1": key, "p2": "2001:db8::1", "p3": Decimal("1.5")}
+    wanted = LogChange(tuple(one.type.of_driver(selected[one.name]) for one in table.partition), 2)
+    for right, faults in ((told, 0), (told | {"p3": {"scale": 2, "value": b"\x0f"}}, 1)):
+        finding = Finding("ks.t")
+        compare_positions(finding, table, {RIGHT[0].position: wanted}, [replace(RIGHT[0], key=right)])
+        assert finding.faults == faults
 
 
 def test_an_altered_value_differs() -> None:
