@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ from tests.live.compare import Finding, compare_copy, compare_order, compare_pos
 from tests.live.keyspaces import Keyspaces
 from tests.live.log import read_log
 from tests.live.server import Server, now_us
-from tests.live.statements import SHORT_TTL_S, Statement, Statements
+from tests.live.statements import SHORT_TTL_S, Statements
 from tests.live.tables import Table
 from tests.live.topics import Topics
 from tests.live.writing import Writing, paced
@@ -215,13 +215,14 @@ class Run:
         due = self._due(writing)
         began_s = time.monotonic()
         self._next_switch_s = began_s + plan.switch_every_s / 2
-        for number, statement in enumerate(paced(self._generated(statements), plan.rate_per_s)):
+        for number in paced(plan.statements, plan.rate_per_s):
             for action in due.pop(number, ()):
                 action()
-            writing.run(statement)
+            # Not before: it must know the columns that are there now.
+            writing.run(statements.next())
+            self._switch()
             if number % 50 == 0:
                 self._watch()
-                self._switch()
             if time.monotonic() - began_s > plan.minutes * 60:
                 self._say(f"{plan.minutes} minutes are over after {number + 1} statements")
                 break
@@ -236,10 +237,6 @@ class Run:
         }
         self._outcome.problems += writing.unexpected_refusals
         return writing
-
-    def _generated(self, statements: Statements) -> Iterator[Statement]:
-        for _ in range(self._plan.statements):
-            yield statements.next()
 
     def _due(self, writing: Writing) -> dict[int, list[Callable[[], None]]]:
         """What else happens, by the number of the statement before which it does."""

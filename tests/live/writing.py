@@ -168,11 +168,11 @@ class Writing:
         self._confirm(cql)
 
 
-def paced(statements: Iterator[Statement], rate_per_s: float) -> Iterator[Statement]:
-    """The statements, at most so many in a second; 0 for no limit."""
+def paced(count: int, rate_per_s: float) -> Iterator[int]:
+    """The numbers of statements, each when it is due: at most so many in a second; 0 for no limit."""
     due_s = time.monotonic()
-    for statement in statements:
+    for number in range(count):
         if rate_per_s > 0:
             time.sleep(max(0.0, due_s - time.monotonic()))
             due_s = max(due_s + 1 / rate_per_s, time.monotonic() - 1)
-        yield statement
+        yield number
