@@ -10,7 +10,7 @@ export SCYLLA_CDC_BRIDGE_TOOLS ?= $(CURDIR)/.local-stack/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check tools unit integration cluster chaos chaos-matrix chaos-backlog chart chart-e2e chart-files \
-	switches live-vectors screenshots bench backlog format constraints docs licences audit wheel clean
+	switches live live-vectors screenshots bench backlog format constraints docs licences audit wheel clean
 
 help: ## List these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ chart-e2e: tools ## Run the chart on a real API server (the first run builds one
 
 SCYLLA ?=
 TABLETS ?=
+LIVE ?=
+
+live: $(STAMP) ## Run against a ScyllaDB and compare log, table and topics: make live SCYLLA=host:port LIVE='--kills 5'
+	$(BIN)/python -m tests.live --seed $(SEED) $(if $(SCYLLA),--scylla $(SCYLLA)) $(LIVE)
 
 live-vectors: $(STAMP) ## Hold a ScyllaDB's CDC log against the simulator and the bridge: make live-vectors SCYLLA=host:port [TABLETS=1]
 	$(BIN)/python -m tests.live.vectors $(if $(SCYLLA),--scylla $(SCYLLA)) $(if $(TABLETS),--tablets)

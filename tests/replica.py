@@ -2,8 +2,8 @@
 
 It knows CQL's rules (a cell's newest write wins; at one timestamp the dead beat the living, then what expires what
 does not; tombstones kill what is not newer) and the envelope's documentation, and nothing of how the bridge makes it.
-It takes decoded records in any order. Two values written with one timestamp by two requests are the one thing that it
-does not decide as the server does, which compares the serialized values: the first one stays.
+It takes decoded records in any order. Where two requests wrote values with one timestamp, the server compares the
+serialized values: the replica does so if it can serialize them, else the first one stays.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ Value = Any
 RowKey = tuple[Value, ...]
 Compare = Callable[[str, Value], Any]
 """A clustering column's name and value -> something that sorts as the column does, ascending."""
+
+Pack = Callable[[str, Value, Value], bytes]
+"""A column's name, an element's key (None outside of collections) and a value -> the serialized value."""
 
 
 def frozen(value: Any) -> Value:
@@ -39,12 +42,18 @@ class Cell:
     value: Value | None
     written_us: int
     ttl_s: int
+    packed: bytes = b""
 
     def beats(self, other: Cell | None) -> bool:
         return other is None or self._rank() > other._rank()
 
-    def _rank(self) -> tuple[int, bool, bool, int]:
-        return (self.written_us, self.value is None, self.ttl_s > 0, self.ttl_s)
+    def is_live(self, dead_us: int | None, now_us: int | None) -> bool:
+        if self.value is None or (dead_us is not None and self.written_us <= dead_us):
+            return False
+        return now_us is None or self.ttl_s == 0 or self.written_us + self.ttl_s * 1_000_000 > now_us
+
+    def _rank(self) -> tuple[int, bool, bool, int, bytes]:
+        return (self.written_us, self.value is None, self.ttl_s > 0, self.ttl_s, self.packed)
 
 
 @dataclass(slots=True)
@@ -52,13 +61,9 @@ class Collection:
     cleared_us: int | None = None
     elements: dict[Value, Cell] = field(default_factory=dict)
 
-    def live(self, deleted_us: int | None) -> dict[Value, Value]:
+    def live(self, deleted_us: int | None, now_us: int | None) -> dict[Value, Value]:
         dead_us = _latest(self.cleared_us, deleted_us)
-        return {
-            key: cell.value
-            for key, cell in self.elements.items()
-            if cell.value is not None and (dead_us is None or cell.written_us > dead_us)
-        }
+        return {key: cell.value for key, cell in self.elements.items() if cell.is_live(dead_us, now_us)}
 
 
 @dataclass(slots=True)
@@ -108,19 +113,43 @@ class Replica:
             columns, and `clusteringOrder` marks the descending ones; `cqlName` is what `empty_columns` calls a column
             whose name is none for Avro; `cqlType` tells a set, whose elements are their own keys.
         compare: how clustering values sort.
+        pack: how values are serialized; None if it is not known.
     """
 
-    def __init__(self, schema: Mapping[str, Any], compare: Compare) -> None:
+    def __init__(self, schema: Mapping[str, Any], compare: Compare, pack: Pack | None = None) -> None:
         fields = {one["name"]: one for one in schema["fields"]}
         clustering = [one for one in fields["key"]["type"]["fields"] if isinstance(one["type"], list)]
-        columns = fields["columns"]["type"][1]["fields"]
         self._clustering = [one["name"] for one in clustering]
         self._descending = frozenset(one["name"] for one in clustering if one.get("clusteringOrder") == "desc")
-        self._cql_names = {one["name"]: one.get("cqlName", one["name"]) for one in (*clustering, *columns)}
-        self._sets, self._lists = _columns_of("set<", columns), _columns_of("list<", columns)
-        self._keys_alone = not columns
-        self._compare = compare
+        self._cql_names: dict[str, str] = {one["name"]: one.get("cqlName", one["name"]) for one in clustering}
+        self._sets: frozenset[str] = frozenset()
+        self._lists: frozenset[str] = frozenset()
+        self._keys_alone = True
+        self._compare, self._pack = compare, pack
         self._partitions: dict[Value, Partition] = {}
+        self._forgotten_us: dict[str, int] = {}
+        self.learn(schema)
+
+    def learn(self, schema: Mapping[str, Any]) -> None:
+        """Take the columns of another schema of the same table."""
+        columns = next(one for one in schema["fields"] if one["name"] == "columns")["type"][1]["fields"]
+        self._cql_names |= {one["name"]: one.get("cqlName", one["name"]) for one in columns}
+        self._sets |= _columns_of("set<", columns)
+        self._lists |= _columns_of("list<", columns)
+        self._keys_alone = self._keys_alone and not columns
+
+    def forget(self, column: str, dropped_us: int) -> None:
+        """Take that a column was dropped: what was written to it until then is gone."""
+        self._forgotten_us[column] = dropped_us
+
+    @property
+    def partitions(self) -> list[dict[str, Value]]:
+        """The keys of all partitions that a record named."""
+        return [dict(key) for key in self._partitions]
+
+    def cql_name(self, field: str) -> str:
+        """The name of a column in CQL."""
+        return self._cql_names[field]
 
     def apply(self, key: Mapping[str, Any], envelope: Mapping[str, Any]) -> None:
         """Take one record."""
@@ -154,13 +183,23 @@ class Replica:
                 continue
             if "cleared" not in change:
                 empty = self._cql_names[name] in envelope["empty_columns"]
-                _put(row.cells, name, "EMPTY" if empty else frozen(change["value"]), written_us, ttl_s)
+                self._put(row.cells, name, None, "EMPTY" if empty else frozen(change["value"]), written_us, ttl_s)
                 continue
             collection = row.collections.setdefault(name, Collection())
             if change["cleared"]:
                 collection.cleared_us = _latest(collection.cleared_us, written_us - 1)
             for element, value in _elements(change, is_set=name in self._sets):
-                _put(collection.elements, element, value, written_us, ttl_s)
+                self._put(collection.elements, name, element, value, written_us, ttl_s)
+
+    def _put(
+        self, cells: dict[Any, Cell], name: str, element: Value, value: Value | None, written_us: int, ttl_s: int
+    ) -> None:
+        known = value is not None and value != "EMPTY" and self._pack is not None
+        packed = self._pack(name, element, value) if known else b""
+        cell = Cell(value, written_us, 0 if value is None else ttl_s, packed)
+        place = name if element is None else element
+        if cell.beats(cells.get(place)):
+            cells[place] = cell
 
     def _bound(self, bound: Mapping[str, Any] | None) -> tuple[tuple[Value, ...], bool] | None:
         if bound is None:
@@ -172,8 +211,8 @@ class Replica:
         ]
         return tuple(prefix), bound["inclusive"]
 
-    def rows(self, key: Mapping[str, Any]) -> dict[RowKey, SeenRow]:
-        """The rows of a partition that are there."""
+    def rows(self, key: Mapping[str, Any], now_us: int | None = None) -> dict[RowKey, SeenRow]:
+        """The rows of a partition that are there, at a time or as if nothing expired."""
         partition = self._partitions.get(frozen(key), Partition())
         found = {}
         for clustering, row in partition.rows.items():
@@ -181,23 +220,28 @@ class Replica:
             for one in partition.ranges:
                 if self._covers(one, clustering):
                     deleted_us = _latest(deleted_us, one.deleted_us)
-            seen = self._seen(row, deleted_us)
+            seen = self._seen(row, deleted_us, now_us)
             if seen.inserted or seen.cells or seen.collections:
                 found[clustering] = seen
         return found
 
-    def static(self, key: Mapping[str, Any]) -> SeenRow:
+    def static(self, key: Mapping[str, Any], now_us: int | None = None) -> SeenRow:
         """A partition's static row."""
         partition = self._partitions.get(frozen(key), Partition())
-        return self._seen(partition.static, partition.deleted_us)
+        return self._seen(partition.static, partition.deleted_us, now_us)
 
-    def _seen(self, row: Row, deleted_us: int | None) -> SeenRow:
-        seen = _seen(row, deleted_us)
+    def _seen(self, row: Row, deleted_us: int | None, now_us: int | None) -> SeenRow:
+        def dead_us(name: str) -> int | None:
+            return _latest(deleted_us, self._forgotten_us.get(name))
+
+        cells = {name: cell.value for name, cell in row.cells.items() if cell.is_live(dead_us(name), now_us)}
+        collections = {name: one.live(dead_us(name), now_us) for name, one in row.collections.items()}
         ordered = {
             name: dict(sorted(elements.items(), key=_list_order)) if name in self._lists else elements
-            for name, elements in seen.collections.items()
+            for name, elements in collections.items()
+            if elements
         }
-        return SeenRow(seen.cells, ordered, seen.inserted)
+        return SeenRow(cells, ordered, row.marker is not None and row.marker.is_live(deleted_us, now_us))
 
     def _covers(self, one: Range, clustering: RowKey) -> bool:
         before = one.start is not None and not self._is_behind(clustering, *one.start)
@@ -247,21 +291,6 @@ def _columns_of(kind_of_type: str, columns: list[Mapping[str, Any]]) -> frozense
         if kind in described:
             found.add(column["name"])
     return frozenset(found)
-
-
-def _put(cells: dict[Any, Cell], name: Value, value: Value | None, written_us: int, ttl_s: int) -> None:
-    cell = Cell(value, written_us, 0 if value is None else ttl_s)
-    if cell.beats(cells.get(name)):
-        cells[name] = cell
-
-
-def _seen(row: Row, deleted_us: int | None) -> SeenRow:
-    def is_live(cell: Cell | None) -> bool:
-        return cell is not None and cell.value is not None and (deleted_us is None or cell.written_us > deleted_us)
-
-    cells = {name: cell.value for name, cell in row.cells.items() if is_live(cell)}
-    collections = {name: one.live(deleted_us) for name, one in row.collections.items()}
-    return SeenRow(cells, {name: one for name, one in collections.items() if one}, is_live(row.marker))
 
 
 def _latest(one: int | None, other: int | None) -> int | None:
