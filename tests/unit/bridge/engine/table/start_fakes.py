@@ -17,6 +17,7 @@ from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.table_start import TableStart
 from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
+from bridge.publishing.transaction_size import TransactionSize
 from tests.unit.bridge.engine.planner_fakes import Cluster
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
@@ -113,7 +114,7 @@ class Table:
             progress_topic=PROGRESS,
             owner=owner,
             most_records=5,
-            most_bytes=10**9,
+            size=TransactionSize(10**9, 60.0),
         )
         try:
             yield publisher
