@@ -21,6 +21,7 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
+from bridge.publishing.transaction_size import TransactionSize
 from bridge.reading.fast_path import encode_chunks
 from bridge.reading.lane_merge import keep_rows
 from bridge.reading.schema_change import runs_by_schema
@@ -118,7 +119,7 @@ def publish(changes: Changes, producer: Any = None) -> None:
         progress_topic="progress",
         owner="bench",
         most_records=config.publishing.max_transaction_records,
-        most_bytes=config.publishing.max_transaction_bytes,
+        size=TransactionSize(config.publishing.max_transaction_bytes, config.kafka.transaction_timeout_ms / 1000),
     )
     publisher.start(task, fresh=False)
     output = LaneOutput(config, task, publisher, lambda *_: _FRAME, lambda _: 1)

@@ -66,8 +66,9 @@ class ReadingSettings(Model):
     accept_data_loss: bool = Field(
         False,
         strict=True,  # only a real boolean may permit a loss
-        description="Continue although changes, or the streams that held them, were gone before they were read. If not "
-        "set, the table stops and names the affected time span.",
+        description="Continue although changes, or the streams that held them, were gone before they were read, and "
+        "start again although the cursors of a published table are gone. If not set, the table stops and says what is "
+        "lost.",
     )
     on_incomplete_group: Literal["stop", "deliver"] = Field(
         "stop",
@@ -189,7 +190,7 @@ class PublishingSettings(Model):
         ge=1024,
         le=2**31 - 1,
         description="Once a transaction has this many bytes of keys and values, it is committed at the next end of a "
-        "group.",
+        "group; sooner while the brokers are slow.",
     )
 
     dead_letter_topic: Annotated[str | None, _TOPIC_EXPECTED] = Field(

@@ -1,4 +1,4 @@
-"""The frame headers of one lane's records, by the ids that the schema registry gives their schemas."""
+"""What tasks and starts ask the schema registry: the frame headers of a lane's records, and if keys have a schema."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from bridge.adapters.registry.client import Registry
 from bridge.config.document import BridgeConfig
 from bridge.monitoring.counters import CounterStore
 from bridge.publishing.lane_recovery import LaneTask
+from schemas.cql.table import TableSchema
+from schemas.record_schemas import key_schema, schema_text
 from schemas.wire import framing
 from schemas.wire.subjects import Part
 
@@ -58,3 +60,21 @@ class FrameHeaders:
                 task, took_s = self._task, perf_counter() - asked_s
                 self._counters.count_registry_call(task.table_name, task.lane, took_s, failed=failed)
         return framing.header(schema_id)
+
+
+def has_key_schema(config: BridgeConfig, registry: Callable[[], Registry], table: TableSchema) -> bool:
+    """Return whether the registry holds the schema of a table's keys in the subject of its change topic.
+
+    Args:
+        config: of the job.
+        registry: gives the client.
+        table: the captured table.
+
+    Raises:
+        StartupError: the registry refuses the request, or is no registry.
+        RetriableError: the registry does not answer, or refuses the credentials.
+    """
+    settings = config.table(table.keyspace, table.name)
+    text = schema_text(key_schema(table, config.output_of(settings).options(config.name)))
+    subject = config.registry.subject_of(config.topic_of(settings), "key", text)
+    return call_registry_while_running(lambda: registry().find(subject, text)) is not None

@@ -17,6 +17,7 @@ from bridge.publishing.lane_recovery import LaneTask, Remainder
 
 if TYPE_CHECKING:
     from bridge.engine.write_lane import FrameHeader, LaneOutput
+    from bridge.publishing.lane_publisher import LanePublisher
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ def publish_lane(
         if is_retry:
             _check_change_topic(config, task, cache)
         if not left.finished:
-            _publish_remainder(lane, left, output)
+            _publish_remainder(lane, left, output, publisher)
         publisher.finish()
     except BaseException as error:
         if isinstance(error, BridgeError):
@@ -100,8 +101,8 @@ def _check_change_topic(config: BridgeConfig, task: LaneTask, cache: KafkaCache)
     cache.partition_counts(config).of(config.topic_of(config.table(task.keyspace, task.table)))
 
 
-def _publish_remainder(lane: LaneChanges, left: Remainder, output: LaneOutput) -> None:
-    for part, schemas, changes in lane.runs(left.parts):
+def _publish_remainder(lane: LaneChanges, left: Remainder, output: LaneOutput, publisher: LanePublisher) -> None:
+    for part, schemas, changes in lane.runs(left.parts, while_waiting=publisher.commit_if_full):
         output.switch_to(part, schemas)
         output.publish(changes)
 

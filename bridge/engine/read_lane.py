@@ -80,13 +80,17 @@ class LaneChanges:
         self._counters = counters
         self._name = task.table_name
 
-    def runs(self, parts: Sequence[tuple[int, Part]] | None = None) -> Iterator[tuple[int, Schemas, Changes]]:
+    def runs(
+        self, parts: Sequence[tuple[int, Part]] | None = None, *, while_waiting: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[int, Schemas, Changes]]:
         """Yield the changes in runs of one part and one schema each; exhaust a run before you ask for the next.
 
         Every part has at least one run, which may be empty.
 
         Args:
             parts: the parts of the micro-batch to read, each with its number; None for all of them.
+            while_waiting: called every quarter of a second while a run waits for a page of the log. The groups
+                yielded before are whole.
 
         Yields:
             The number of the part, the schemas of the run's changes, and the changes.
@@ -97,17 +101,19 @@ class LaneChanges:
             BridgeError: what `schema_change.runs_by_schema`, `lane_merge.read_lane` and `grouping.groups` raise.
         """
         return self._dropping_failed_cluster(
-            self._runs(list(enumerate(self.task.batch.parts)) if parts is None else parts)
+            self._runs(list(enumerate(self.task.batch.parts)) if parts is None else parts, while_waiting)
         )
 
-    def _runs(self, parts: Sequence[tuple[int, Part]]) -> Iterator[tuple[int, Schemas, Changes]]:
+    def _runs(
+        self, parts: Sequence[tuple[int, Part]], while_waiting: Callable[[], None]
+    ) -> Iterator[tuple[int, Schemas, Changes]]:
         task = self.task
         key = (self._config.scylla, task.keyspace, task.table, self._config.output_options, self._fingerprint)
         captured = self._cache.captured_table(*key)
         for number, part in parts:
             runs = schema_change.runs_by_schema(
                 captured,
-                partial(self._changes, part),
+                partial(self._changes, part, while_waiting),
                 lambda: self._cache.recaptured_table(*key),
             )
             for captured, changes in runs:
@@ -142,7 +148,7 @@ class LaneChanges:
             every=1 if self._config.reading.integrity == "always" else SAMPLE_EVERY,
         )
 
-    def _changes(self, part: Part, captured: CapturedTable) -> Changes:
+    def _changes(self, part: Part, while_waiting: Callable[[], None], captured: CapturedTable) -> Changes:
         task, reading, scylla = self.task, self._config.reading, self._config.scylla
         streams = self._cache.lane_streams(scylla, task, part.selection)
         if self._is_retry:
@@ -167,6 +173,7 @@ class LaneChanges:
             page_rows=scylla.page_rows,
             in_flight=scylla.requests_in_flight,
             page_to_entries=counted,
+            while_waiting=while_waiting,
         )
 
         def general(log_rows: Iterator[Cells]) -> Iterator[EncodedChange]:

@@ -17,6 +17,7 @@ from bridge.model.kept_formats import LaneProgress
 from bridge.model.position import GROUP_BYTES, LanePosition, group_of
 from bridge.publishing.lane_recovery import LaneTask, Remainder, remainder
 from bridge.publishing.ports import Transactions
+from bridge.publishing.transaction_size import TransactionSize
 from schemas.compiled.page_loop import PlainChange
 
 _MOST_UNTIMED: Final = 256
@@ -39,7 +40,7 @@ class LanePublisher:
         progress_topic: the topic of the cursors; a lane's partition has the lane's number.
         owner: fencing token of the query. Each progress record carries it, and `start` expects it there.
         most_records: a transaction is committed at the end of the group in which it reaches this many records.
-        most_bytes: the same for bytes of keys and values.
+        size: the same for bytes of keys and values; adapts to the brokers.
         most_s: the same for the time that the transaction has been open, in s. Kafka aborts a transaction that is open
             for too long, which a slow broker may cause.
         clock: monotonic seconds.
@@ -54,7 +55,7 @@ class LanePublisher:
         progress_topic: str,
         owner: str,
         most_records: int,
-        most_bytes: int,
+        size: TransactionSize,
         most_s: float = float("inf"),
         clock: Callable[[], float] = time.monotonic,
         count: Callable[[LaneCounters], None] = lambda _counters: None,
@@ -64,7 +65,7 @@ class LanePublisher:
         self._progress_topic = progress_topic
         self._owner = owner
         self._most_records = most_records
-        self._most_bytes = most_bytes
+        self._size = size
         self._most_s = most_s
         self._clock = clock
         self._count = count
@@ -124,10 +125,20 @@ class LanePublisher:
         left, _ = self._require_task()
         if part <= self._part:
             raise BridgeError(f"{left.task}: part {part} follows part {self._part}")
+        if self._is_open:
+            # It takes requests of unknown length to find the part's streams and its first group.
+            self._commit(left.midway(self._last_position()))
+        self._part = part
+
+    def commit_if_full(self) -> None:
+        """Commit the open transaction if it has reached a limit; its records stay without the micro-batch's cursor.
+
+        Call this between two groups only. While the next group takes long to come, call it often: Kafka aborts a
+        transaction that is open for too long.
+        """
+        left, _ = self._require_task()
         if self._is_open and self._is_full:
             self._commit(left.midway(self._last_position()))
-        # `_group_key` stays: if the next group takes long to come, the transaction has to end with the group before.
-        self._part = part
 
     def publish(
         self,
@@ -157,6 +168,7 @@ class LanePublisher:
         left, producer = self._require_task()
         group_key = position[:GROUP_BYTES]
         if group_key != self._group_key or self._part != self._group_part:
+            # Not by `commit_if_full`: calls for each group cost time.
             if self._is_open and self._is_full:
                 self._commit(left.midway(self._last_position()))
             self._group_key, self._group_part = group_key, self._part
@@ -201,8 +213,7 @@ class LanePublisher:
         if left.done is not None:
             at = bisect_right(records, left.done, key=self._position_of)
         while at < end:
-            if self._is_open and self._is_full:
-                self._commit(left.midway(self._last_position()))
+            self.commit_if_full()
             if not self._is_open:
                 self._begin()
             piece, size = self._cut_piece(records, at, framing)
@@ -226,7 +237,7 @@ class LanePublisher:
     def _cut_piece(self, records: list[PlainChange], at: int, framing: int) -> tuple[list[PlainChange], int]:
         """Return the records from `at` on to queue before the next look at the transaction's age, and their bytes."""
         until = min(len(records), at + self._most_records - self._records, at + _MOST_UNTIMED)
-        room = min(self._most_bytes - self._bytes, _MOST_UNTIMED_BYTES)
+        room = min(self._size.most_bytes - self._bytes, _MOST_UNTIMED_BYTES)
         piece = records[at:until]
         size = _bytes_of(piece, framing)
         if size >= room:
@@ -280,6 +291,7 @@ class LanePublisher:
         if self._is_open:
             self._is_open = False
             self._count(LaneCounters(aborts=1))
+            self._size.note_abort()
             producer.abort()
         producer.close()
 
@@ -292,7 +304,7 @@ class LanePublisher:
     def _is_full(self) -> bool:
         return (
             self._records >= self._most_records
-            or self._bytes >= self._most_bytes
+            or self._bytes >= self._size.most_bytes
             or self._clock() - self._began_s >= self._most_s
         )
 
@@ -327,8 +339,10 @@ class LanePublisher:
         self._producer.produce(
             self._progress_topic, str(progress.lane).encode(), progress.to_bytes(), {}, partition=progress.lane
         )
+        commit_s = self._clock()
         self._producer.commit()
         self._is_open = False
+        self._size.note_commit(self._bytes, self._clock() - commit_s)
         self._committed = progress
         self._count(
             LaneCounters(

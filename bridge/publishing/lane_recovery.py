@@ -139,9 +139,9 @@ def remainder(task: LaneTask, progress: LaneProgress | None, progress_topic: str
     if progress is None:
         raise DataLossError(
             f"{task}: partition {task.lane} of the progress topic {progress_topic} holds no cursor, but the plan "
-            f"requires that everything before {batch.start} is published. Was the topic deleted? If so, "
-            "stop the job and delete the checkpoint, too, and the change topic unless duplicates of what it holds are "
-            "acceptable: the table then starts again at reading.start"
+            f"requires that everything before {batch.start} is published. Was the topic deleted? If so, stop the job, "
+            "delete the checkpoint, too, and delete the change topic, or set reading.accept_data_loss for the next "
+            "start if what the change topic holds may be published again: the table then starts again at reading.start"
         )
     if progress.cursor >= batch.next:
         return Remainder(task, None, finished=True)

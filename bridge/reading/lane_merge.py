@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from heapq import heapify, heappop, heappush, heapreplace
 from operator import itemgetter
 from typing import Final, TypeAlias
@@ -27,6 +27,9 @@ from schemas.compiled.page_loop import PlainChange
 from schemas.cql.table_changes import describe
 from schemas.cql.types import CqlType
 from schemas.log.columns import META_PREFIX
+
+_WAIT_S: Final = 0.25
+"""A transaction's timeout is a second or more, and its publisher commits it after a quarter of that."""
 
 
 class ColumnsChangedError(RetriableError):
@@ -109,6 +112,7 @@ def read_lane(
     page_rows: int,
     in_flight: int,
     page_to_entries: PageToEntries | None = None,
+    while_waiting: Callable[[], None] = lambda: None,
 ) -> Iterator[list[Entry]]:
     """The rows of several streams in a window, in lane order.
 
@@ -122,6 +126,8 @@ def read_lane(
         page_rows: the most rows per request; fewer if many streams share the memory, or rows are wide.
         in_flight: the most requests under way at a time.
         page_to_entries: makes entries of a page's rows before the merge; None keeps the rows.
+        while_waiting: called every quarter of a second while the merge waits for a page. All chunks yielded before
+            were consumed by then.
 
     Yields:
         Non-empty chunks of entries; they follow each other in lane order.
@@ -134,7 +140,8 @@ def read_lane(
     # The limiter wraps the budget: the number of rows that fit is known best when a request is sent.
     limiter = RequestLimiter(budget, in_flight)
     try:
-        yield from _Lane(limiter, window, layout, budget, page_to_entries or keep_rows(layout)).merge(streams)
+        lane = _Lane(limiter, window, layout, budget, page_to_entries or keep_rows(layout), while_waiting)
+        yield from lane.merge(streams)
     finally:
         limiter.close()
 
@@ -152,12 +159,14 @@ class _Lane:
         layout: LogLayout,
         budget: PageBudget,
         page_to_entries: PageToEntries,
+        while_waiting: Callable[[], None],
     ) -> None:
         self._pages = pages
         self._window = window
         self._layout = layout
         self._budget = budget
         self._page_to_entries = page_to_entries
+        self._while_waiting = while_waiting
         self._deferred: list[_Place] = []
         """A heap of streams whose next page found no room; the stream whose page ends first needs its next first."""
         self._firsts: list[_Place] = []
@@ -253,7 +262,15 @@ class _Lane:
                 # The merge can't go on without this page, so it is requested even without room.
                 self._request(one, one.next_state)
             assert one.pending is not None
-            self._accept_page(one, one.pending.result())
+            self._accept_page(one, self._await_page(one.pending))
+
+    def _await_page(self, request: Future[Page]) -> Page:
+        while not request.done():
+            # This returns as soon as the request ends.
+            wait((request,), _WAIT_S)
+            if not request.done():
+                self._while_waiting()
+        return request.result()
 
     def _accept_page(self, one: _Stream, page: Page) -> None:
         layout = self._layout

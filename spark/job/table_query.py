@@ -16,6 +16,7 @@ from bridge.adapters import planner_signals
 from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.planner_signals import LastPoll, ReplacedTopic, SignalFolder
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
+from bridge.engine.frame_headers import has_key_schema
 from bridge.engine.lane_counts import configured_cores, too_many_lanes
 from bridge.engine.process.process_cache import ProcessCache
 from bridge.engine.table.start import Prepared, TableServices, TableStarter
@@ -92,6 +93,7 @@ class TableQuery:
             topics=partial(KafkaAdmin, config.kafka),
             publisher=self._open_lane,
             checkpoint=self._checkpoint,
+            has_key_schema=partial(has_key_schema, config, partial(cache.kafka.registry, config)),
             report_lanes=partial(job_state.assign_lanes, self.name),
         )
         self._starter = TableStarter(config, self._source, services, self.change_topic)

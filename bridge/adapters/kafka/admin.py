@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-exported explicitly
     AdminClient,
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -131,6 +132,25 @@ class KafkaAdmin(KafkaClient):
             if found.error is not None:
                 raise KafkaException(found.error)
             return len(found.partitions)
+
+    def has_records(self, topic: str) -> bool:
+        """Whether a topic holds records, or held some that Kafka has deleted since; False if it does not exist.
+
+        Raises:
+            RetriableError: no broker answers.
+            StartupError: the brokers refuse the login, or a right is missing.
+        """
+        latest = {
+            TopicPartition(topic, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            for number in range(self.partitions(topic))
+        }
+        if not latest:
+            return False
+        with self._translating_errors(f"looking for records of topic {topic}", f"Write on topic {topic}"):
+            answers = self._client.list_offsets(
+                latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=10
+            )
+            return any(self._await_answer(answer, 15).offset > 0 for answer in answers.values())
 
     def record_limit(self, topics: Sequence[str]) -> int | None:
         """The smallest `max.message.bytes` of several topics; None if it is not known for any of them.

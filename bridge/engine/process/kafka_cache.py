@@ -19,6 +19,7 @@ from bridge.monitoring.counters import CounterStore, process_counters
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import transactional_id
 from bridge.publishing.partition_counts import PartitionCounts
+from bridge.publishing.transaction_size import TransactionSize
 
 if TYPE_CHECKING:
     from bridge.adapters.registry.client import Registry
@@ -94,6 +95,8 @@ class KafkaCache:
         # By Kafka settings; each reader with the time at which it was opened.
         self._progress_readers: dict[str, tuple[float, CommittedReader]] = {}
         self._partition_counts: dict[str, PartitionCounts] = {}
+        # What a failed attempt shows about the brokers outlives its publisher.
+        self._transaction_sizes: dict[tuple[str, int], TransactionSize] = {}
         self._record_limits: dict[tuple[str, tuple[str, ...]], int | None] = {}
         self._registries: dict[str, Registry] = {}
 
@@ -171,10 +174,18 @@ class KafkaCache:
             progress_topic=topic,
             owner=owner,
             most_records=config.publishing.max_transaction_records,
-            most_bytes=config.publishing.max_transaction_bytes,
+            size=self._transaction_size(config),
             most_s=config.kafka.transaction_timeout_ms / 1000 / _TRANSACTION_PARTS,
             count=count,
         )
+
+    def _transaction_size(self, config: BridgeConfig) -> TransactionSize:
+        most_bytes = config.publishing.max_transaction_bytes
+        name = (config.kafka.model_dump_json(), most_bytes)
+        if name not in self._transaction_sizes:
+            timeout_s = config.kafka.transaction_timeout_ms / 1000
+            self._transaction_sizes[name] = TransactionSize(most_bytes, timeout_s)
+        return self._transaction_sizes[name]
 
     def _evict_publishers(self) -> None:
         """Close the least recently used publishers. The driver closes those that it opens itself."""

@@ -38,6 +38,10 @@ from schemas.cql.table_changes import changes_between
 
 _log = logging.getLogger(__name__)
 
+_BEGIN_ANEW: Final = (
+    "delete the change topic, or set reading.accept_data_loss for the next start if what the change topic holds may be "
+    "published again: the table then starts again at reading.start"
+)
 _PROGRESS_TOPIC_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 
 
@@ -54,6 +58,10 @@ class Topics(Protocol):
 
     def topics_now(self, topics: Sequence[str]) -> dict[str, CurrentTopic]:
         """Return the topics that exist, by name."""
+        ...
+
+    def has_records(self, topic: str) -> bool:
+        """Return whether a topic holds records, or held some."""
         ...
 
 
@@ -84,6 +92,8 @@ class TableServices:
         topics: opens an admin client for Kafka.
         publisher: opens the publisher of a lane (number, fencing token), and closes it.
         checkpoint: the table's checkpoint.
+        has_key_schema: whether the schema registry holds the schema of the table's keys for the change topic. Raises
+            RetriableError or StartupError.
         report_lanes: receives the layout and the committed progress by lane.
     """
 
@@ -91,6 +101,7 @@ class TableServices:
     topics: Callable[[], Topics]
     publisher: Callable[[int, str], AbstractContextManager[LanePublisher]]
     checkpoint: PlanStore
+    has_key_schema: Callable[[TableSchema], bool]
     report_lanes: Callable[[Layout, Mapping[int, LaneProgress]], None]
 
 
@@ -160,6 +171,8 @@ class TableStarter:
         created, topic, partitions = self._ensure_topics(topics)
         lanes = LaneOwnership(lambda lane: self._services.publisher(lane, owner), owner)
         progress = lanes.acquire(partitions)
+        if not progress:
+            self._check_nothing_published(state, topics)
         start = self._decide(progress)
         start = self._learn_facts(start, state, topic, created=created, published=bool(progress))
         if progress:
@@ -237,19 +250,42 @@ class TableStarter:
         if progress:
             self._had_progress = True
             return decide_start(progress, lanes, None)
+        self._is_new = True
+        cluster = self._services.cluster
+        first = first_cursor(self._source, cluster)
+        return decide_start({}, lanes, first, edge_us(self._source, first, oldest_us(self._source, cluster)))
+
+    def _check_nothing_published(self, state: TableState, topics: Topics) -> None:
+        """Check that a table without progress was not published before.
+
+        Raises:
+            DataLossError: it was. A new beginning would publish changes again, or leave changes out.
+        """
         checkpoint = self._services.checkpoint
         # Until the first micro-batch is done, only this job knows that there was progress.
         if self._had_progress or checkpoint.has_commits:
             raise DataLossError(
                 f"{self.name}: the progress topic {self._progress_topic} holds no cursor, but the checkpoint "
                 f"{checkpoint.folder} shows that changes were published. Was the topic deleted? If so, stop the "
-                "job and delete the checkpoint, too, and the change topic unless duplicates of what it holds are "
-                "acceptable: the table then starts again at reading.start"
+                f"job, delete the checkpoint, too, and {_BEGIN_ANEW}"
             )
-        self._is_new = True
-        cluster = self._services.cluster
-        first = first_cursor(self._source, cluster)
-        return decide_start({}, lanes, first, edge_us(self._source, first, oldest_us(self._source, cluster)))
+        change_topic = self._config.topic_of(self._table)
+        # Other tables may publish to the topic. Only the table's own records need the schema of its keys.
+        if state.schema is None or not topics.has_records(change_topic):
+            return
+        if not self._services.has_key_schema(state.schema):
+            return
+        found = (
+            f"{self.name}: the progress topic {self._progress_topic} holds no cursor and the checkpoint "
+            f"{checkpoint.folder} no micro-batch, but the change topic {change_topic} has records, and the schema "
+            "registry has the schema of the table's keys for it: the table seems to have been published before"
+        )
+        if not self._config.reading.accept_data_loss:
+            raise DataLossError(
+                f"{found}. Was the progress topic deleted, or were `name` or publishing.progress_topic changed? Undo "
+                f"that; or stop the job and {_BEGIN_ANEW}"
+            )
+        _log.warning("%s; it starts again at reading.start, because reading.accept_data_loss is set", found)
 
     def _learn_facts(
         self, start: TableStart, state: TableState, topic: CurrentTopic | None, *, created: bool, published: bool

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from bridge.model.times import timeuuid_of
 from sandbox.stack.stack import LocalStack
@@ -148,3 +149,33 @@ def test_damaged_checkpoint_is_no_obstacle(session: WritingSession, bridge: Make
     verdict = job.verdict([schema], written)
     assert verdict.clean, f"{verdict}\n{verdict.examples}"
     assert job.log.read_text(encoding="utf-8", errors="replace").count("The job recreates it") == 2
+
+
+def delete_topic(stack: LocalStack, topic: str) -> None:
+    client = AdminClient({"bootstrap.servers": stack.kafka})
+    client.delete_topics([topic], operation_timeout=30)[topic].result(30)
+    wait_for(f"the end of topic {topic}", lambda: topic not in client.list_topics(timeout=10).topics)
+
+
+@pytest.mark.timeout(600)
+def test_published_table_without_cursors_begins_anew_only_if_that_is_accepted(
+    local_stack: LocalStack, session: WritingSession, bridge: MakeJob, tmp_path: Path
+) -> None:
+    """Progress topic and checkpoint are gone, so only the change topic and the registry show what was published."""
+    schema = table("pipe_lost", "t")
+    written = history(session, schema, seed=9, changes=200, keys=20)
+    job = bridge("lost", ["pipe_lost.t"])
+    job.run_once()
+    (settings,) = job.config.tables
+    delete_topic(local_stack, job.config.progress_topic_of(settings))
+    shutil.rmtree(tmp_path / "checkpoint")
+    assert job.start("--once").wait(180) == 1
+    log = job.log.read_text(encoding="utf-8", errors="replace")
+    assert "pipe_lost.t: the progress topic lost.progress.pipe_lost.t holds no cursor" in log
+    assert "or set reading.accept_data_loss for the next start" in log
+    verdict = job.verdict([schema], written)
+    assert verdict.clean, f"{verdict}\n{verdict.examples}"
+    published = len(list(job.records(settings)))
+    job.settings["reading"] = {"accept_data_loss": True}
+    job.run_once()
+    assert len(list(job.records(settings))) == 2 * published

@@ -321,6 +321,7 @@ def around_trip(settings: dict[str, Any], name: str) -> bytes | None:
         with CommittedReader(kafka) as reader:
             reader.last_record(progress, 0, 20)
             publish(producer, progress)
+            assert admin.has_records("sec.t")
             found = reader.last_record(progress, 0, 20)
             return None if found is None else found.value
     finally:

@@ -20,6 +20,7 @@ from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.ownership import LaneOwnership
 from bridge.publishing.start_decision import decide_start
+from bridge.publishing.transaction_size import TransactionSize
 from tests.chaos import broken
 from tests.chaos.fault_points import FaultError, Point, watched
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
@@ -237,7 +238,7 @@ class Job(threading.Thread):
             progress_topic=PROGRESS,
             owner=self._owner,
             most_records=5,
-            most_bytes=10**9,
+            size=TransactionSize(10**9, 60.0),
         )
         try:
             yield publisher

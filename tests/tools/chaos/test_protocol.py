@@ -22,6 +22,7 @@ from bridge.planning.server_clock import ServerTime
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.start_decision import decide_start
+from bridge.publishing.transaction_size import TransactionSize
 from tests.chaos import broken
 from tests.chaos.fault_points import IN_LANE, FaultError, Point, clock_asked, set_clock, shifted, watched
 from tests.unit.bridge.encoded_runs import run_of
@@ -65,7 +66,7 @@ class Lane:
             progress_topic=PROGRESS,
             owner="job",
             most_records=self._most_records,
-            most_bytes=10**9,
+            size=TransactionSize(10**9, 60.0),
         )
 
     def attempt(self, reach: Reach = lambda _: None, *, closes: bool = True) -> None:
@@ -260,7 +261,7 @@ def test_lanes_split_between_two_jobs_are_found(checks_owner: bool) -> None:
             progress_topic=PROGRESS,
             owner=owner,
             most_records=10,
-            most_bytes=10**9,
+            size=TransactionSize(10**9, 60.0),
         )
 
     for lane in range(2):

@@ -14,6 +14,7 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
+from bridge.publishing.transaction_size import TransactionSize
 from tests.chaos.stops import Stops
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
@@ -66,7 +67,7 @@ def test_whose_layout_is_replaced_goes_on(since_us: int) -> None:
             progress_topic=PROGRESS,
             owner=owner,
             most_records=10,
-            most_bytes=10**9,
+            size=TransactionSize(10**9, 60.0),
         )
 
     was = LaneProgress(0, older, start)

@@ -118,10 +118,17 @@ JOB_CASES: Final[dict[str, list[Entry]]] = {
         entry(
             "the progress topic was deleted",
             "shop.orders: the progress topic ... holds no cursor, but the checkpoint ... shows "
-            "that changes were published. Was the topic deleted? If so, stop the job and delete the checkpoint, too, "
-            "and the change topic unless duplicates of what it holds are acceptable: ...",
+            "that changes were published. Was the topic deleted? If so, stop the job, delete the checkpoint, too, and "
+            "delete the change topic, or set reading.accept_data_loss for the next start if ...",
             "stops the table: 1",
             "test_progress_that_is_gone_stops_the_table",
+        ),
+        entry(
+            "the progress topic and the checkpoint were deleted, or `name` was changed",
+            "shop.orders: the progress topic ... holds no cursor and the checkpoint ... no micro-batch, but the change "
+            "topic ... has records, and the schema registry has the schema of the table's keys for it: ...",
+            "stops the table: 1",
+            "test_progress_and_checkpoint_that_are_gone_stop_the_table",
         ),
         entry(
             "`consume` of a topic that does not exist",

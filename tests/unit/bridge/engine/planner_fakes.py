@@ -19,6 +19,7 @@ from bridge.planning.micro_batches import GenerationStart
 from bridge.planning.server_clock import NodeTime, ServerTime
 from bridge.planning.table_watch import CdcOptions, TableState
 from bridge.publishing.table_start import TableStart
+from schemas.cql.table import TableSchema
 
 SECOND = 1_000_000
 G1, G2, G3 = UnixMillis(1_000_000), UnixMillis(1_060_000), UnixMillis(1_120_000)
@@ -51,6 +52,7 @@ class Cluster:
     own_ahead_us: int = 0
     failure: BridgeError | None = None
     address: str = "a:1"
+    schema: TableSchema | None = None
 
     @property
     def server_time(self) -> ServerTime:
@@ -64,7 +66,7 @@ class Cluster:
         if self.failure is not None:
             raise self.failure
         options = CdcOptions(enabled=True, preimage="false", postimage=False, delta="full", ttl_s=self.ttl_s)
-        return TableState(self.log_id, None, options if self.log_id else None)
+        return TableState(self.log_id, self.schema, options if self.log_id else None)
 
     def cdc_options(self) -> CdcOptions | None:
         return self.state().options

@@ -22,6 +22,7 @@ from bridge.monitoring.reports import LaneReport
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.partition_counts import PartitionCounts
+from bridge.publishing.transaction_size import TransactionSize
 from bridge.reading.schema_change import Changes
 from bridge.reading.table_capture import Schemas
 from tests.unit.bridge.encoded_runs import run_of
@@ -32,6 +33,8 @@ G = UnixMillis(5)
 NEXT = Cursor(G, UnixMicros(9_000))
 BATCH = PlannedBatch(Cursor(G, UnixMicros(6_000)), NEXT, Layout(2, Cursor.at_start_of(G)))
 TASK = LaneTask("ks", "t", 1, BATCH)
+FIRST_PART = {"ks.t": [(b"k:a", b"v:1"), (b"k:b", b"v:2")]}
+"""What a lane whose second part fails has committed."""
 JOB = config_of("ks.t", publishing={"dead_letter_topic": "dead"})
 
 
@@ -44,7 +47,9 @@ class Lane:
         self.parts: Sequence[tuple[int, Part]] = ()
         self._fails = fails
 
-    def runs(self, parts: Sequence[tuple[int, Part]]) -> Iterator[tuple[int, Schemas, Changes]]:
+    def runs(
+        self, parts: Sequence[tuple[int, Part]], *, while_waiting: Callable[[], None]
+    ) -> Iterator[tuple[int, Schemas, Changes]]:
         self.reads += 1
         self.parts = parts
         run = run_of([b"a", b"b"], [b"1", b"2"], [position(1), position(2)])
@@ -79,7 +84,7 @@ class Process:
                 progress_topic=PROGRESS,
                 owner=owner,
                 most_records=100,
-                most_bytes=10**9,
+                size=TransactionSize(10**9, 60.0),
                 count=lambda figures: self.counters.add("ks.t", 1, figures),
             )
         return self._kept[owner]
@@ -115,7 +120,7 @@ def process() -> Process:
 
 
 def test_lane_is_committed_before_it_is_reported(process: Process) -> None:
-    """With its cursor. The report counts the records, and names the reason of the first dead letter."""
+    """With its cursor, a transaction for each part. The report counts records, and has the dead letter's reason."""
     report = process.publish(Lane())
     assert process.broker.committed == {
         "ks.t": [(b"k:a", b"v:1"), (b"k:b", b"v:2"), (b"k:c", b"w:3")],
@@ -124,7 +129,7 @@ def test_lane_is_committed_before_it_is_reported(process: Process) -> None:
     assert LaneProgress.from_bytes(process.broker.markers[1]).cursor == NEXT
     assert (report.table, report.lane, report.cursor, report.dead_letter_reason) == ("ks.t", 1, NEXT, "torn")
     ((table, number, figures),) = report.counted
-    assert (table, number, figures.changes, figures.dead_letters, figures.transactions) == ("ks.t", 1, 3, 1, 1)
+    assert (table, number, figures.changes, figures.dead_letters, figures.transactions) == ("ks.t", 1, 3, 1, 2)
 
 
 def test_committed_lane_is_not_read_again(process: Process) -> None:
@@ -157,7 +162,7 @@ def test_any_failure_drops_the_publisher(process: Process, failure: BaseExceptio
     """Its transaction is aborted, and the next attempt asks Kafka how far it got."""
     with pytest.raises(type(failure)):
         process.publish(Lane(failure))
-    assert process.broker.committed == {}
+    assert process.broker.committed == FIRST_PART
     assert process.publish(Lane()).counted[0][2].aborts == 1
     assert len(process.broker.committed["ks.t"]) == 3
 
@@ -184,7 +189,7 @@ def test_failed_attempt_is_logged_at_once(process: Process, caplog: pytest.LogCa
     with pytest.raises(RetriableError):
         process.publish(Lane(RetriableError("Kafka is away")))
     assert caplog.messages == [f"{TASK}: Kafka is away"]
-    assert "ks.t" not in process.broker.committed
+    assert process.broker.committed == FIRST_PART
 
 
 def test_retry_does_not_wait_for_a_deleted_topic() -> None:

@@ -23,6 +23,7 @@ from bridge.model.times import UnixMicros, UnixMillis, sort_key
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.partition_counts import PartitionCounts
+from bridge.publishing.transaction_size import TransactionSize
 from bridge.reading.table_capture import CapturedTable
 from sandbox.scylla.log.images import ImageOptions
 from schemas.compiled.page_encoder import ROWS_BEFORE_COMPILING
@@ -107,7 +108,7 @@ def published(log: Log, settings: SourceConfig, batch: PlannedBatch, most: int, 
             progress_topic=PROGRESS,
             owner="me",
             most_records=most,
-            most_bytes=10**9,
+            size=TransactionSize(10**9, 60.0),
         ),
         drop_publisher=lambda *_: None,
         partition_counts=lambda _: PartitionCounts(lambda _topic: 3),

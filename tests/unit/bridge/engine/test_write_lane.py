@@ -20,6 +20,7 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
+from bridge.publishing.transaction_size import TransactionSize
 from bridge.reading.table_capture import Schemas
 from schemas.errors import IncompatibleSchemaError
 from tests.unit.bridge.encoded_runs import run_of
@@ -156,7 +157,7 @@ def test_records_over_the_limit_become_dead_letters(*, in_runs: bool) -> None:
             progress_topic=PROGRESS,
             owner="job",
             most_records=3,
-            most_bytes=10**9,
+            size=TransactionSize(10**9, 60.0),
         )
         made.start(TASK, fresh=False)
         return made
@@ -252,7 +253,7 @@ def test_large_dead_letters_are_published_or_shortened() -> None:
         progress_topic=PROGRESS,
         owner="job",
         most_records=10,
-        most_bytes=10**9,
+        size=TransactionSize(10**9, 60.0),
     )
     publisher.start(TASK, fresh=False)
     made = output(publisher, publishing={"dead_letter_topic": "dead"})

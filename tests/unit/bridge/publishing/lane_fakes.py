@@ -11,6 +11,7 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
+from bridge.publishing.transaction_size import TransactionSize
 from tests.chaos.fault_points import Watched
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
@@ -40,6 +41,13 @@ def records(start: int, end: int) -> list[tuple[int, int]]:
     return [(time_us, seq) for time_us in range(start, end) for seq in range(1 + time_us % 4)]
 
 
+def fixed_size(most_bytes: int) -> TransactionSize:
+    """A limit that no commit changes."""
+    size = TransactionSize(most_bytes, float("inf"))
+    size.most_bytes = most_bytes
+    return size
+
+
 def make(
     broker: Broker,
     *,
@@ -57,7 +65,7 @@ def make(
         progress_topic=PROGRESS,
         owner=owner,
         most_records=most_records,
-        most_bytes=most_bytes,
+        size=fixed_size(most_bytes),
         most_s=most_s,
         clock=clock,
         count=count,

@@ -25,6 +25,7 @@ from tests.unit.bridge.publishing.lane_fakes import (
     at,
     batch,
     first_start,
+    fixed_size,
     make,
     position,
 )
@@ -102,7 +103,7 @@ def test_transaction_that_is_open_for_long_ends_with_its_group() -> None:
         progress_topic=PROGRESS,
         owner="job",
         most_records=1000,
-        most_bytes=10**9,
+        size=fixed_size(10**9),
         most_s=15.0,
         clock=lambda: now_s,
     )
@@ -138,7 +139,7 @@ def test_long_run_is_cut_where_its_transaction_is_open_for_long(size: int) -> No
         progress_topic=PROGRESS,
         owner="job",
         most_records=10**6,
-        most_bytes=10**9,
+        size=fixed_size(10**9),
         most_s=5.0,
         clock=lambda: now_s,
     )
@@ -159,16 +160,15 @@ def unexpected(_at: int, error: TooLargeError) -> None:
 
 
 @pytest.mark.parametrize("in_runs", [False, True])
-def test_transaction_that_grows_old_between_two_parts_is_committed_with_the_first(in_runs: bool) -> None:
-    """The next part's first record may take long to come. The transaction has to end with the group before it."""
-    broker, clock = Broker(), 0.0
+def test_nothing_is_open_while_the_next_part_is_looked_for(in_runs: bool) -> None:
+    """Its first group may take longer to come than a transaction may be open."""
+    broker = Broker()
     make(broker).write_progress(LaneProgress(0, LAYOUT, at(10)), instead_of=None)
-    publisher = make(broker, most_s=15.0, clock=lambda: clock)
+    publisher = make(broker)
     publisher.start(LaneTask("ks", "t", 0, CLOSING), fresh=True)
     publisher.publish("topic", b"k", b"0/30.0", position(30, 0), {})
-    clock = 14.9
     publisher.enter(1)
-    clock = 15.1
+    assert [value for _, value in broker.committed["topic"]] == [b"0/30.0"]
     if in_runs:
         run = run_of([b"k"], [b"1/11.0"], [position(11, 0)])
         publisher.publish_run("topic", (b"", b""), run, None, too_large=lambda _at, error: pytest.fail(str(error)))
@@ -176,6 +176,50 @@ def test_transaction_that_grows_old_between_two_parts_is_committed_with_the_firs
         publisher.publish("topic", b"k", b"1/11.0", position(11, 0), {})
     publisher.finish()
     assert [value for _, value in broker.committed["topic"]] == [b"0/30.0", b"1/11.0"]
+
+
+def test_part_without_records_costs_no_transaction() -> None:
+    """The micro-batch has the one that moves the cursor."""
+    broker = Broker()
+    make(broker).write_progress(LaneProgress(0, LAYOUT, at(10)), instead_of=None)
+    publisher = make(broker)
+    publisher.start(LaneTask("ks", "t", 0, CLOSING), fresh=True)
+    before = broker.transactions
+    publisher.enter(1)
+    publisher.publish("topic", b"k", b"1/11.0", position(11, 0), {})
+    publisher.finish()
+    assert broker.transactions == before + 1
+
+
+@pytest.mark.parametrize("in_runs", [False, True])
+def test_transaction_that_grows_old_while_the_lane_waits_is_committed(in_runs: bool) -> None:
+    """It ends with the last group; the next attempt continues behind that."""
+    broker, clock = Broker(), 0.0
+    make(broker).write_progress(LaneProgress(0, LAYOUT, at(10)), instead_of=None)
+    task = LaneTask("ks", "t", 0, CLOSING)
+    publisher = make(broker, most_s=15.0, clock=lambda: clock)
+    publisher.start(task, fresh=True)
+    publisher.commit_if_full()
+    values = [b"30", b"31"]
+    places = [position(30, 0), position(31, 0)]
+    if in_runs:
+        run = run_of([b"k"] * 2, values, places)
+        publisher.publish_run("topic", (b"", b""), run, None, too_large=unexpected)
+    else:
+        for value, place in zip(values, places, strict=True):
+            publisher.publish("topic", b"k", value, place, {})
+    clock = 14.9
+    publisher.commit_if_full()
+    assert "topic" not in broker.committed
+    clock = 15.1
+    for _ in range(2):
+        publisher.commit_if_full()
+        assert [value for _, value in broker.committed["topic"]] == values
+    publisher.close()
+    progress = LaneProgress.from_bytes(broker.markers[0])
+    assert progress.done is not None
+    assert (progress.done.part, progress.done.group.time_us) == (0, 31)
+    assert make(broker).start(task, fresh=True).done == progress.done
 
 
 def test_attempt_after_a_transaction_inside_the_second_part_repeats_nothing() -> None:

@@ -16,6 +16,7 @@ from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.ownership import LaneOwnership
 from bridge.publishing.start_decision import decide_start
 from bridge.publishing.table_start import TableStart
+from bridge.publishing.transaction_size import TransactionSize
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
 BEGIN = Cursor(UnixMillis(1000), UnixMicros(0))
@@ -39,7 +40,7 @@ class Job:
             progress_topic=PROGRESS,
             owner=self._owner,
             most_records=5,
-            most_bytes=10**9,
+            size=TransactionSize(10**9, 60.0),
         )
         try:
             yield publisher

@@ -231,3 +231,36 @@ class _Failing:
         future: Future[Page] = Future()
         future.set_exception(RetriableError("timed out"))
         return future
+
+
+def test_caller_is_called_while_a_page_is_awaited() -> None:
+    """It may have a transaction open. What was merged before is with it by then."""
+    log = Log({stream(1): [log_row(stream(1), us) for us in range(80)]}, held=True)
+    seen: list[str] = []
+
+    def answer_second_time() -> None:
+        seen.append("wait")
+        if seen[-2:] == ["wait", "wait"]:
+            future, page = log.open.pop(0)
+            future.set_result(page)
+
+    chunks = read_lane(log, list(log.rows), WINDOW, LAYOUT, page_rows=50, in_flight=1, while_waiting=answer_second_time)
+    for chunk in chunks:
+        seen += [f"{len(chunk)} rows"]
+    assert seen == ["wait", "wait", "50 rows", "wait", "wait", "30 rows"]
+
+
+def test_request_that_fails_while_it_is_awaited_is_raised() -> None:
+    """Whatever its error is: a timeout is no reason to wait on."""
+    log = Log({stream(1): [log_row(stream(1), 1)]}, held=True)
+    reading = read_lane(
+        log,
+        [stream(1)],
+        WINDOW,
+        LAYOUT,
+        page_rows=50,
+        in_flight=1,
+        while_waiting=lambda: log.open[0][0].set_exception(TimeoutError("no answer")),
+    )
+    with pytest.raises(TimeoutError, match="no answer"):
+        next(reading)

@@ -77,6 +77,18 @@ def test_topic_ids_are_read() -> None:
     assert found == {"ours": CurrentTopic("__________sAAAAAAAAABw", 2)}
 
 
+@pytest.mark.parametrize(("ends", "holds"), [([0, 0, 0], False), ([0, 7, 0], True), ([], False)])
+def test_topic_with_records_is_recognized_by_its_partitions_ends(ends: list[int], *, holds: bool) -> None:
+    """Also one whose records Kafka has deleted since. A topic that does not exist has none."""
+
+    def list_offsets(asked: dict[Any, Any], **_: object) -> dict[Any, Future[Any]]:
+        return {place: completed(SimpleNamespace(offset=ends[place.partition])) for place in asked}
+
+    admin: Any = admin_of(list_offsets=list_offsets)
+    admin.partitions = {"t": len(ends)}.__getitem__
+    assert admin.has_records("t") is holds
+
+
 def test_answer_is_not_awaited_once_the_login_is_refused() -> None:
     """The client reports the refusal by a callback only, and would retry until the timeout."""
     turns_s: list[float] = []

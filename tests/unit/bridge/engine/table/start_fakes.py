@@ -17,11 +17,15 @@ from bridge.model.times import UnixMicros, UnixMillis
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.table_start import TableStart
 from bridge.publishing.topic_identity import ChangeTopicMessages, CurrentTopic
+from bridge.publishing.transaction_size import TransactionSize
+from schemas.cql.table import Column, ColumnKind, TableSchema
+from schemas.cql.types import parse
 from tests.unit.bridge.engine.planner_fakes import Cluster
 from tests.unit.bridge.fake_kafka import PROGRESS, Broker, Client
 
 LANES = 3
 _TTL_S = 991
+_SCHEMA = TableSchema("ks", "t", (Column("id", parse("int"), ColumnKind.PARTITION_KEY, 0),))
 
 
 def at(time_us: int) -> Cursor:
@@ -47,10 +51,15 @@ def config_of() -> BridgeConfig:
 
 
 class Topics:
-    """Kafka's topics: `missing` ones are created, and `current` ones described unless there is a `refusal`."""
+    """Kafka's topics: `missing` ones are created, and `current` ones described unless there is a `refusal`.
+
+    Attributes:
+        filled: topics with records.
+    """
 
     def __init__(self) -> None:
         self.missing: set[str] = set()
+        self.filled: set[str] = set()
         self.current: dict[str, CurrentTopic] = {}
         self.refusal: BridgeError | None = None
 
@@ -60,6 +69,9 @@ class Topics:
 
     def partitions(self, _topic: str) -> int:
         return LANES
+
+    def has_records(self, topic: str) -> bool:
+        return topic in self.filled
 
     def topics_now(self, topics: Sequence[str]) -> dict[str, CurrentTopic]:
         if self.refusal is not None:
@@ -82,24 +94,33 @@ class Table:
 
     Attributes:
         owners: fencing tokens of the publishers that were opened.
+        has_key_schema: whether the registry has the schema of the table's keys.
     """
 
     def __init__(self) -> None:
-        self.cluster = Cluster(starts=[UnixMillis(1)], now_us=10**9)
+        self.cluster = Cluster(starts=[UnixMillis(1)], now_us=10**9, schema=_SCHEMA)
         self.broker, self.topics, self.plan = Broker(), Topics(), Plan()
         self.owners: list[str] = []
+        self.has_key_schema = False
         self.config = config_of()
         self.restart_job()
 
-    def restart_job(self, start: str = "earliest") -> None:
+    def restart_job(self, start: str = "earliest", *, accept_data_loss: bool = False) -> None:
         """Another process comes up, with this `reading.start`."""
+        reading = self.config.reading.model_copy(update={"accept_data_loss": accept_data_loss})
+        self.config = self.config.model_copy(update={"reading": reading})
         table = self.config.tables[0]
         source = SourceConfig.model_validate(
             {"scylla": self.config.scylla, "table": table, "reading": {"start": start}, "lanes": LANES}
         )
         messages = ChangeTopicMessages("ks.t", "ks.t", 12, "job.progress.ks.t", self.plan.folder)
         services = TableServices(
-            self.cluster, lambda: self.topics, self._open_lane, self.plan, lambda _layout, _progress: None
+            self.cluster,
+            lambda: self.topics,
+            self._open_lane,
+            self.plan,
+            lambda _schema: self.has_key_schema,
+            lambda _layout, _progress: None,
         )
         change_topic = ChangeTopic(messages, clock=lambda: UnixMicros(5))
         self.starter = TableStarter(self.config, source, services, change_topic)
@@ -113,7 +134,7 @@ class Table:
             progress_topic=PROGRESS,
             owner=owner,
             most_records=5,
-            most_bytes=10**9,
+            size=TransactionSize(10**9, 60.0),
         )
         try:
             yield publisher

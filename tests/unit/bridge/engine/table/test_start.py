@@ -50,9 +50,9 @@ def test_progress_that_is_gone_stops_the_table(table: Table) -> None:
     with pytest.raises(
         DataLossError,
         match=r"^ks\.t: the progress topic job\.progress\.ks\.t holds no cursor, but the checkpoint c shows that "
-        r"changes were published\. Was the topic deleted\? If so, stop the job and delete the checkpoint, too, and the "
-        r"change topic unless duplicates of what it holds are acceptable: the table then starts again at "
-        r"reading\.start$",
+        r"changes were published\. Was the topic deleted\? If so, stop the job, delete the checkpoint, too, and delete "
+        r"the change topic, or set reading\.accept_data_loss for the next start if what the change topic holds may be "
+        r"published again: the table then starts again at reading\.start$",
     ):
         table.start()
     assert table.progress == {}
@@ -66,6 +66,42 @@ def test_progress_that_is_gone_before_the_first_micro_batch_stops_the_table(tabl
     with pytest.raises(DataLossError, match=r"the progress topic job\.progress\.ks\.t holds no cursor"):
         table.start()
     assert table.progress == {}
+
+
+def test_progress_and_checkpoint_that_are_gone_stop_the_table(table: Table) -> None:
+    """The table's own records in the change topic show that it was published before."""
+    table.topics.filled, table.has_key_schema = {"ks.t"}, True
+    with pytest.raises(
+        DataLossError,
+        match=r"^ks\.t: the progress topic job\.progress\.ks\.t holds no cursor and the checkpoint c no micro-batch, "
+        r"but the change topic ks\.t has records, and the schema registry has the schema of the table's keys for it: "
+        r"the table seems to have been published before\. Was the progress topic deleted, or were `name` or "
+        r"publishing\.progress_topic changed\? Undo that; or stop the job and delete the change topic, or set "
+        r"reading\.accept_data_loss for the next start if what the change topic holds may be published again: the "
+        r"table then starts again at reading\.start$",
+    ):
+        table.start()
+    assert table.progress == {}
+
+
+@pytest.mark.parametrize(("filled", "has_key_schema"), [(True, False), (False, True)])
+def test_first_start_on_a_topic_without_records_of_the_table(
+    table: Table, caplog: pytest.LogCaptureFixture, *, filled: bool, has_key_schema: bool
+) -> None:
+    """Others may publish to the topic, and schemas may be registered beforehand."""
+    table.topics.filled, table.has_key_schema = {"ks.t"} if filled else set(), has_key_schema
+    assert table.start().first
+    assert len(table.progress) == 3
+    assert warnings_of(caplog) == []
+
+
+def test_table_begins_anew_if_the_repetition_is_accepted(table: Table, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so."""
+    table.topics.filled, table.has_key_schema = {"ks.t"}, True
+    table.restart_job(accept_data_loss=True)
+    assert table.start().first
+    (warning,) = warnings_of(caplog)
+    assert warning.endswith("it starts again at reading.start, because reading.accept_data_loss is set")
 
 
 def test_checkpoint_that_shows_lost_progress_is_kept(table: Table) -> None:
