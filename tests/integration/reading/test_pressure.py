@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.errors import RetriableError, TooLargeError, UnpublishableError
 from sandbox.stack.stack import LocalStack
+from tests.integration.support.kafka_quota import producer_quota
 from tests.integration.support.running import wait_for
 
 pytestmark = pytest.mark.integration
@@ -116,7 +115,7 @@ def test_quota_makes_the_job_wait_and_is_told(
     sent = [os.urandom(10_000) for _ in range(20)]
     waits: list[float] = []
     began_s = time.monotonic()
-    with quota(local_stack.kafka, BYTES_PER_S), opened(settings, name, None, waits.append) as producer:
+    with producer_quota(local_stack.kafka, BYTES_PER_S), opened(settings, name, None, waits.append) as producer:
         for value in sent:
             producer.produce(name, b"k", value)
         producer.commit()
@@ -127,33 +126,6 @@ def test_quota_makes_the_job_wait_and_is_told(
     assert max(waits) > 0
     assert max(waits) <= time.monotonic() - began_s
     assert any("throttles it for" in message and "because of a quota" in message for message in caplog.messages)
-
-
-@contextmanager
-def quota(server: str, bytes_per_s: float) -> Iterator[None]:
-    """`producer_byte_rate` of all clients, through Kafka's request AlterClientQuotas, which no Python client has."""
-    alter_quota(server, bytes_per_s, remove=False)
-    try:
-        yield
-    finally:
-        alter_quota(server, bytes_per_s, remove=True)
-
-
-def alter_quota(server: str, bytes_per_s: float, *, remove: bool) -> None:
-    def text(words: str | None) -> bytes:
-        return struct.pack(">h", -1) if words is None else struct.pack(">h", len(words)) + words.encode()
-
-    every_client = struct.pack(">i", 1) + text("client-id") + text(None)
-    change = struct.pack(">i", 1) + text("producer_byte_rate") + struct.pack(">d?", bytes_per_s, remove)
-    head = struct.pack(">hhi", 49, 0, 7) + text("test")
-    request = head + struct.pack(">i", 1) + every_client + change + b"\0"
-    host, _, port = server.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        with connection.makefile("rb") as answer:
-            (size,) = struct.unpack(">i", answer.read(4))
-            _, _, entries, error = struct.unpack(">iiih", answer.read(size)[:14])
-    assert (entries, error) == (1, 0)
 
 
 def seeing_all(settings: KafkaSettings) -> Consumer:
