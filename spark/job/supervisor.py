@@ -155,10 +155,12 @@ def run_monitored(
                 stalled_after_s=config.monitoring.stalled_after_s, trigger_s=config.spark.trigger_interval_ms / 1000
             ),
         )
-        status = job.run()
-        if job.is_wedged:
-            coming.give_up()
-        else:
+        try:
+            status = job.run()
+        finally:
+            if job.is_wedged:
+                coming.give_up()
+        if not job.is_wedged:
             session.stop()
     except (Py4JError, ConnectionError, PySparkException, StartupError) as error:
         if stop.is_set():

@@ -128,6 +128,17 @@ def test_quota_makes_the_job_wait_and_is_told(
     assert any("throttles it for" in message and "because of a quota" in message for message in caplog.messages)
 
 
+def test_ends_of_topics_show_what_brokers_have_taken(settings: KafkaSettings, topic: str) -> None:
+    """Also records of an open transaction, which no consumer sees yet; a topic that does not exist is empty."""
+    admin = KafkaAdmin(settings)
+    assert admin.total_end([topic, "no-such-topic"]) == 0
+    with opened(settings, topic, None) as producer:
+        producer.produce(topic, b"k", b"v")
+        wait_for("the record at the broker", lambda: admin.total_end([topic]) == 1, 30)
+        assert values(settings, topic) == []
+    assert admin.total_end([]) == 0
+
+
 def seeing_all(settings: KafkaSettings) -> Consumer:
     """A consumer that sees what is not committed, too."""
     servers = ",".join(settings.bootstrap_servers)
