@@ -145,7 +145,7 @@ class MonitoringSettings(Model):
         ge=1,
         le=DAY_S,
         description="A table counts as not ready once its cursors have not moved for this long, in s, although there "
-        "are changes to read.",
+        "are changes to read. After three times as long, and at least 20 s, its query is started again.",
     )
     outlive_tables: bool = Field(
         False,

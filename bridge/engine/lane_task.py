@@ -30,10 +30,13 @@ class Publishing:
         config: of the whole job.
         owner: the owner of the table's lanes that planned the task; a lane of another owner is not written
             (`bridge.publishing.ownership`).
+        signals: path of the file for signals (`bridge.adapters.planner_signals`), beside which a task announces its
+            process to the job; None when there is no job.
     """
 
     config: BridgeConfig
     owner: str
+    signals: str | None = None
 
 
 def publish_lane(

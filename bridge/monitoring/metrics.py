@@ -286,6 +286,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Failures of the table's streaming query, including those of its start.",
         lambda _job, table: table.failures,
     ),
+    _table_metric(
+        "stall_restarts_total",
+        "counter",
+        "How often the table's streaming query hung, and was stopped and started again. These are failures, too.",
+        lambda _job, table: table.stall_restarts,
+    ),
     _job_metric(
         "confidence_seconds",
         "gauge",

@@ -75,6 +75,7 @@ class TableSnapshot:
         again_at_s: when its query starts again.
         starts: number of starts of its query.
         failures: number of failures of its query, including those of its start.
+        stall_restarts: how often its query hung, and was started again.
         layout: its lane layout; None before the lanes are assigned.
         lanes: its lanes, including those of earlier layouts.
         advanced_s: when the cursor of its slowest lane last moved; None if it has not since the start of the job.
@@ -88,6 +89,7 @@ class TableSnapshot:
     again_at_s: float | None = None
     starts: int = 0
     failures: int = 0
+    stall_restarts: int = 0
     layout: Layout | None = None
     lanes: tuple[LaneSnapshot, ...] = ()
     batches: BatchStatistics = field(default_factory=BatchStatistics)

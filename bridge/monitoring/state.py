@@ -50,6 +50,7 @@ class _Table:
     since_s: float = 0.0
     starts: int = 0
     failures: int = 0
+    stall_restarts: int = 0
     layout: Layout | None = None
     lanes: dict[int, _Lane] = field(default_factory=dict)
     batches: BatchStatistics = field(default_factory=BatchStatistics)
@@ -139,6 +140,11 @@ class JobState:
         with self._lock:
             self._tables[table].failures += 1
             self._set_state(table, "retrying", reason, self._clock() + after_s)
+
+    def count_stall_restart(self, table: str) -> None:
+        """Count that a table's query hung, and starts again."""
+        with self._lock:
+            self._tables[table].stall_restarts += 1
 
     def set_stopped(self, table: str, reason: str) -> None:
         """Note that the job does not start a table's query again."""
@@ -248,6 +254,7 @@ def _snapshot_of(name: str, table: _Table) -> TableSnapshot:
         since_s=table.since_s,
         starts=table.starts,
         failures=table.failures,
+        stall_restarts=table.stall_restarts,
         layout=table.layout,
         lanes=tuple(LaneSnapshot(number, lane.cursor, lane.counters.copy()) for number, lane in lanes),
         batches=table.batches.copy(),

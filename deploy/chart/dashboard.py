@@ -65,6 +65,7 @@ PANELS: Final = (
         (
             ("{{table}} failures", "increase(scylla_cdc_bridge_query_failures_total{$S}[5m])"),
             ("{{table}} starts", "increase(scylla_cdc_bridge_query_starts_total{$S}[5m])"),
+            ("{{table}} hung", "increase(scylla_cdc_bridge_stall_restarts_total{$S}[5m])"),
         ),
     ),
     Panel(

@@ -28,6 +28,9 @@ class ProgressReport:
     """Follows the queries of one table, one at a time.
 
     Spark keeps the reports of the last micro-batches only (`spark.sql.streaming.numRecentProgressUpdates`).
+
+    Attributes:
+        count: how many reports there were so far, also those of queries that have nothing to read.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class ProgressReport:
             dead_letters: the topic of the table's dead letters; None for none.
             clock: monotonic seconds.
         """
+        self.count = 0
         self._name = name
         self._job_state = job_state
         self._changes_came = changes_came
@@ -73,6 +77,7 @@ class ProgressReport:
             return
         self._look_at_s = now_s + _LOOK_EVERY_S
         for progress in self._fetch_new(query):
+            self.count += 1
             self._take(progress)
         if now_s - self._since_s < _LOG_EVERY_S:
             return

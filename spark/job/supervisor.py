@@ -65,6 +65,11 @@ class Job:
         self._intervals = intervals
         self._tables = [TableRun(table, job_state, intervals, once=once) for table in tables]
 
+    @property
+    def is_wedged(self) -> bool:
+        """Whether the job has ended because a query hangs and can't be stopped: then Spark may not stop either."""
+        return any(one.wedged for one in self._tables)
+
     def run(self) -> int:
         """Run the tables; return the exit status."""
         try:
@@ -76,7 +81,7 @@ class Job:
                 self._topic_watch.look(
                     lambda: [one.table.change_topic for one in self._tables if one.query is not None]
                 )
-                if all(one.given_up for one in self._tables) and not self._outlive_tables:
+                if self.is_wedged or (all(one.given_up for one in self._tables) and not self._outlive_tables):
                     break
                 if self._once and all(one.is_done for one in self._tables):
                     for one in self._tables:
@@ -92,7 +97,7 @@ class Job:
                 # Also when the JVM is gone.
                 for one in self._tables:
                     one.table.close()
-        return _EXIT_FAILED if any(one.given_up for one in self._tables) else 0
+        return _EXIT_FAILED if any(one.given_up or one.wedged for one in self._tables) else 0
 
     def _look_again_in_s(self) -> float:
         if any(one.is_urgent for one in self._tables):
@@ -109,7 +114,7 @@ class Job:
 
     def _stop_queries(self) -> None:
         deadline_s = time.monotonic() + self._intervals.stop_s
-        busy = [one for one in self._tables if one.attempt is not None or one.query is not None]
+        busy = [one for one in self._tables if one.is_busy]
         if busy:
             with ThreadPoolExecutor(len(busy)) as threads:
                 list(threads.map(lambda one: one.stop(deadline_s), busy))
@@ -137,7 +142,7 @@ def run_monitored(
     """Run the job and report to `job_state`; return the exit status. The arguments are those of `run`."""
     try:
         session = coming.result()
-        status = Job(
+        job = Job(
             [TableQuery(session, config, table, job_state) for table in config.tables],
             # A new client for each look: one that was kept would log in with the password or token of its start.
             TopicWatch(lambda topics: KafkaAdmin(config.kafka, quiet=True).topics_now(topics)),
@@ -146,8 +151,17 @@ def run_monitored(
             once=once,
             outlive_tables=config.monitoring.outlive_tables,
             warm=coming.is_warm,
-        ).run()
-        session.stop()
+            intervals=Intervals(
+                stalled_after_s=config.monitoring.stalled_after_s, trigger_s=config.spark.trigger_interval_ms / 1000
+            ),
+        )
+        try:
+            status = job.run()
+        finally:
+            if job.is_wedged:
+                coming.give_up()
+        if not job.is_wedged:
+            session.stop()
     except (Py4JError, ConnectionError, PySparkException, StartupError) as error:
         if stop.is_set():
             # The stop has succeeded: Kafka or the next start aborts a transaction that was open.

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bridge.adapters import planner_signals
 from bridge.adapters.kafka.admin import KafkaAdmin
 from bridge.adapters.planner_signals import LastPoll, ReplacedTopic, SignalFolder
+from bridge.adapters.task_processes import TaskProcesses
 from bridge.config.document import BridgeConfig, SourceConfig, TableSettings
 from bridge.engine.frame_headers import has_key_schema
 from bridge.engine.lane_counts import configured_cores, too_many_lanes
@@ -27,6 +28,7 @@ from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.topic_identity import ChangeTopicMessages
 from spark.job.checkpoint import Checkpoint
 from spark.job.progress_report import ProgressReport
+from spark.job.wait_reason import describe_wait
 from spark.jvm.session import activate
 from spark.source.process import CACHE
 from spark.source.report_metric import observe_reports
@@ -85,6 +87,7 @@ class TableQuery:
         self._checkpoint = Checkpoint(session, f"{config.spark.checkpoint}/{config.name}/{self.name}")
         self._source = _source_of(config, table, lanes)
         self._signals = SignalFolder()
+        self._processes = TaskProcesses(self._signals.path)
         self.change_topic = ChangeTopic(
             _messages_of(config, table, self._checkpoint.folder), hand_over=ReplacedTopic(self._signals.path).write
         )
@@ -123,6 +126,34 @@ class TableQuery:
     def look(self, query: StreamingQuery, *, ended: bool) -> None:
         """Take what Spark reports about the query. Call this often, and once more when the query has ended."""
         self._report.look(query, at_once=ended)
+
+    @property
+    def reports(self) -> int:
+        """How many reports of Spark's there were so far; one comes every 10 s while there is nothing to read."""
+        return self._report.count
+
+    def topics_end(self) -> int:
+        """Ask Kafka how far the table's topics reach, records in open transactions included.
+
+        Raises:
+            RetriableError, StartupError: as `KafkaAdmin.total_end`.
+        """
+        dead_letters = self._config.dead_letter_topic_of(self._table)
+        topics = [self._config.topic_of(self._table), self._config.progress_topic_of(self._table)]
+        # A new client for each question: one that was kept would log in with the password or token of its start.
+        return KafkaAdmin(self._config.kafka, quiet=True).total_end(
+            topics if dead_letters is None else [*topics, dead_letters]
+        )
+
+    def describe_wait(self, query: StreamingQuery) -> str:
+        """Return what a query that hangs waits for; this asks Spark's JVM."""
+        return describe_wait(self._session, query, self._processes.find())
+
+    def kill_tasks(self) -> None:
+        """End the processes of this machine that work on the table's lanes. The lane protocol makes that safe."""
+        for process in self._processes.find():
+            _log.warning("%s: the job ends process %d, which works on lane %d", self.name, process.pid, process.lane)
+            process.kill()
 
     def sum_up(self) -> None:
         """Log how much this job has published."""

@@ -16,11 +16,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.engine.table.restart_policy import LONGEST_BACKOFF_S, RestartPolicy
+from bridge.engine.table.stall_watch import LEAST_PATIENCE_S, StallWatch
 from bridge.engine.table.topic_watch import ChangeTopic
 from bridge.errors import BridgeError, NoGenerationError
 from bridge.monitoring.state import JobState
 from bridge.runtime.background import run_in_background
 from spark.job.failures import Failure
+from spark.job.hung_query import STOP_WITHIN_S, HungQueryStop, HungQueryWatch, WatchedTable
 from spark.job.table_query import StartedQuery
 
 _log = logging.getLogger(__name__)
@@ -44,6 +46,10 @@ class Intervals:
         changes_s: how long to wait for ScyllaDB before a table is given up.
         first_generation_s: from one look for a first generation to the next.
         stop_s: how long a stop waits for starts and micro-batches.
+        stalled_after_s: `monitoring.stalled_after_s`; a query hangs after a multiple of it.
+        least_patience_s: no query hangs sooner.
+        trigger_s: `spark.trigger_interval_ms`, in s.
+        stop_hung_s: how long the stop of a hung query may take.
     """
 
     look_s: float = 0.2
@@ -55,12 +61,15 @@ class Intervals:
     changes_s: float = 5.0
     first_generation_s: float = 0.5
     stop_s: float = 10.0
+    stalled_after_s: float = 60.0
+    least_patience_s: float = LEAST_PATIENCE_S
+    trigger_s: float = 0.0
+    stop_hung_s: float = STOP_WITHIN_S
 
 
-class Table(Protocol):
+class Table(WatchedTable, Protocol):
     """One captured table; `spark.job.table_query.TableQuery` documents the methods."""
 
-    name: str
     change_topic: ChangeTopic
 
     def start(self, *, once: bool, recovered: bool) -> StartedQuery:
@@ -81,10 +90,6 @@ class Table(Protocol):
 
     def describe_changes(self) -> str:
         """Return what has changed in the table."""
-        ...
-
-    def share_used_for_s(self) -> float:
-        """Return for how long the table's share of requests is used up."""
         ...
 
     def close(self) -> None:
@@ -110,6 +115,7 @@ class TableRun:
         attempt: the start that is under way; None when none is.
         attempt_s: when that start began.
         given_up: why the job has given the table up; None while it goes on.
+        wedged: why its query hangs and can't be stopped, so that the job must end; None otherwise.
     """
 
     def __init__(self, table: Table, job_state: JobState, intervals: Intervals, *, once: bool) -> None:
@@ -126,10 +132,21 @@ class TableRun:
         self.attempt: Future[StartedQuery] | None = None
         self.attempt_s = 0.0
         self.given_up: str | None = None
+        self.wedged: str | None = None
         self._job_state = job_state
         self._intervals = intervals
         self._once = once
         self._restarts = RestartPolicy(longest_backoff_s=intervals.longest_backoff_s)
+        self._hung = HungQueryWatch(
+            table,
+            StallWatch(
+                intervals.stalled_after_s,
+                longest_pause_s=intervals.trigger_s,
+                least_patience_s=intervals.least_patience_s,
+            ),
+            stop_within_s=intervals.stop_hung_s,
+        )
+        self._stopping: HungQueryStop | None = None
         self._verdict: _Verdict | None = None
         self._reminded_s = 0.0
         self._has_nothing = False
@@ -149,7 +166,12 @@ class TableRun:
     @property
     def is_urgent(self) -> bool:
         """Whether the table is about to change its state, so that the job should look again soon."""
-        return self.attempt is not None or self._verdict is not None
+        return self.attempt is not None or self._verdict is not None or self._stopping is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is a start, a query or the stop of a hung query that a stop of the job must wait for."""
+        return self.attempt is not None or self.query is not None or self._stopping is not None
 
     @property
     def runs(self) -> bool:
@@ -181,6 +203,8 @@ class TableRun:
                 self.give_up()
         elif self.attempt is not None:
             self._follow_attempt(self.attempt, now_s)
+        elif self._stopping is not None:
+            self._follow_stop(self._stopping)
         elif self._has_nothing:
             return
         elif self.query is not None:
@@ -211,6 +235,10 @@ class TableRun:
 
     def stop(self, deadline_s: float) -> None:
         """Stop the query, between two micro-batches if one ends before `deadline_s`."""
+        if self._stopping is not None:
+            self._stopping.wait(deadline_s)
+            self.table.look(self._stopping.query, ended=True)
+            return
         query = self._await_query(deadline_s)
         if query is None:
             return
@@ -271,6 +299,7 @@ class TableRun:
         else:
             self.query, self._recovers = started.query, started.recovers
             self._since_s, self._waits = time.monotonic(), False
+            self._hung.begin()
             if not started.recovers:
                 self._job_state.set_running(self.table.name)
 
@@ -292,6 +321,9 @@ class TableRun:
         self.table.look(query, ended=not is_active)
         if is_active:
             self._restarts.note_running(now_s - self._since_s)
+            self._stopping = self._hung.look(query)
+            if self._stopping is not None:
+                self.query = None
             return
         error = query.exception()
         if error is not None:
@@ -310,12 +342,28 @@ class TableRun:
             changes = run_in_background(self.table.describe_changes, f"changes of {name}")
             self._verdict = _Verdict(failure.message, changes, time.monotonic() + self._intervals.changes_s)
             return
-        self.table.note_failure(query, by_spark=failure.by_spark)
+        self._retry(failure.message, query, by_spark=failure.by_spark)
+
+    def _follow_stop(self, stopping: HungQueryStop) -> None:
+        if not stopping.is_done:
+            return
+        self._stopping = None
+        self.table.look(stopping.query, ended=True)
+        self._job_state.count_stall_restart(self.table.name)
+        if (problem := stopping.problem) is None:
+            self._retry(stopping.reason, stopping.query, by_spark=False)
+            return
+        # No other query may start: Spark refuses it while this one's thread lives.
+        self.wedged = f"{stopping.reason}, and can't be stopped: {problem}"
+        self._job_state.set_retrying(self.table.name, self.wedged, 0.0)
+        _log.error("%s: %s. The job ends, so that it can be started again", self.table.name, self.wedged)
+
+    def _retry(self, message: str, query: StreamingQuery | None, *, by_spark: bool) -> None:
+        name = self.table.name
+        self.table.note_failure(query, by_spark=by_spark)
         pause_s = self._restarts.note_failure(self.table.share_used_for_s())
-        self._job_state.set_retrying(name, failure.message, pause_s)
-        _log.warning(
-            "%s: %s (failure %d; starting again in %.0f s)", name, failure.message, self._restarts.failures, pause_s
-        )
+        self._job_state.set_retrying(name, message, pause_s)
+        _log.warning("%s: %s (failure %d; starting again in %.0f s)", name, message, self._restarts.failures, pause_s)
 
 
 def _batch_id(query: StreamingQuery) -> object:

@@ -69,7 +69,7 @@ class SourceOptions:
         return cls(
             config,
             None if start is None else TableStart.from_json(json.loads(start)),
-            None if job is None else Publishing(BridgeConfig.model_validate_json(job), owner),
+            None if job is None else Publishing(BridgeConfig.model_validate_json(job), owner, signals),
             signals,
         )
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from bridge.adapters.task_processes import TaskProcesses
 from bridge.config.document import SourceConfig
 from bridge.engine.lane_task import Publishing, publish_lane
 from bridge.engine.planner import Planner
@@ -132,7 +133,9 @@ def read_partition(
     """
     lane = LaneChanges(config, partition.task, partition.fingerprint, cache.scylla, is_retry=cache.is_retry)
     if publishing is not None:
-        yield rows.report_batch(publish_lane(publishing, lane, cache.kafka, is_retry=cache.is_retry))
+        with TaskProcesses(publishing.signals).announce(partition.lane):
+            report = publish_lane(publishing, lane, cache.kafka, is_retry=cache.is_retry)
+        yield rows.report_batch(report)
         return
     for _, _, changes in lane.runs():
         yield from rows.change_batches(changes)

@@ -16,6 +16,7 @@ from tests.chaos import fault_points
 from tests.chaos.fault_points import Point
 from tests.chaos.plan import Fault
 from tests.chaos.writing import TABLES
+from tests.integration.support.kafka_quota import producer_quota
 from tests.integration.support.running import BridgeJob
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 TRANSACTION_TIMEOUT_MS: Final = 6000
 _SECOND_JOB_WITHIN_S: Final = 400.0
 _ENDS_WITHIN_S: Final = 60.0
+_NOTICES_WITHIN_S: Final = 200.0
+_LAGS_WITHIN_S: Final = 60.0
+_OUTDATED_ANSWERS: Final = 10
+_QUOTA_BYTES_PER_S: Final = 2000.0
+_THROTTLED: Final = "because of a quota"
 
 
 class NotMetError(Exception):
@@ -35,14 +41,7 @@ class FaultInjector:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-
-    def inject(self, fault: Fault) -> None:
-        """Inject one fault.
-
-        Raises:
-            NotMetError: the fault hit nothing.
-        """
-        inject: Callable[[Fault], None] = {
+        self._inject: dict[str, Callable[[Fault], None]] = {
             "kill the JVM": self._kill_jvm,
             "kill a worker": self._kill_worker,
             "kill the job": self._kill_job,
@@ -58,12 +57,28 @@ class FaultInjector:
             "checkpoint deleted": self._delete_checkpoint,
             "other lanes": self._other_lanes,
             "clock jump": self._clock_jump,
+            "hung task": self._hang_task,
+            "throttled broker": self._throttle_broker,
+            "slow CQL node": self._slow_node,
+            "lagging node": self._lagging_node,
             "full disk": self._full_disk,
             "read-only checkpoint": self._read_only,
             "slow network": self._slow_network,
             "network stall": self._stall,
-        }[fault.kind]
-        inject(fault)
+        }
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds that it can inject."""
+        return set(self._inject)
+
+    def inject(self, fault: Fault) -> None:
+        """Inject one fault.
+
+        Raises:
+            NotMetError: the fault hit nothing.
+        """
+        self._inject[fault.kind](fault)
 
     def _kill_jvm(self, _: Fault) -> None:
         # A job that is starting may have no JVM yet.
@@ -128,6 +143,19 @@ class FaultInjector:
             raise NotMetError
         time.sleep(_beyond_transaction(fault))
         fault_points.signal_all(self._run.fault_folder(self._run.job), signal.SIGCONT)
+
+    def _hang_task(self, fault: Fault) -> None:
+        """Stop a worker inside the protocol, for good: the job must notice it, and start its table again."""
+        before = self._run.hung_queries()
+        if not self._at_point(fault, "stop"):
+            raise NotMetError
+        until_s = time.monotonic() + _NOTICES_WITHIN_S
+        while self._run.hung_queries() == before:
+            if time.monotonic() > until_s:
+                self._run.outcome.problems.append(f"{fault}: not noticed in {_NOTICES_WITHIN_S:.0f} s")
+                break
+            self._run.restart_ended_job()
+            time.sleep(0.2)
 
     def _stop_job(self, fault: Fault) -> None:
         faults = self._run.fault_folder(self._run.job)
@@ -220,6 +248,43 @@ class FaultInjector:
             met |= fault_points.clock_asked(faults)
         fault_points.set_clock(faults, 0)
         if not met:
+            raise NotMetError
+
+    def _throttle_broker(self, fault: Fault) -> None:
+        """Limit all producers to a part of what is written, for longer than the broker's average takes to show it."""
+        told = self._run.logged(_THROTTLED)
+        with producer_quota(self._run.stack.kafka, _QUOTA_BYTES_PER_S):
+            until_s = time.monotonic() + 20 + fault.number % 10
+            while time.monotonic() < until_s:
+                self._run.restart_ended_job()
+                time.sleep(0.2)
+        if self._run.logged(_THROTTLED) == told:
+            raise NotMetError
+
+    def _slow_node(self, fault: Fault) -> None:
+        node = self._run.node
+        before = node.delayed
+        node.delay((200 + fault.number % 800) / 1000)
+        try:
+            time.sleep(8 + fault.number % 8)
+        finally:
+            node.delay(0.0)
+        if node.delayed == before:
+            raise NotMetError
+
+    def _lagging_node(self, _: Fault) -> None:
+        """Answer questions about the tablets' streams with an older view, now and then, across one of their changes."""
+        node = self._run.node
+        before = node.outdated
+        node.lag(True)
+        try:
+            until_s = time.monotonic() + _LAGS_WITHIN_S
+            while time.monotonic() < until_s and node.outdated < before + _OUTDATED_ANSWERS:
+                self._run.restart_ended_job()
+                time.sleep(0.2)
+        finally:
+            node.lag(False)
+        if node.outdated == before:
             raise NotMetError
 
     def _full_disk(self, fault: Fault) -> None:

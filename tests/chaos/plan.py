@@ -28,9 +28,13 @@ KINDS: Final = (
     "checkpoint deleted",
     "other lanes",
     "clock jump",
+    "hung task",
+    "throttled broker",
+    "slow CQL node",
+    "lagging node",
     *ISOLATED,
 )
-_AT_A_POINT: Final = ("die at a point", "err at a point", "stop a worker", "zombie job")
+_AT_A_POINT: Final = ("die at a point", "err at a point", "stop a worker", "zombie job", "hung task")
 SECONDS_EACH: Final = 10
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sandbox.stack.stack import LocalStack
 from tests.chaos import fault_points
+from tests.chaos.cql_node import CqlNode
 from tests.chaos.injection import TRANSACTION_TIMEOUT_MS, FaultInjector, NotMetError, run_command
 from tests.chaos.outcome import Leg, Outcome
 from tests.chaos.plan import ISOLATED, Fault, plan
@@ -20,6 +21,9 @@ from tests.chaos.writing import TABLES, Writing
 from tests.integration.support.running import BridgeJob
 
 CONFIDENCE_MS: Final = 4000
+STALLED_AFTER_S: Final = 8
+"""A query hangs after three times as long. What is stopped by other faults wakes sooner."""
+_HUNG: Final = "the job stops it and starts it again"
 MOST_RECORDS: Final = 7
 """Small, so that many micro-batches take several transactions of a lane, and a next attempt continues from `done`."""
 _LATE_AFTER_S: Final = 2.5
@@ -68,6 +72,7 @@ class Run:
         self._made = 0
         self._fault: Fault | None = None
         self._stops = Stops(TABLES)
+        self.node = CqlNode(stack.cql)
         self.writing = Writing(stack.cql, seed=legs[0].seed, rate_per_s=rate_per_s, late_after_s=_LATE_AFTER_S)
         self.job: BridgeJob = self.new_job()
 
@@ -136,6 +141,8 @@ class Run:
         folder = self.folder / f"job{self._made}"
         folder.mkdir()
         settings: dict[str, Any] = {
+            "scylla": {"contact_points": self.node.address},
+            "monitoring": {"stalled_after_s": STALLED_AFTER_S},
             "kafka": {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS},
             "reading": {"confidence_ms": CONFIDENCE_MS, "max_window_ms": 10_000},
             "publishing": {"topic": self._name + ".{keyspace}.{table}", "max_transaction_records": MOST_RECORDS},
@@ -202,6 +209,15 @@ class Run:
             self.say(f"    {said}")
             self.outcome.problems.append(f"after {self._fault or 'the start'}: {said}")
 
+    def logged(self, words: str) -> int:
+        """How often the jobs have logged these words."""
+        logs = [self._log(number) for number in range(1, self._made + 1)]
+        return sum(log.read_text(encoding="utf-8", errors="replace").count(words) for log in logs if log.exists())
+
+    def hung_queries(self) -> int:
+        """How often the jobs have noticed that a query hangs."""
+        return self.logged(_HUNG)
+
     def _log(self, number: int) -> Path:
         return self.folder / f"job{number}" / f"{self._name}.log"
 
@@ -254,6 +270,7 @@ class Run:
     def _clean_up(self) -> None:
         for number in range(1, self._made + 1):
             fault_points.signal_all(self.folder / f"job{number}" / "faults", signal.SIGKILL)
+        self.node.close()
         for mount in self._mounts:
             subprocess.run(["umount", "-l", str(mount)], check=False)
 

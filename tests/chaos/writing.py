@@ -1,11 +1,15 @@
-"""Writes two tables at a steady rate, across generation changes, in a thread of its own."""
+"""Writes two tables at a steady rate, in a thread of its own, while their streams change.
+
+One table is in a keyspace with vnodes, whose generations follow each other; the other one in a keyspace with tablets,
+which split and merge.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
@@ -13,8 +17,8 @@ from typing import Any, Final
 from bridge.config.document import ScyllaSettings
 from bridge.errors import BridgeError
 from bridge.model.times import UnixMillis
-from sandbox.scylla.cluster.generation import Generation
 from sandbox.scylla.cluster.simulated_cluster import SimulatedCluster
+from sandbox.scylla.cluster.tablets import SimulatedTablets, mark_tablets, merge, split
 from sandbox.scylla.oracle import Oracle
 from sandbox.scylla.tables import SimulatedTable
 from sandbox.scylla.workload import Mix, Workload
@@ -25,17 +29,20 @@ from schemas.cql.table import Column, ColumnKind, TableSchema
 from schemas.cql.types import parse
 from tests.chaos.witness import Columns, Place
 
-KEYSPACE: Final = "chaos"
+_WITH_TABLETS: Final = "chaos_tablets.clicks"
 TABLES: Final = {
-    f"{KEYSPACE}.orders": Columns(
+    "chaos.orders": Columns(
         (("pk", "int"), ("part", "text")), (("ck", "bigint"),), (("s", "text"), ("v", "text"), ("n", "bigint"))
     ),
-    f"{KEYSPACE}.clicks": Columns((("pk", "bigint"),), (("ck", "int"),), (("v", "text"), ("w", "int"))),
+    _WITH_TABLETS: Columns((("pk", "bigint"),), (("ck", "int"),), (("v", "text"), ("w", "int"))),
 }
 _STATIC: Final = "s"
 MIX: Final = Mix(batches=0.3, extremes=0.0, partition_deletes=0.2, ttls_s=(3600, 86_400))
 _BURST: Final = 10
-_GENERATION_EVERY_S: Final = 18.0
+_CHANGE_EVERY_S: Final = 9.0
+"""From one change of streams to the next, which is one of the other table's."""
+_FIRST_TABLETS: Final = 4
+_FEWEST_TABLETS, _MOST_TABLETS = 2, 8
 
 
 class _Lines:
@@ -53,7 +60,7 @@ class Writing(threading.Thread):
     """The writer; `error` is what ended it, if anything did."""
 
     def __init__(self, cql: str, *, seed: int, rate_per_s: float, late_after_s: float) -> None:
-        """Make the tables and the first generation.
+        """Make the tables and their first streams.
 
         Args:
             cql: the server.
@@ -64,7 +71,7 @@ class Writing(threading.Thread):
         super().__init__(daemon=True)
         self.error: BaseException | None = None
         self.late: list[Place] = []
-        self.generations = 1
+        self.generations = 2
         self._lines = _Lines()
         self._rate_per_s, self._late_after_s = rate_per_s, late_after_s
         self._ended = threading.Event()
@@ -74,14 +81,24 @@ class Writing(threading.Thread):
         )
         self._cluster = SimulatedCluster(self._session, seed=seed)
         self._cluster.reset()
-        self._cluster.add_generation(UnixMillis(system_clock_us() // 1000 - 1000))
-        self._unpublished: tuple[float, Generation] | None = None
+        began_ms = UnixMillis(system_clock_us() // 1000 - 1000)
+        self._cluster.add_generation(began_ms)
+        keyspace, _, table = _WITH_TABLETS.partition(".")
+        mark_tablets(self._session, keyspace)
+        self._tablets = SimulatedTablets(self._session, keyspace, table, seed=seed)
+        self._tablets.drop()
+        self._tablets.create(began_ms, _FIRST_TABLETS)
+        self._unpublished: tuple[float, Callable[[], None]] | None = None
         self._tables = [SimulatedTable(schema_of(name, columns)) for name, columns in TABLES.items()]
         for table in self._tables:
             table.drop(self._session)
             table.create(self._session)
         oracle = Oracle(self._lines)  # type: ignore[arg-type]  # all that it does is write
-        self._simulator = Simulator(self._session, self._cluster, self._tables, seed=seed, oracle=oracle)
+        self._simulators = {
+            table: Simulator(self._session, streams, [table], seed=seed, oracle=oracle)  # type: ignore[arg-type]
+            for table in self._tables
+            for streams in [self._tablets if table.table_schema.full_name == _WITH_TABLETS else self._cluster]
+        }
         self.take_up(seed)
 
     @property
@@ -101,7 +118,7 @@ class Writing(threading.Thread):
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Pause the writes, and publish the generation that is not published yet."""
+        """Pause the writes, and publish the streams that are not published yet."""
         with self._still:
             self._publish_late(float("inf"))
             yield
@@ -137,7 +154,7 @@ class Writing(threading.Thread):
             self.error = error
 
     def _run(self) -> None:
-        next_generation_s = time.monotonic() + _GENERATION_EVERY_S / 2
+        next_change_s = time.monotonic() + _CHANGE_EVERY_S
         due_s = time.monotonic()
         while not self._ended.is_set():
             if self._ended.wait(max(0.0, due_s - time.monotonic())):
@@ -146,24 +163,39 @@ class Writing(threading.Thread):
             due_s = max(due_s + _BURST / self._rate_per_s, time.monotonic() - 1)
             with self._still:
                 now_s = time.monotonic()
-                if now_s > next_generation_s:
-                    next_generation_s = now_s + _GENERATION_EVERY_S
-                    self._change_generation(now_s)
+                if now_s > next_change_s:
+                    next_change_s = now_s + _CHANGE_EVERY_S
+                    self._change_streams(now_s)
                 self._publish_late(now_s)
                 self._burst()
 
-    def _change_generation(self, now_s: float) -> None:
+    def _change_streams(self, now_s: float) -> None:
+        """Change the streams of the tables in turn; three of ten changes are published late."""
         self._publish_late(float("inf"))
-        late = self._random.random() < 0.3
         start_ms = UnixMillis(system_clock_us() // 1000 + 2500)
-        made = self._cluster.add_generation(start_ms, publish=not late)
+        publish = self._new_generation(start_ms) if self.generations % 2 else self._resize(start_ms)
         self.generations += 1
-        if late:
-            self._unpublished = (now_s + self._random.uniform(3, 8), made)
+        after_s = self._random.uniform(3, 8) if self._random.random() < 0.3 else 0.0
+        self._unpublished = (now_s + after_s, publish)
+        self._publish_late(now_s)
+
+    def _new_generation(self, start_ms: UnixMillis) -> Callable[[], None]:
+        made = self._cluster.add_generation(start_ms, publish=False)
+        return lambda: self._cluster.publish(made)
+
+    def _resize(self, start_ms: UnixMillis) -> Callable[[], None]:
+        """Split or merge a tablet; the streams of the other tablets go on, or are replaced as well."""
+        tokens = [stream.token for stream in self._tablets.sets[-1].streams]
+        splits = len(tokens) < _MOST_TABLETS and (len(tokens) <= _FEWEST_TABLETS or self._random.random() < 0.5)
+        place = self._random.randrange(len(tokens) - 1)
+        resized = split(tokens, [place]) if splits else merge(tokens, [place])
+        partial = self._random.random() < 0.5
+        made = self._tablets.resize(start_ms, resized, partial=partial, publish=False)
+        return lambda: self._tablets.publish(made)
 
     def _publish_late(self, now_s: float) -> None:
-        if self._unpublished is not None and now_s > self._unpublished[0]:
-            self._cluster.publish(self._unpublished[1])
+        if self._unpublished is not None and now_s >= self._unpublished[0]:
+            self._unpublished[1]()
             self._unpublished = None
 
     def _burst(self) -> None:
@@ -174,7 +206,7 @@ class Writing(threading.Thread):
             for _ in range(_BURST):
                 yield system_clock_us(), workload.next()
 
-        self._simulator.write_many(table, mutations())
+        self._simulators[table].write_many(table, mutations())
         if time.monotonic() - began_s > self._late_after_s:
             for line in self.lines()[before:]:
                 change: dict[str, Any] = json.loads(line)

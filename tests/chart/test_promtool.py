@@ -43,7 +43,7 @@ def rules(full: Rendered, tmp_path: Path) -> Path:
 
 def test_rules_are_good(rules: Path) -> None:
     """Prometheus accepts expressions, templates and durations."""
-    assert "SUCCESS: 12 rules found" in promtool("check", "rules", "--lint-fatal", rules)
+    assert "SUCCESS: 13 rules found" in promtool("check", "rules", "--lint-fatal", rules)
 
 
 def test_queries_of_the_dashboard_are_good(tmp_path: Path) -> None:
@@ -65,6 +65,7 @@ _SERIES: list[tuple[str, str, str]] = [
     ("LagHigh", f'scylla_cdc_bridge_lag_seconds{{{_LABELS}, lane="1"}}', "301x60"),
     ("ChangesExpireSoon", f'scylla_cdc_bridge_ttl_left_seconds{{{_LABELS}, lane="1"}}', "23000-60x60"),
     ("QueryFails", f"scylla_cdc_bridge_query_failures_total{{{_LABELS}}}", "0+1x60"),
+    ("Hangs", f"scylla_cdc_bridge_stall_restarts_total{{{_LABELS}}}", "0+1x60"),
     ("Fenced", f'scylla_cdc_bridge_fencings_total{{{_LABELS}, lane="1"}}', "0+1x60"),
     ("UnknownOperations", f"scylla_cdc_bridge_unknown_operations_total{{{_LABELS}}}", "0+1x60"),
     ("DeadLetters", f"scylla_cdc_bridge_dead_letters_total{{{_LABELS}}}", "0+1x60"),
@@ -81,6 +82,7 @@ _CALM: list[tuple[str, str]] = [
     (f'scylla_cdc_bridge_lag_seconds{{{_LABELS}, lane="0"}}', "11x60"),
     (f'scylla_cdc_bridge_ttl_left_seconds{{{_LABELS}, lane="0"}}', "86000x60"),
     (f"scylla_cdc_bridge_query_failures_total{{{_LABELS}}}", "1x60"),
+    (f"scylla_cdc_bridge_stall_restarts_total{{{_LABELS}}}", "1x60"),
     (f'scylla_cdc_bridge_fencings_total{{{_LABELS}, lane="0"}}', "1x60"),
     (f"scylla_cdc_bridge_unknown_operations_total{{{_LABELS}}}", "0x60"),
     (f"scylla_cdc_bridge_dead_letters_total{{{_LABELS}}}", "0x60"),
@@ -102,7 +104,7 @@ def test_each_alert_fires_for_its_cause_alone(rules: Path, tmp_path: Path) -> No
 def test_suspended_driver_is_not_called_down(chart: Chart, rules: Path, tmp_path: Path) -> None:
     """A suspended driver, which gives no metrics, fires no alert; a missing driver does."""
     asleep = _written(chart.render(FULL, values={"driver": {"suspended": True}}), tmp_path / "suspended.yaml")
-    assert "SUCCESS: 11 rules found" in promtool("check", "rules", "--lint-fatal", asleep)
+    assert "SUCCESS: 12 rules found" in promtool("check", "rules", "--lint-fatal", asleep)
     ended = {series: values.replace("x60", "x10 stale") for series, values in _CALM}
     down = [{"labels": '{alertname="ScyllaCdcBridgeDown"}', "value": 1}]
     path = tmp_path / "tests.yaml"

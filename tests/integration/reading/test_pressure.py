@@ -19,7 +19,7 @@ from bridge.adapters.kafka.producer import TransactionalProducer
 from bridge.config.document import KafkaSettings
 from bridge.errors import RetriableError, TooLargeError, UnpublishableError
 from sandbox.stack.stack import LocalStack
-from tests.integration.support.quotas import quota
+from tests.integration.support.kafka_quota import producer_quota
 from tests.integration.support.running import wait_for
 
 pytestmark = pytest.mark.integration
@@ -115,7 +115,7 @@ def test_quota_makes_the_job_wait_and_is_told(
     sent = [os.urandom(10_000) for _ in range(20)]
     waits: list[float] = []
     began_s = time.monotonic()
-    with quota(local_stack.kafka, BYTES_PER_S), opened(settings, name, None, waits.append) as producer:
+    with producer_quota(local_stack.kafka, BYTES_PER_S), opened(settings, name, None, waits.append) as producer:
         for value in sent:
             producer.produce(name, b"k", value)
         producer.commit()
@@ -126,6 +126,17 @@ def test_quota_makes_the_job_wait_and_is_told(
     assert max(waits) > 0
     assert max(waits) <= time.monotonic() - began_s
     assert any("throttles it for" in message and "because of a quota" in message for message in caplog.messages)
+
+
+def test_ends_of_topics_show_what_brokers_have_taken(settings: KafkaSettings, topic: str) -> None:
+    """Also records of an open transaction, which no consumer sees yet; a topic that does not exist is empty."""
+    admin = KafkaAdmin(settings)
+    assert admin.total_end([topic, "no-such-topic"]) == 0
+    with opened(settings, topic, None) as producer:
+        producer.produce(topic, b"k", b"v")
+        wait_for("the record at the broker", lambda: admin.total_end([topic]) == 1, 30)
+        assert values(settings, topic) == []
+    assert admin.total_end([]) == 0
 
 
 def seeing_all(settings: KafkaSettings) -> Consumer:

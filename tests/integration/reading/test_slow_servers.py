@@ -27,7 +27,7 @@ from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
 from bridge.reading.lane_merge import read_lane
 from sandbox.stack.stack import LocalStack
-from tests.integration.support.quotas import quota
+from tests.integration.support.kafka_quota import producer_quota
 
 pytestmark = pytest.mark.integration
 
@@ -109,7 +109,7 @@ def test_backlog_that_a_quota_holds_back_is_published_in_one_attempt(
     lane, sent = lane_of(12_000), [os.urandom(1_000) for _ in range(3_000)]
     admin = KafkaAdmin(lane.config.kafka)
     assert not admin.has_records(lane.topic)
-    with quota(local_stack.kafka, BYTES_PER_S):
+    with producer_quota(local_stack.kafka, BYTES_PER_S):
         began_s = time.monotonic()
         lane.publisher.start(TASK, fresh=False)
         lane.publish(1_000_000, sent)

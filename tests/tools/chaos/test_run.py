@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import TimeoutExpired
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from tests.chaos import broken, fault_points, injection, run
 from tests.chaos.__main__ import main
 from tests.chaos.fault_points import FaultError, Point
 from tests.chaos.outcome import Leg, Outcome
-from tests.chaos.plan import KINDS, Fault
+from tests.chaos.plan import KINDS, Fault, plan
 from tests.chaos.run import Run
 from tests.chaos.witness import Counts
 from tests.chaos.writing import TABLES
@@ -66,9 +67,11 @@ class World:
         self.commands: list[str] = []
         self.said: list[str] = []
         self.published = 0
+        self.quotas: list[float] = []
         monkeypatch.setattr(run, "BridgeJob", Job)
         monkeypatch.setattr(run, "Topics", lambda *_: SimpleNamespace(reached=self._reached))
         monkeypatch.setattr(run, "Writing", lambda *_, **__: SimpleNamespace(error=None))
+        monkeypatch.setattr(injection, "producer_quota", self._limit)
         for module in (run, injection):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now_s, sleep=self._sleep))
             monkeypatch.setattr(module, "run_command", self._do)
@@ -96,6 +99,17 @@ class World:
         """What a process does at the point, but for what then becomes of it."""
         if (self.faults / POINT).exists():
             (self.faults / POINT).rename(self.faults / f"{POINT} fired")
+
+    @contextmanager
+    def _limit(self, _server: str, bytes_per_s: float) -> Iterator[None]:
+        self.quotas.append(bytes_per_s)
+        yield
+        self.quotas.append(0.0)
+
+    def log(self, words: str) -> None:
+        """What the job says in its log."""
+        with self.job.log.open("a") as log:
+            log.write(f"{words}\n")
 
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -251,6 +265,69 @@ def test_clock_counts_only_while_it_is_off(world: World) -> None:
     looks = bool
     assert world.met("clock jump", 5) == ["clock jump"]
     assert {-10_000_000, 10_000_000} < set(off)
+
+
+def test_hung_task_counts_when_it_hangs_and_must_be_noticed(world: World) -> None:
+    """Nobody comes by: no fault. Who comes by and is not noticed is a problem of the run; else it goes on at once."""
+    assert world.met("hung task") == []
+    world.meanwhile = world.come_by
+    assert world.met("hung task") == ["hung task"]
+    (problem,) = world.run.outcome.problems
+    assert problem == "hung task (mid-produce, 1): not noticed in 200 s"
+    began_s = world.now_s
+
+    def notice() -> None:
+        world.come_by()
+        if fault_points.fired(world.faults, POINT):
+            world.log(f"ks.t: its query has shown no progress for 24 s, while it waits; {run._HUNG}")
+
+    world.meanwhile = notice
+    assert world.met("hung task") == ["hung task", "hung task"]
+    assert world.run.outcome.problems == [problem]
+    assert world.now_s - began_s < 10
+
+
+def test_throttling_counts_when_the_job_says_so(world: World) -> None:
+    """A quota under which the job writes nothing is no fault. It is lifted each time."""
+    assert world.met("throttled broker") == []
+    assert set(world.quotas[::2]) == {injection._QUOTA_BYTES_PER_S}
+    assert set(world.quotas[1::2]) == {0.0}
+    world.meanwhile = lambda: world.log("ks.t.0: Kafka's broker 1 throttles it for 3.4 s because of a quota")
+    assert world.met("throttled broker") == ["throttled broker"]
+
+
+def test_slow_node_counts_when_an_answer_was_late(world: World) -> None:
+    """Nobody asks: no fault. The node is quick again afterwards."""
+    node = world.run.node
+    assert world.met("slow CQL node") == []
+    assert node._delay_s == 0.0
+
+    def ask() -> None:
+        node.delayed += node._delay_s > 0
+
+    world.meanwhile = ask
+    assert world.met("slow CQL node", 300) == ["slow CQL node"]
+    assert node._delay_s == 0.0
+
+
+def test_lagging_node_counts_when_an_answer_was_older(world: World) -> None:
+    """While the streams do not change, the older view is the present one: no fault. The node lags no longer then."""
+    node = world.run.node
+    assert world.met("lagging node") == []
+    assert not node._lags
+
+    def answer() -> None:
+        node.outdated += node._lags
+
+    world.meanwhile = answer
+    assert world.met("lagging node") == ["lagging node"]
+    assert not node._lags
+
+
+def test_every_kind_is_planned_and_can_be_injected(world: World) -> None:
+    """A plan of as many faults as there are kinds has each of them, and the injector knows each."""
+    assert {fault.kind for fault in plan(1, 0, least=len(KINDS))} == set(KINDS)
+    assert world.run._injector.kinds == set(KINDS)
 
 
 def test_look_at_the_former_clock_is_none_at_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

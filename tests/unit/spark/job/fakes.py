@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, cast
+
+from pyspark.errors import PySparkException
 
 from bridge.config.document import BridgeConfig, validate
 from bridge.engine.table.topic_watch import ChangeTopic, TopicWatch
@@ -38,6 +41,9 @@ def job_state_of(*tables: str) -> JobState:
 class Query:
     """A streaming query as the job sees one: it is active for so many looks, then ends, with or without a failure."""
 
+    reports = 1
+    """How many reports of Spark's come with each look."""
+
     def __init__(self, looks: int, failure: Exception | None) -> None:
         self.looks, self.failure, self.stopped = looks, failure, False
         self.lastProgress: dict[str, Any] | None = {"batchId": 1}
@@ -53,6 +59,22 @@ class Query:
 
     def stop(self) -> None:
         self.stopped = True
+
+
+class Hung(Query):
+    """A query that reports nothing; it can be stopped only after so many refusals."""
+
+    reports = 0
+
+    def __init__(self, refusals: int = 0) -> None:
+        super().__init__(10**9, None)
+        self.refusals = refusals
+
+    def stop(self) -> None:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise PySparkException("the stream thread was last executing")
+        super().stop()
 
 
 class Recovering(Query):
@@ -83,6 +105,7 @@ class Journal:
         failed: queries that failed, and whether that was Spark's own failure.
         summed_up: tables, and how many looks there were before.
         closed: tables.
+        killed: tables whose tasks were ended.
     """
 
     starts: list[tuple[str, bool]] = field(default_factory=list)
@@ -90,6 +113,7 @@ class Journal:
     failed: list[tuple[Query | None, bool]] = field(default_factory=list)
     summed_up: list[tuple[str, int]] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
+    killed: list[str] = field(default_factory=list)
 
     def check(self, tables: list[str], status: int | None, *, once: bool) -> None:
         """Assert that everything is closed, and that every query was checked once more after its end."""
@@ -104,13 +128,15 @@ class Journal:
 class FakeTable:
     """A table whose starts give the queries of a list: a failure is raised, and an event hangs until it is set.
 
-    A table whose name ends with `asked` cannot describe its changes before `answer` is set.
+    A table whose name ends with `asked` cannot describe its changes before `answer` is set. The topics of one whose
+    name ends with `growing` grow; Kafka does not answer for one whose name ends with `silent`.
     """
 
     def __init__(self, name: str, queries: list[Any], journal: Journal, answer: threading.Event) -> None:
         self.name = name
         self.change_topic: ChangeTopic = cast("Any", f"topic of {name}")
         self._queries, self._journal, self._answer = queries, journal, answer
+        self.reports, self._ends = 0, count()
 
     def start(self, *, once: bool, recovered: bool) -> StartedQuery:
         del once
@@ -125,6 +151,7 @@ class FakeTable:
 
     def look(self, query: Any, *, ended: bool) -> None:
         self._journal.looked.append((query, ended))
+        self.reports += query.reports
 
     def note_failure(self, query: Any, *, by_spark: bool) -> None:
         self._journal.failed.append((query, by_spark))
@@ -140,6 +167,17 @@ class FakeTable:
 
     def share_used_for_s(self) -> float:
         return 0.03 if self.name.endswith("paced") else 0.0
+
+    def topics_end(self) -> int:
+        if self.name.endswith("silent"):
+            raise RetriableError("Kafka is away")
+        return next(self._ends) if self.name.endswith("growing") else 7
+
+    def describe_wait(self, query: Any) -> str:
+        return "while it waits for lane 1 in process 4711"
+
+    def kill_tasks(self) -> None:
+        self._journal.killed.append(self.name)
 
     def close(self) -> None:
         self._journal.closed.append(self.name)

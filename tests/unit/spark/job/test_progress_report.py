@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +20,7 @@ from bridge.monitoring.reports import LaneReport
 from bridge.monitoring.snapshot import BatchStatistics, TableSnapshot
 from bridge.monitoring.state import JobState
 from spark.job.progress_report import ProgressReport
-from tests.unit.spark.job.fakes import config_of
+from tests.unit.spark.job.fakes import config_of, job_state_of
 
 G = UnixMillis(1_000)
 
@@ -121,6 +121,18 @@ def test_reports_without_a_micro_batch_count_nothing() -> None:
     idle = progress("r1", 0) | {"durationMs": {"latestOffset": 3}}
     first = progress("r1", 1) | {"sources": [{"endOffset": None}]}
     assert look([idle, first]).batches == BatchStatistics()
+
+
+def test_each_report_is_counted_once_as_a_sign_of_life() -> None:
+    """Also one of a query that has nothing to read, which is how the job knows that it does not hang."""
+    idle = progress("r1", 0) | {"durationMs": {"latestOffset": 3}}
+    later = progress("r1", 1) | {"durationMs": {"latestOffset": 3}}
+    report = ProgressReport("a.b", job_state_of("a.b"), changes_came=lambda: None)
+    counts = []
+    for recent in ([], [idle], [idle], [idle, later, progress("r1", 2)]):
+        report.look(cast("Any", Query(recent)), at_once=True)
+        counts.append(report.count)
+    assert counts == [0, 1, 1, 3]
 
 
 def test_micro_batch_without_lanes_reports_none() -> None:
