@@ -321,7 +321,7 @@ def test_images_of_a_retry_show_what_the_first_try_left() -> None:
 def test_row_without_operation_is_rejected() -> None:
     """The error names a damaged row."""
     damaged = (*row(1, 0, 1, last=True)[:4], None, b"")
-    with pytest.raises(UnpublishableError, match=r"cdc\$operation is None"):
+    with pytest.raises(UnpublishableError, match=r"cdc\$operation is null"):
         list(groups([damaged], LAYOUT))
 
 

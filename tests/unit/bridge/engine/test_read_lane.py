@@ -46,7 +46,7 @@ def test_retry_waits_for_its_share_of_requests(streams: int, pause_s: float) -> 
     for is_retry in (False, True):
         changes = LaneChanges(config(), task, "", cache, is_retry=is_retry, sleep=slept_s.append)
         with pytest.raises(AttributeError):  # the pause comes before the first use of the table
-            next(changes._changes(task.batch.parts[0], table))
+            next(changes._changes(task.batch.parts[0], lambda: None, table))
         assert slept_s == ([pytest.approx(pause_s)] if is_retry else [])
 
 
@@ -58,7 +58,7 @@ def test_columns_may_change_inside_a_later_part() -> None:
         return SimpleNamespace(schemas=Schemas("key", schema[0]))
 
     class Changing(LaneChanges):
-        def _changes(self, part: Part, captured: Any) -> Iterator[EncodedChange]:
+        def _changes(self, part: Part, while_waiting: object, captured: Any) -> Iterator[EncodedChange]:
             number = 0 if part.selection.role is Role.CLOSED else 1
             for time_us in (1, 2):
                 if number and time_us == 2 and captured.schemas.value == "a":
@@ -124,7 +124,7 @@ def test_failing_cluster_is_dropped(fails: str) -> None:
         return SimpleNamespace(schemas=Schemas("key", "value"))
 
     class Failing(LaneChanges):
-        def _changes(self, part: Part, captured: Any) -> Iterator[EncodedChange]:
+        def _changes(self, part: Part, while_waiting: object, captured: Any) -> Iterator[EncodedChange]:
             yield EncodedChange(b"k", b"v", bytes(36), True)
             raise errors[0]
 
