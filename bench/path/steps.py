@@ -113,13 +113,16 @@ class Nowhere(TransactionalProducer):
 def publish(changes: Changes, producer: Any = None) -> None:
     """Publish changes as a task does, by default with a producer that does nothing."""
     task, config = _task(), bench_config()
+    size = TransactionSize(config.publishing.max_transaction_bytes, config.kafka.transaction_timeout_ms / 1000)
+    # As after the first commits of a process, if the brokers are fast.
+    size.most_bytes = config.publishing.max_transaction_bytes
     publisher = LanePublisher(
         lambda: producer or Nowhere(),
         LaneProgress(task.lane, task.batch.layout, task.batch.start, owner="bench").to_bytes,
         progress_topic="progress",
         owner="bench",
         most_records=config.publishing.max_transaction_records,
-        size=TransactionSize(config.publishing.max_transaction_bytes, config.kafka.transaction_timeout_ms / 1000),
+        size=size,
     )
     publisher.start(task, fresh=False)
     output = LaneOutput(config, task, publisher, lambda *_: _FRAME, lambda _: 1)

@@ -213,7 +213,8 @@ class LanePublisher:
         if left.done is not None:
             at = bisect_right(records, left.done, key=self._position_of)
         while at < end:
-            self.commit_if_full()
+            if self._is_open and self._is_full:
+                self._commit(left.midway(self._last_position()))
             if not self._is_open:
                 self._begin()
             piece, size = self._cut_piece(records, at, framing)
@@ -227,7 +228,7 @@ class LanePublisher:
             queued = reached if refused is None else reached - 1
             self._records += queued - at
             self._groups += reached - at
-            self._bytes += size if queued - at == len(piece) else _bytes_of(piece[: queued - at], framing)
+            self._bytes += size if refused is None else _bytes_of(piece[: queued - at], framing)
             self._group_key, self._group_part = records[reached - 1][3][:GROUP_BYTES], self._part
             self._wanted = True
             if refused is not None:

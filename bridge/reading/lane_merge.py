@@ -262,14 +262,17 @@ class _Lane:
                 # The merge can't go on without this page, so it is requested even without room.
                 self._request(one, one.next_state)
             assert one.pending is not None
-            self._accept_page(one, self._await_page(one.pending))
+            try:
+                page = one.pending.result(_WAIT_S)
+            except TimeoutError:
+                page = self._await_late_page(one.pending)
+            self._accept_page(one, page)
 
-    def _await_page(self, request: Future[Page]) -> Page:
+    def _await_late_page(self, request: Future[Page]) -> Page:
         while not request.done():
+            self._while_waiting()
             # This returns as soon as the request ends.
             wait((request,), _WAIT_S)
-            if not request.done():
-                self._while_waiting()
         return request.result()
 
     def _accept_page(self, one: _Stream, page: Page) -> None:

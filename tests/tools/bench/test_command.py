@@ -32,6 +32,8 @@ _Main = Callable[[list[str]], int]
         (whole.main, "--shards", "0"),
         (whole.main, "--drain-timeout", "inf"),
         (whole.main, "--tables", "broad"),
+        (whole.main, "--tables-count", "1,0"),
+        (whole.main, "--settle", "-1"),
         (idle.main, "--streams", "3"),
         (idle.main, "--interval", "0"),
         (idle.main, "--settle", "-1"),

@@ -18,7 +18,7 @@ from bridge.model.micro_batch import Layout, PlannedBatch
 from bridge.model.streams import MAX_TOKEN, Token
 from bridge.model.times import UnixMicros, UnixMillis, timeuuid_of
 from bridge.planning import micro_batches
-from bridge.planning.server_clock import ServerTime
+from bridge.planning.server_clock import NodeTime, ServerTime
 from bridge.publishing.lane_publisher import LanePublisher
 from bridge.publishing.lane_recovery import LaneTask
 from bridge.publishing.start_decision import decide_start
@@ -293,7 +293,7 @@ def test_clock_that_jumps_moves_windows_back_alone(tmp_path: Path) -> None:
 
     now_us, minute_us = UnixMicros(1_700_000_000_000_000), 60_000_000
     shifted(Own, tmp_path)
-    time = Own(lambda: now_us, lambda: now_us, lambda: 0.0)
+    time = Own(lambda: NodeTime("node", now_us, {"node"}), lambda: now_us, lambda: 0.0)
     assert time.earlier_us() == now_us
     set_clock(tmp_path, -minute_us)
     assert not clock_asked(tmp_path)
