@@ -210,7 +210,9 @@ class LocalCql:
         # First in the catalog: if it refuses the statement, nothing has changed.
         self._server.catalog.apply(statement, self._clock())
         self._check_tablets(name)
-        self._session.execute(text)
+        options = _tablet_options(statement)
+        if options is None:
+            self._session.execute(text)
         if isinstance(statement, DropTable):
             log = f"{name.name}_scylla_cdc_log" if had_log else name.name
             if had_log:
@@ -222,16 +224,11 @@ class LocalCql:
                 self._streams.log_dropped(name.keyspace, base)
         self._forget_tables()
         self._load_keyspace(name.keyspace)
-        steps = self._resize_tablets(statement, name)
-        if steps:
-            return f"done; its tablets become {', then '.join(map(str, steps))}"
+        if options is not None:
+            count = options.get("min_tablet_count", "")
+            steps = self._streams.tablets_altered(*name, int(count)) if count.isdecimal() else ()
+            return f"done; its tablets become {', then '.join(map(str, steps))}" if steps else "done"
         return "done, its log too" if had_log and isinstance(statement, DropTable) else "done"
-
-    def _resize_tablets(self, statement: Any, name: TableName) -> tuple[int, ...]:
-        options = statement.options if isinstance(statement, AlterTable) else None
-        tablets = {} if options is None else options.values.get("tablets")
-        count = str(tablets.get("min_tablet_count", "")) if isinstance(tablets, dict) else ""
-        return self._streams.tablets_altered(*name, int(count)) if count.isdecimal() else ()
 
     def _check_tablets(self, name: TableName) -> None:
         """Refuse CDC for a table with tablets in a version that does not support it.
@@ -334,6 +331,15 @@ def _named_tables(statement: Statement) -> list[Name]:
             return [statement.index]
         case _:
             return [statement.table]
+
+
+def _tablet_options(statement: Any) -> dict[str, str] | None:
+    """The option `tablets` of an ALTER TABLE that has no other; the stack's server would refuse the statement."""
+    options = statement.options if isinstance(statement, AlterTable) else None
+    if options is None or set(options.values) != {"tablets"}:
+        return None
+    found = options.values["tablets"]
+    return found if isinstance(found, dict) else {}
 
 
 def _is_conditional(statement: Any) -> bool:
