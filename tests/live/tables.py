@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.live.cql_types import (
+from tests.live.cql_types import CqlType, Frozen, Map, Tuple, Udt, list_of, set_of
+from tests.live.native_types import (
     BIGINT,
     BLOB,
     BOOLEAN,
@@ -23,13 +24,6 @@ from tests.live.cql_types import (
     TIMEUUID,
     UUID_,
     VARINT,
-    CqlType,
-    Frozen,
-    Map,
-    Tuple,
-    Udt,
-    list_of,
-    set_of,
 )
 
 _LOG_TTL_S: Final = 7 * 86_400
@@ -175,21 +169,13 @@ def table_of(keyspace: str, shape: str, types: list[Udt]) -> Table:
             statics = [Column("s_map", Map(TEXT, INT)), Column("s_list", list_of(INT))]
             regular = _collections(near)
         case "udts":
-            regular = [
-                *(Column("u", near), Column("fu", Frozen(near)), Column("deep", far), Column("fdeep", Frozen(far))),
-                Column("t", Tuple((INT, TEXT, Frozen(set_of(INT))))),
-                Column("t_deep", Tuple((Frozen(near), Tuple((DECIMAL, DATE))))),
-                Column("us", set_of(Frozen(near))),
-            ]
+            regular = _udts(near, far)
         case "single":
             clustering = []
             regular = [Column("v", INT), Column("w", TEXT), Column("m", Map(INT, TEXT)), Column("u", near)]
         case "typed_keys":
             partition = [Column("p1", UUID_), Column("p2", INET), Column("p3", DATE), Column("p4", BOOLEAN)]
-            clustering = [
-                *(Column("c1", TIMESTAMP, descending=True), Column("c2", DECIMAL), Column("c3", BLOB, descending=True)),
-                Column("c4", SMALLINT),
-            ]
+            clustering = _typed_clustering()
             statics = [Column("s", VARINT)]
             regular = [Column("v", DOUBLE), Column("w", Frozen(Map(TEXT, INT)))]
         case "keys_only":
@@ -210,6 +196,24 @@ def table_of(keyspace: str, shape: str, types: list[Udt]) -> Table:
         case _:
             raise ValueError(f"no such shape: {shape} (choose from {', '.join(SHAPES)})")
     return Table(keyspace, shape, partition, clustering, statics, regular, cdc, record_shape, types, has_view)
+
+
+def _udts(near: Udt, far: Udt) -> list[Column]:
+    return [
+        *(Column("u", near), Column("fu", Frozen(near)), Column("deep", far), Column("fdeep", Frozen(far))),
+        Column("t", Tuple((INT, TEXT, Frozen(set_of(INT))))),
+        Column("t_deep", Tuple((Frozen(near), Tuple((DECIMAL, DATE))))),
+        Column("us", set_of(Frozen(near))),
+    ]
+
+
+def _typed_clustering() -> list[Column]:
+    return [
+        Column("c1", TIMESTAMP, descending=True),
+        Column("c2", DECIMAL),
+        Column("c3", BLOB, descending=True),
+        Column("c4", SMALLINT),
+    ]
 
 
 def _collections(near: Udt) -> list[Column]:

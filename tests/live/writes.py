@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from tests.live.cql_types import BIGINT, INT, TEXT, Elements, Map, Udt, maybe_null
+from tests.live.cql_types import Elements, Map, Udt, maybe_null
+from tests.live.native_types import BIGINT, INT, TEXT
 from tests.live.tables import Column, Table
 
 _PARTITIONS: Final = 8

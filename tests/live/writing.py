@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Final
 
-from tests.live.cql_types import INT, TEXT, Map, set_of
+from tests.live.cql_types import Map, set_of
+from tests.live.native_types import INT, TEXT
 from tests.live.server import RefusedError, Server, UnsettledError, now_us
 from tests.live.statements import Stamps, Statement
 from tests.live.tables import Column, Table

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from tests.live.cql_types import INT, TEXT, Map, list_of, set_of
+from tests.live.cql_types import Map, list_of, set_of
 from tests.live.log import LogChange, Position
+from tests.live.native_types import INT, TEXT
 from tests.live.tables import Column, Table
 from tests.live.topics import Record
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from tests.live.compare import Finding, Rows, compare_copy, compare_order, compare_positions, copied, rows_of
-from tests.live.cql_types import DECIMAL, INET, UUID_
 from tests.live.log import LogChange, changes_of
+from tests.live.native_types import DECIMAL, INET, UUID_
 from tests.live.tables import Column
 from tests.live.topics import Record
 from tests.tools.live.sample import START_US, TABLE, logged, position, record
