@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.engine.table.restart_policy import LONGEST_BACKOFF_S, RestartPolicy
-from bridge.engine.table.stall_watch import LEAST_PATIENCE_S, StallWatch
+from bridge.engine.table.stall_watch import FIRST_PATIENCE_S, LEAST_PATIENCE_S, StallWatch
 from bridge.engine.table.topic_watch import ChangeTopic
 from bridge.errors import BridgeError, NoGenerationError
 from bridge.monitoring.state import JobState
@@ -48,6 +48,7 @@ class Intervals:
         stop_s: how long a stop waits for starts and micro-batches.
         stalled_after_s: `monitoring.stalled_after_s`; a query hangs after a multiple of it.
         least_patience_s: no query hangs sooner.
+        first_patience_s: the same before Spark's first report about it.
         trigger_s: `spark.trigger_interval_ms`, in s.
         stop_hung_s: how long the stop of a hung query may take.
     """
@@ -63,6 +64,7 @@ class Intervals:
     stop_s: float = 10.0
     stalled_after_s: float = 60.0
     least_patience_s: float = LEAST_PATIENCE_S
+    first_patience_s: float = FIRST_PATIENCE_S
     trigger_s: float = 0.0
     stop_hung_s: float = STOP_WITHIN_S
 
@@ -143,6 +145,7 @@ class TableRun:
                 intervals.stalled_after_s,
                 longest_pause_s=intervals.trigger_s,
                 least_patience_s=intervals.least_patience_s,
+                first_patience_s=intervals.first_patience_s,
             ),
             stop_within_s=intervals.stop_hung_s,
         )

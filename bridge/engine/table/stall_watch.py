@@ -10,6 +10,8 @@ RESTART_AFTER: Final = 3
 """A query hangs once it has shown no progress for so many times `monitoring.stalled_after_s`."""
 LEAST_PATIENCE_S: Final = 20.0
 """No query hangs sooner than this: Spark reports about a query that has nothing to read every 10 s only."""
+FIRST_PATIENCE_S: Final = 120.0
+"""No query hangs sooner than this before Spark's first report: its processes start, and its lanes are opened."""
 _ASK_EVERY: Final = 6
 """Kafka is asked after a third of the patience, and then every sixth of it."""
 _LONGEST_STEP_S: Final = 2.0
@@ -40,6 +42,7 @@ class StallWatch:
         *,
         longest_pause_s: float = 0.0,
         least_patience_s: float = LEAST_PATIENCE_S,
+        first_patience_s: float = FIRST_PATIENCE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without a query.
@@ -48,10 +51,14 @@ class StallWatch:
             stalled_after_s: `monitoring.stalled_after_s`.
             longest_pause_s: the longest pause between two micro-batches that is normal, in s.
             least_patience_s: no query hangs sooner than this, in s.
+            first_patience_s: the same before Spark's first report about it.
             clock: monotonic seconds.
         """
         self.standing_s = 0.0
-        self._least_s = max(RESTART_AFTER * stalled_after_s, least_patience_s) + longest_pause_s
+        patience_s = max(RESTART_AFTER * stalled_after_s, least_patience_s)
+        self._first_patience_s = max(patience_s, first_patience_s) + longest_pause_s
+        self._patience_s = patience_s + longest_pause_s
+        self._has_reported = False
         self._clock = clock
         self._looked_s = clock()
         self._restarts = 0
@@ -64,11 +71,12 @@ class StallWatch:
     @property
     def patience_s(self) -> float:
         """After how long without progress the query counts as hung, in s."""
-        return self._least_s * 2.0 ** min(self._restarts, _MOST_DOUBLINGS)
+        plain_s = self._patience_s if self._has_reported else self._first_patience_s
+        return plain_s * 2.0 ** min(self._restarts, _MOST_DOUBLINGS)
 
     def begin(self, reports: int) -> None:
         """Watch a query that has just started; `reports` is as for `look`."""
-        self._reports, self._looked_s = reports, self._clock()
+        self._reports, self._looked_s, self._has_reported = reports, self._clock(), False
         self._note_progress()
 
     def look(self, reports: int) -> Advice:
@@ -81,7 +89,7 @@ class StallWatch:
         self.standing_s += min(now_s - self._looked_s, _LONGEST_STEP_S)
         self._looked_s = now_s
         if reports != self._reports:
-            self._reports, self._restarts = reports, 0
+            self._reports, self._restarts, self._has_reported = reports, 0, True
             self._note_progress()
         if self._unmoved_s >= self.patience_s:
             return "restart"

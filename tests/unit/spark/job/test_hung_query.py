@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.spark.job.fakes import AT_ONCE, Hung, Journal, Query, StoppingJobState, config_of, job_state_of, run_job
 
-IMPATIENT = replace(AT_ONCE, stalled_after_s=0.01, least_patience_s=0.0)
+IMPATIENT = replace(AT_ONCE, stalled_after_s=0.01, least_patience_s=0.0, first_patience_s=0.0)
 
 
 def test_hung_query_is_started_again_beside_other_tables(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.engine.table.stall_watch import LEAST_PATIENCE_S, RESTART_AFTER, StallWatch
+from bridge.engine.table.stall_watch import FIRST_PATIENCE_S, LEAST_PATIENCE_S, RESTART_AFTER, StallWatch
 
 STALLED_AFTER_S = 60.0
 PATIENCE_S = RESTART_AFTER * STALLED_AFTER_S
@@ -126,5 +126,10 @@ def test_suspended_job_blames_no_query() -> None:
     [(1.0, 0.0, LEAST_PATIENCE_S), (60.0, 3600.0, 3780.0), (10.0, 0.2, 30.2)],
 )
 def test_patience_covers_what_is_normal(stalled_after_s: float, longest_pause_s: float, expected_s: float) -> None:
-    """Spark's reports about an idle query, and the pause between two micro-batches."""
-    assert StallWatch(stalled_after_s, longest_pause_s=longest_pause_s).patience_s == pytest.approx(expected_s)
+    """Spark's reports about an idle query, the pause between micro-batches, and the start of a query's processes."""
+    watch = StallWatch(stalled_after_s, longest_pause_s=longest_pause_s)
+    for reports in (1, 3):
+        watch.begin(reports)
+        assert watch.patience_s == pytest.approx(max(expected_s, FIRST_PATIENCE_S + longest_pause_s))
+        watch.look(reports + 1)
+        assert watch.patience_s == pytest.approx(expected_s)
