@@ -12,6 +12,9 @@ from tests.chart.rendering import LOCAL, Chart
 from tests.image.dockerfile import Copy, UnknownStepError, stages
 from tests.image.rootfs import ENTRYPOINT, RootFileSystem, image_root
 
+# The first test of the image builds it.
+pytestmark = pytest.mark.timeout(1800)
+
 PYTHON = ENTRYPOINT[0]
 
 
