@@ -73,7 +73,7 @@ class VectorRun:
         """
         self._server = server
         self._log = ChangeLog(server.session)
-        now_us = self._log.node_time_us()
+        now_us = self._log.node_time().time_us
         past_s = now_us // 1_000_000 - _EXPIRED_AGO_S
         self.vector = Filling(server.keyspace, now_us, past_s, earliest_us=now_us).fill(vector)
         self._simulator = StatementServer(server.keyspace, is_current=is_current)
@@ -112,7 +112,7 @@ class VectorRun:
 
     def simulated_refusal(self) -> Refusal | None:
         """What the simulator answers to the last statement, which the server has refused."""
-        now_us = self._log.node_time_us()
+        now_us = self._log.node_time().time_us
         try:
             self._simulator.execute(self.vector["statements"][-1], Request(now_us, now_us))
         except CqlError as error:
@@ -128,7 +128,7 @@ class VectorRun:
             self.facts.append(f"{statement!r} returns {count} rows, expected none")
 
     def _change_schema(self, statement: str) -> None:
-        now_us = self._log.node_time_us()
+        now_us = self._log.node_time().time_us
         try:
             self._simulator.execute(statement, Request(now_us, now_us))
         except (CqlError, SchemaRefusal) as error:
@@ -157,7 +157,7 @@ class VectorRun:
 
     def _compare(self, statement: str) -> None:
         found = self._new_rows()
-        now_us, stamps = self._log.node_time_us(), _stamps(found)
+        now_us, stamps = self._log.node_time().time_us, _stamps(found)
         try:
             at_us = RequestTimes([(statement, ())], self._simulator.catalog).of_request(stamps)
             request = Request(at_us or min(stamps, default=now_us), now_us, tuple(_list_keys(found)))
