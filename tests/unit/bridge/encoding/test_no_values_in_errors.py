@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -124,14 +125,19 @@ def shown_of(reason: str) -> Iterator[str]:
     yield body.decode()
 
 
-@given(seed=st.integers(0, 2**48), number=st.sampled_from(range(len(TABLES))), output=st.sampled_from(OUTPUTS))
-@settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
-def test_damaged_rows_give_nothing_away(seed: int, number: int, output: object) -> None:
-    """Whatever is wrong with a row, no part of its cells is in the error, its chain, a letter's reason or a page."""
+def check_silence(seed: int, number: int, output: Any, *, shown: bool) -> None:
+    """Encode a damaged group, and search what its failure leaves behind.
+
+    Args:
+        seed: decides the damage.
+        number: of the table.
+        output: the form of the records.
+        shown: whether to search what a job shows of the failure, too.
+    """
     log, random = log_of(number), Marking(seed)
     rows = MarkedDamage(random, log).group(random.choice(log.groups))
-    codec, _, _ = codecs(number, output)  # type: ignore[arg-type]
-    by_row = shape_of(output.shape).by_row  # type: ignore[attr-defined]
+    codec, _, _ = codecs(number, output)
+    by_row = shape_of(output.shape).by_row
     name = (log.table.keyspace, log.table.name)
     incomplete = random.choice(("stop", "deliver"))
 
@@ -146,8 +152,25 @@ def test_damaged_rows_give_nothing_away(seed: int, number: int, output: object) 
     error = failure_of(lambda: publish(False))
     for text in () if error is None else texts_of(error):
         require_silence(text)
-    for text in () if error is None else shown_of(str(error)):
+    for text in () if error is None or not shown else shown_of(str(error)):
         require_silence(text)
+
+
+DAMAGED = given(st.integers(0, 2**48), st.sampled_from(range(len(TABLES))), st.sampled_from(OUTPUTS))
+
+
+@DAMAGED
+@settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
+def test_damaged_rows_give_nothing_away(seed: int, number: int, output: object) -> None:
+    """Whatever is wrong with a row, no part of its cells is in the error, its chain or a letter's reason."""
+    check_silence(seed, number, output, shown=False)
+
+
+@DAMAGED
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
+def test_page_and_probes_give_nothing_away(seed: int, number: int, output: object) -> None:
+    """The page, the probe and the metrics show the message of an error; they take most of the test's time."""
+    check_silence(seed, number, output, shown=True)
 
 
 def test_forms_are_found() -> None:
