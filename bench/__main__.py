@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from bench import command, figures, stages
+from bench import command, figures, many_tables, stages
 from bench.data import fill
 from bench.data.fill import Cluster
 from bench.data.tables import DEFAULT_TABLES
@@ -30,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    if arguments.tables_count:
+        _run_many(arguments)
+        return
     lines: list[Figures] = []
     with a_stack(arguments.folder) as stack, Watch(below={}, of=server_pids(stack)) as watch:
         for table in arguments.tables:
@@ -39,6 +42,26 @@ def _run(arguments: argparse.Namespace) -> None:
     print(f"\n{figures.plain_table(lines)}\n{machine}")
     if arguments.markdown:
         print(f"\n{figures.markdown_table(lines)}\n\n{machine}")
+
+
+def _run_many(arguments: argparse.Namespace) -> None:
+    lines: list[Figures] = []
+    with a_stack(arguments.folder) as stack:
+        machine = machine_now()
+        for count in arguments.tables_count:
+            found = many_tables.measure(
+                stack,
+                count,
+                lanes=arguments.lanes,
+                confidence_ms=arguments.confidence,
+                settle_s=arguments.settle,
+                seconds=arguments.seconds,
+                timeout_s=arguments.drain_timeout,
+            )
+            lines.append({**found, "machine": machine})
+            print(figures.json_line(lines[-1]), flush=True)
+    table = figures.markdown_table if arguments.markdown else figures.plain_table
+    print(f"\n{table(lines, many_tables.COLUMNS)}\n{figures.machine_line([machine])}")
 
 
 def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace, watch: Watch) -> Figures:
@@ -86,6 +109,18 @@ def _measure(stack: LocalStack, table: str, arguments: argparse.Namespace, watch
 def _parser() -> argparse.ArgumentParser:
     parser = command.parser("bench", "Measure the bridge on this machine.")
     command.add_tables(parser, DEFAULT_TABLES)
+    parser.add_argument(
+        "--tables-count",
+        type=command.counts,
+        default=(),
+        help="instead of draining, run one job over so many tables of one row each; several numbers with commas",
+    )
+    parser.add_argument(
+        "--settle",
+        type=command.not_negative,
+        default=600.0,
+        help="with --tables-count: how long the job rests before its cost at rest is measured, in s",
+    )
     command.add_drain(parser, changes=1_000_000, timeout_s=900.0)
     parser.add_argument("--lanes", type=command.count, default=os.cpu_count() or 1, help="lanes; default: cores")
     parser.add_argument("--rate", type=command.positive, default=1000.0, help="changes a second for the latency")

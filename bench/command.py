@@ -66,6 +66,15 @@ def count(text: str) -> int:
     return found
 
 
+def counts(text: str) -> tuple[int, ...]:
+    """Parse whole numbers of at least 1, separated by commas.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is not such a list.
+    """
+    return tuple(count(number) for number in text.split(","))
+
+
 def positive(text: str) -> float:
     """Parse a number above 0.
 

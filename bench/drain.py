@@ -105,7 +105,7 @@ def drained(
         folder,
         servers,
         name=new_name(table, "drain"),
-        table=f"{KEYSPACE}.{table}",
+        tables=[f"{KEYSPACE}.{table}"],
         settings={**settings, "spark": spark},
         once=True,
     )

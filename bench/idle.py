@@ -84,7 +84,7 @@ def _measure(stack: LocalStack, arguments: argparse.Namespace) -> Figures:
             stack.folder / "bench",
             servers,
             name=new_name(_TABLE, "idle"),
-            table=f"{KEYSPACE}.{_TABLE}",
+            tables=[f"{KEYSPACE}.{_TABLE}"],
             settings={
                 "spark": {"lanes": arguments.lanes},
                 "reading": {"idle_interval_ms": round(arguments.interval * 1000)},

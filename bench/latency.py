@@ -135,7 +135,7 @@ def latency(
         folder,
         servers,
         name=new_name(table, "latency"),
-        table=f"{KEYSPACE}.{table}",
+        tables=[f"{KEYSPACE}.{table}"],
         settings={**settings, "spark": {**settings.get("spark", {}), "lanes": lanes}},
         once=False,
     )

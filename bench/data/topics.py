@@ -35,12 +35,13 @@ class Seen:
 
 
 class Follower:
-    """Reads all partitions of a topic from the beginning, committed records only."""
+    """Reads all partitions of topics from the beginning, committed records only."""
 
-    def __init__(self, kafka: str, topic: str) -> None:
-        partitions = KafkaAdmin(KafkaSettings(bootstrap_servers=(kafka,))).partitions(topic)
-        self.topic = topic
-        self._not_at_end = set(range(partitions))
+    def __init__(self, kafka: str, *topics: str) -> None:
+        admin = KafkaAdmin(KafkaSettings(bootstrap_servers=(kafka,)))
+        partitions = [(topic, number) for topic in topics for number in range(admin.partitions(topic))]
+        self._topics = ", ".join(topics)
+        self._not_at_end = set(partitions)
         self._consumer = Consumer(
             {
                 "bootstrap.servers": kafka,
@@ -51,7 +52,7 @@ class Follower:
                 "fetch.wait.max.ms": 20,
             }
         )
-        self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for topic, number in partitions])
 
     def __enter__(self) -> Follower:
         return self
@@ -73,15 +74,15 @@ class Follower:
         try:
             messages = self._consumer.consume(most, timeout_s)
         except KafkaException as error:
-            raise BenchError(f"reading {self.topic} failed: {error}") from error
+            raise BenchError(f"reading {self._topics} failed: {error}") from error
         received_us = UnixMicros(time.time_ns() // 1000)
         found = []
         for message in messages:
             failure = message.error()
             if failure is not None:
                 if failure.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001  # its only name
-                    raise BenchError(f"reading {self.topic} failed: {failure}")
-                self._not_at_end.discard(message.partition() or 0)
+                    raise BenchError(f"reading {self._topics} failed: {failure}")
+                self._not_at_end.discard((message.topic() or "", message.partition() or 0))
                 continue
             headers = dict(cast("Sequence[tuple[str, bytes | None]]", message.headers() or ()))
             size = len(message.key() or b"") + len(message.value() or b"")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,23 +63,27 @@ class Measured:
 
 
 class BridgeRun:
-    """One run of the bridge over one table. At the end of the `with` block, all its processes end.
+    """One run of the bridge. At the end of the `with` block, all its processes end.
+
+    Attributes:
+        topics: the change topic of each table.
+        progress_topics: the progress topic of each table.
 
     Args:
         folder: folder for the configuration, the log, the checkpoint and the meter's report.
         name: the job's name, and the beginning of its topics' names.
-        table: `keyspace.table`.
+        tables: each as `keyspace.table`.
         settings: further sections of the configuration file.
         once: whether to drain the log and then end.
     """
 
     def __init__(
-        self, folder: Path, servers: Servers, *, name: str, table: str, settings: dict[str, Any], once: bool
+        self, folder: Path, servers: Servers, *, name: str, tables: Sequence[str], settings: dict[str, Any], once: bool
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
-        self.topic = f"{name}.changes"
-        self.progress_topic = f"{name}.progress.{table}"
+        self.topics = {table: f"{name}.changes.{table}" for table in tables}
+        self.progress_topics = {table: f"{name}.progress.{table}" for table in tables}
         self.log = folder / f"{name}.log"
         self._report = folder / f"{name}.meter.json"
         self._config = folder / f"{name}.yaml"
@@ -90,8 +95,8 @@ class BridgeRun:
                     "scylla": {"contact_points": [servers.cql]},
                     "kafka": {"bootstrap_servers": [servers.kafka]},
                     "registry": {"url": servers.registry},
-                    "tables": [table],
-                    "publishing": {"topic": self.topic},
+                    "tables": list(tables),
+                    "publishing": {"topic": f"{name}.changes.{{keyspace}}.{{table}}"},
                     "spark": spark,
                     **settings,
                 }
@@ -122,6 +127,16 @@ class BridgeRun:
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
+
+    @property
+    def topic(self) -> str:
+        """The change topic of the first table."""
+        return next(iter(self.topics.values()))
+
+    @property
+    def progress_topic(self) -> str:
+        """The progress topic of the first table."""
+        return next(iter(self.progress_topics.values()))
 
     @property
     def meter_pid(self) -> int:
