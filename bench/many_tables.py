@@ -70,6 +70,11 @@ def measure(
     """
     servers = Servers(stack.cql, stack.kafka, stack.registry)
     simulated = [_numbered_table(number) for number in range(count)]
+    settings = {
+        "spark": {"lanes": lanes},
+        "reading": {"confidence_ms": confidence_ms},
+        "kafka": {"bootstrap_servers": [servers.kafka], "partitions": 1},
+    }
     session = fill.connect(servers.cql)
     try:
         say(f"{count} tables: creating them with one row each")
@@ -79,39 +84,48 @@ def measure(
             servers,
             name=new_name(str(count), "tables"),
             tables=[one.table_schema.full_name for one in simulated],
-            settings={
-                "spark": {"lanes": lanes},
-                "reading": {"confidence_ms": confidence_ms},
-                "kafka": {"bootstrap_servers": [servers.kafka], "partitions": 1},
-            },
+            settings=settings,
             once=False,
         )
-        with run:
-            began_s = time.time()
-            _await_deliveries(servers.kafka, run, timeout_s)
-            delivered_s = time.time()
-            say(f"{count} tables: delivered after {delivered_s - began_s:.0f} s; resting for {settle_s:.0f} s")
-            _rest(run, settle_s)
-            idle_from_s = time.time()
-            _rest(run, seconds)
-            idle_until_s = time.time()
-            say(f"{count} tables: writing to {min(count, _BUSY_TABLES)} of them for {seconds:.0f} s")
-            latencies_ms = _busy_latencies(session, cluster, simulated[:_BUSY_TABLES], run, servers.kafka, seconds)
-            measured = run.stop()
+        found = _follow_run(run, session, cluster, simulated, servers.kafka, settle_s, seconds, timeout_s)
         topics.delete(servers.kafka, *run.topics.values(), *run.progress_topics.values())
         for one in simulated:
             one.drop(session)
     finally:
         session.close()
+    return {"tables": count, **found, "lanes": lanes, "confidence_ms": confidence_ms}
+
+
+def _follow_run(
+    run: BridgeRun,
+    session: WritingSession,
+    cluster: SimulatedCluster,
+    simulated: Sequence[SimulatedTable],
+    kafka: str,
+    settle_s: float,
+    seconds: float,
+    timeout_s: float,
+) -> Figures:
+    """Run the job through its start, its rest and its busy time, and return the figures."""
+    count = len(simulated)
+    with run:
+        began_s = time.time()
+        _await_deliveries(kafka, run, timeout_s)
+        delivered_s = time.time()
+        say(f"{count} tables: delivered after {delivered_s - began_s:.0f} s; resting for {settle_s:.0f} s")
+        _rest(run, settle_s)
+        idle_from_s = time.time()
+        _rest(run, seconds)
+        idle_until_s = time.time()
+        say(f"{count} tables: writing to {min(count, _BUSY_TABLES)} of them for {_WARM_UP_S + seconds:.0f} s")
+        latencies_ms = _busy_latencies(session, cluster, simulated[:_BUSY_TABLES], run, kafka, seconds)
+        measured = run.stop()
     return {
-        "tables": count,
         "seconds_to_last": delivered_s - began_s,
         "peak_pss_mib": measured.peak_pss_mib,
         "processes": measured.processes,
         "idle_cores": measured.cpu_s_between(idle_from_s, idle_until_s) / (idle_until_s - idle_from_s),
         "p99_ms": percentile(sorted(latencies_ms), 0.99),
-        "lanes": lanes,
-        "confidence_ms": confidence_ms,
     }
 
 
